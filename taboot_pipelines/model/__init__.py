@@ -1,0 +1,1 @@
+"""What is stored: ids, records, graph nodes and edges, Arrow schemas of every table, job states. No I/O."""

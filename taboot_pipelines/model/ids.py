@@ -1,0 +1,83 @@
+"""Ids come from content, never from a counter or a clock (DESIGN rule 3).
+
+A composite id is the SHA-256 (or the text itself) of a compact UTF-8 JSON array of its parts, so that ``null`` and
+``""`` stay apart and no separator can be forged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+import uuid
+from collections.abc import Sequence
+
+from taboot_pipelines.errors import TabootError
+
+NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
+#: Buckets of every Delta table: a change rewrites only the buckets its keys fall in.
+BUCKETS = 32
+
+
+def composite(*parts: object) -> str:
+    """The parts as a compact JSON array: the text form of a composite key."""
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def sha256_hex(data: bytes | str) -> str:
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
+
+
+def digest(*parts: object) -> str:
+    """SHA-256 (64 hex digits) of :func:`composite` of the parts."""
+    return sha256_hex(composite(*parts))
+
+
+def locator(source_id: str, path: str) -> str:
+    """Where a document lives: its source and, for files, the path relative to the source's root (NFC, ``/``)."""
+    return composite(source_id, unicodedata.normalize("NFC", path))
+
+
+def doc_id(namespace: str, loc: str) -> str:
+    """SHA-256 of (namespace, locator) in the form of a UUID version 4 (RFC 9562 version and variant bits)."""
+    raw = bytearray(hashlib.sha256(composite(namespace, loc).encode("utf-8", "surrogatepass")).digest()[:16])
+    raw[6] = (raw[6] & 0x0F) | 0x40
+    raw[8] = (raw[8] & 0x3F) | 0x80
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+def chunk_id(document: str, index: int) -> str:
+    return f"{document}:{index}"
+
+
+def bucket(key: str, buckets: int = BUCKETS) -> int:
+    """The bucket of a table row: a hash of the table's own key, equal everywhere and always."""
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:4], "big") % buckets
+
+
+def node_key(parts: Sequence[object]) -> str:
+    """The key of a node as one string: the part itself if there is one, else the JSON array of the parts."""
+    return str(parts[0]) if len(parts) == 1 else composite(*parts)
+
+
+def edge_id(
+    namespace: str, type_: str, start_label: str, start_key: str, end_label: str, end_key: str, discriminator: str, document: str
+) -> str:
+    """Identity of an edge: (namespace, type, start, end, what makes it another fact, docId).
+
+    ``discriminator`` is the text of a composite, see ``model.graph.EDGES``.
+    """
+    return digest(namespace, type_, start_label, start_key, end_label, end_key, discriminator, document)
+
+
+def run_id(unit: str, tier: str, input_fingerprint: str, n: int = 0) -> str:
+    """Identity of an interpretation run; ``n`` counts reinterpretations that a person asked for (rule 9)."""
+    return digest(unit, tier, input_fingerprint, n)
+
+
+def check_name(value: str, what: str) -> str:
+    """Namespaces and source ids match ``^[a-z0-9][a-z0-9_-]{0,62}$`` (rule 1)."""
+    if not NAME_PATTERN.match(value):
+        raise TabootError("E_CONFIG", f"The {what} {value!r} is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+    return value

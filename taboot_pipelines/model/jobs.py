@@ -1,0 +1,66 @@
+"""States of jobs, interpretation runs and documents, with the legal transitions only (seeds 000 and 003)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from taboot_pipelines.errors import TabootError
+
+
+class JobState(StrEnum):
+    """An ingest job (seed 000, "Job Lifecycle"; spelling by DESIGN §5)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class RunState(StrEnum):
+    """An interpretation run (seed 003 §3.3)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Lifecycle(StrEnum):
+    """A document's retention lifecycle (seed 000). ``DELETED`` returns only by ``restore``, or by its bytes changing after expiry."""
+
+    INGESTED = "INGESTED"
+    ACTIVE = "ACTIVE"
+    EXPIRING = "EXPIRING"
+    MANUAL_DELETE = "MANUAL_DELETE"
+    DELETED = "DELETED"
+
+
+TRANSITIONS: dict[StrEnum, frozenset[StrEnum]] = {
+    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELED}),
+    JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}),
+    JobState.FAILED: frozenset({JobState.RUNNING}),
+    JobState.SUCCEEDED: frozenset(),
+    JobState.CANCELED: frozenset(),
+    RunState.PENDING: frozenset({RunState.RUNNING, RunState.FAILED}),
+    RunState.RUNNING: frozenset({RunState.COMPLETED, RunState.FAILED}),
+    RunState.COMPLETED: frozenset(),
+    RunState.FAILED: frozenset(),
+    Lifecycle.INGESTED: frozenset({Lifecycle.ACTIVE, Lifecycle.MANUAL_DELETE}),
+    Lifecycle.ACTIVE: frozenset({Lifecycle.EXPIRING, Lifecycle.MANUAL_DELETE}),
+    Lifecycle.EXPIRING: frozenset({Lifecycle.ACTIVE, Lifecycle.DELETED, Lifecycle.MANUAL_DELETE}),
+    Lifecycle.MANUAL_DELETE: frozenset({Lifecycle.DELETED}),
+    Lifecycle.DELETED: frozenset({Lifecycle.INGESTED}),
+}
+
+
+def check_transition(current: StrEnum, target: StrEnum) -> None:
+    """Raise ``E_TRANSITION`` unless ``current -> target`` is one of the seed's arrows."""
+    if target not in TRANSITIONS[current]:
+        raise TabootError(
+            "E_TRANSITION",
+            f"{type(current).__name__} cannot go from {current.value} to {target.value}.",
+            current=current.value,
+            target=target.value,
+            allowed=sorted(s.value for s in TRANSITIONS[current]),
+        )

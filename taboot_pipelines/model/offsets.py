@@ -1,0 +1,97 @@
+"""The map that leads from code points of a document to byte ranges of its raw blob (DESIGN rule 5).
+
+A map is a list of segments in document order. A *linear* segment has a constant number of bytes per code point, so any
+span in it maps exactly; a *block* segment (an extracted HTML block) maps every span in it to the whole byte range.
+Code points of the document that no segment covers (separators that the parser put in) map to the nearest segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from taboot_pipelines.errors import TabootError
+
+Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OffsetMap:
+    """Columns of equal length n: ``doc_start``/``doc_end`` in code points, ``byte_start``/``byte_end`` in bytes,
+    ``width`` bytes per code point (0: a block). ``doc_start`` ascends and segments do not overlap."""
+
+    doc_start: Array
+    doc_end: Array
+    byte_start: Array
+    byte_end: Array
+    width: Array
+
+    @classmethod
+    def of(cls, segments: Iterable[tuple[int, int, int, int, int]]) -> OffsetMap:
+        """From rows of (doc_start, doc_end, byte_start, byte_end, width)."""
+        rows = np.array(sorted(segments), dtype=np.int64).reshape(-1, 5)
+        return cls(*(np.ascontiguousarray(rows[:, i]) for i in range(5)))
+
+    @classmethod
+    def of_text(cls, text: str, charset: str, bom: int = 0) -> OffsetMap:
+        """The exact map of a text whose blob is ``bom`` bytes followed by ``text.encode(charset)``."""
+        n = len(text)
+        if n == 0:
+            return cls.of([])
+        codec = charset.lower().replace("_", "-")
+        if text.isascii() and codec in {"utf-8", "ascii", "us-ascii", "latin-1", "iso-8859-1", "windows-1252", "cp1252"}:
+            return cls.of([(0, n, bom, bom + n, 1)])
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        if codec in {"utf-8", "utf8", "utf-8-sig"}:
+            widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
+        elif codec.startswith(("utf-16", "utf16")):
+            widths = 2 + 2 * (points > 0xFFFF).astype(np.int64)
+        elif codec.startswith(("utf-32", "utf32")):
+            widths = np.full(n, 4, dtype=np.int64)
+        else:
+            widths = np.array([len(c.encode(charset)) for c in text], dtype=np.int64)
+        cuts = np.concatenate(([0], np.flatnonzero(np.diff(widths)) + 1, [n]))
+        ends = np.concatenate(([0], np.cumsum(widths))) + bom
+        starts, stops = cuts[:-1], cuts[1:]
+        return cls(starts, stops, ends[starts], ends[stops], widths[starts])
+
+    def __len__(self) -> int:
+        return len(self.doc_start)
+
+    @property
+    def exact(self) -> bool:
+        """True if every segment is linear."""
+        return bool((self.width > 0).all())
+
+    def to_bytes(self, start: int, end: int) -> tuple[int, int]:
+        """The byte range that holds the document's ``[start, end)``; an empty span maps to an empty range if exact."""
+        starts, ends = self.to_bytes_many(np.array([start]), np.array([end]))
+        return int(starts[0]), int(ends[0])
+
+    def to_bytes_many(self, start: Array, end: Array) -> tuple[Array, Array]:
+        """Vectorized :meth:`to_bytes` for arrays of spans."""
+        if len(self) == 0:
+            return np.zeros_like(start), np.zeros_like(end)
+        last = len(self) - 1
+        # The segment that holds the first code point, or the next one when it falls between two.
+        i = np.searchsorted(self.doc_end, start, side="right").clip(0, last)
+        j = (np.searchsorted(self.doc_start, np.maximum(end - 1, start), side="right") - 1).clip(0, last)
+        j = np.maximum(i, j)
+        lo = np.where(self.width[i] > 0, self.byte_start[i] + (np.maximum(start, self.doc_start[i]) - self.doc_start[i]) * self.width[i], self.byte_start[i])
+        hi = np.where(self.width[j] > 0, self.byte_start[j] + (np.minimum(end, self.doc_end[j]) - self.doc_start[j]).clip(0) * self.width[j], self.byte_end[j])
+        lo = np.minimum(lo, self.byte_end[i])
+        return lo.astype(np.int64), np.maximum(lo, hi).astype(np.int64)
+
+    def dumps(self) -> bytes:
+        """Little-endian int64 columns, as stored in the documents table."""
+        return np.stack([self.doc_start, self.doc_end, self.byte_start, self.byte_end, self.width]).astype("<i8").tobytes()
+
+    @classmethod
+    def loads(cls, data: bytes) -> OffsetMap:
+        if len(data) % 40:
+            raise TabootError("E_TABLE", "An offset map has the wrong length.", bytes=len(data))
+        rows = np.frombuffer(data, dtype="<i8").reshape(5, -1).astype(np.int64)
+        return cls(*(rows[i] for i in range(5)))

@@ -1,0 +1,234 @@
+"""The records that travel between the packages of the chain, in the order of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import Basis
+from taboot_pipelines.model.offsets import OffsetMap
+
+Role = Literal["document", "input"]
+
+# --- connectors -> raw_blobs -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the catalog remembers of a locator, for conditional requests and carried-over answers."""
+
+    sha256: str
+    etag: str | None = None
+    last_modified: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One item's bytes. ``path`` is the locator's second part: a relative NFC path with ``/``, or a canonical URL key."""
+
+    path: str
+    data: bytes
+    role: Role = "document"
+    #: Declared content type without parameters; None lets the parser decide by name and bytes.
+    mime: str | None = None
+    #: Declared charset (HTTP header), if any.
+    charset: str | None = None
+    #: The URL as fetched and the one that answered (web); None for files.
+    url: str | None = None
+    final_url: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """The origin says that the known bytes still hold (304). ``role`` as in :class:`Fetched`."""
+
+    path: str
+    role: Role = "document"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Seen but not wanted, with a typed reason (a tombstone, robots, a size limit …). It still exists: not a deletion."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One bad item: it goes to the dead letters, and what is known of it stays (its state is *unknown*)."""
+
+    path: str
+    error: TabootError
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The origin says that it no longer exists (404, 410): *absent* even if the listing names it."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enumerated:
+    """The last event of every connector. Only ``complete`` lets what was not seen count as absent (rule 15)."""
+
+    complete: bool
+    reason: str = ""
+
+
+Event = Fetched | NotModified | Skipped | Failed | Gone | Enumerated
+
+# --- documents -> chunks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    """A blob as normalized Markdown (config files: their text), secrets masked with the same number of code points."""
+
+    text: str
+    title: str
+    mime: str
+    charset: str
+    lang: str
+    offsets: OffsetMap
+    #: author, description, keywords, canonical_url, og_image (seed 001 §3.1); only what the document says.
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    #: The document's own date, if it states one (timezone-aware).
+    date: datetime | None = None
+
+
+ContentType = Literal["prose", "code", "table", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """``document[start:end] == text`` in code points. ``section`` is the path of headings above, joined by `` > ``."""
+
+    index: int
+    start: int
+    end: int
+    text: str
+    tokens: int
+    section: str
+    content_type: ContentType
+
+
+# --- extraction -> observations ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The statement: code points ``[start, end)`` of the text of the file ``path`` of the unit."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRef:
+    """A node by label and key parts (see ``model.graph.NODES``), with the name people call it by."""
+
+    label: str
+    key: tuple[Any, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClaim:
+    """A unit says that a node exists and has these properties. ``declared`` names count as known in the namespace:
+    ``aliases`` are further names of it (a container's ``container_name``)."""
+
+    node: NodeRef
+    evidence: Evidence
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    declared: bool = False
+    aliases: tuple[str, ...] = ()
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeClaim:
+    """A unit states a relation. ``start_basis``/``end_basis``: ``bytes`` only if the end's name stands in the evidence."""
+
+    type: str
+    start: NodeRef
+    end: NodeRef
+    evidence: Evidence
+    method: str
+    start_basis: Basis
+    end_basis: Basis
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a unit that could not be read; the rest of the unit stands. Never quotes file content."""
+
+    path: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """The fields of a source entry that interpretation may depend on."""
+
+    namespace: str
+    source_id: str
+    host: str | None = None
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSpec:
+    """A unit of interpretation, known from the listing alone. ``files[0]`` is the main file; ``name`` is unique in the source."""
+
+    name: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpretation:
+    """What one unit says. ``subordinates``: files it takes in by ``extends``/``include``, which are then no units of
+    their own. ``environment``: files it read as environment, which are never documents."""
+
+    nodes: tuple[NodeClaim, ...]
+    edges: tuple[EdgeClaim, ...]
+    subordinates: frozenset[str] = frozenset()
+    environment: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+
+class FileView:
+    """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered in
+    :attr:`reads`, which is the unit's input fingerprint (rule 8)."""
+
+    def __init__(self, paths: frozenset[str], load: Any) -> None:
+        self._paths = paths
+        self._load = load
+        self.reads: dict[str, bool] = {}
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return self._paths
+
+    def read(self, path: str) -> str | None:
+        """The decoded text of ``path`` (relative to the source's root, normalized, ``/``), or None if it is absent."""
+        present = path in self._paths
+        self.reads[path] = present
+        if not present:
+            return None
+        text: str | None = self._load(path)
+        return text

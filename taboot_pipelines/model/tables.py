@@ -1,0 +1,204 @@
+"""Arrow schemas of every table between assets. A table that does not conform is refused (``E_TABLE``).
+
+Column order is the schema's. ``bucket`` is the partition column: the hash of the table's key column (see ``KEYS``).
+Times are UTC microseconds. JSON columns hold canonical JSON (sorted keys, no spaces).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from taboot_pipelines.errors import TabootError
+
+TIME = pa.timestamp("us", tz="UTC")
+
+DOCUMENTS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("doc_id", pa.string(), False),
+    pa.field("source_id", pa.string(), False),
+    pa.field("source_type", pa.string(), False),
+    pa.field("path", pa.string(), False),
+    pa.field("url", pa.string(), False),
+    pa.field("title", pa.string(), False),
+    pa.field("mime", pa.string(), False),
+    pa.field("charset", pa.string(), False),
+    pa.field("lang", pa.string(), False),
+    pa.field("text", pa.string(), False),
+    pa.field("text_sha256", pa.string(), False),
+    pa.field("blob_sha256", pa.string(), False),
+    pa.field("offsets", pa.binary(), False),
+    pa.field("metadata", pa.string(), False),
+    pa.field("date", TIME),
+    pa.field("created_at", TIME, False),
+    pa.field("since", TIME, False),
+    pa.field("job_id", pa.string(), False),
+    pa.field("fingerprint", pa.string(), False),
+])
+
+CHUNKS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("chunk_id", pa.string(), False),
+    pa.field("doc_id", pa.string(), False),
+    pa.field("chunk_index", pa.int32(), False),
+    pa.field("start", pa.int64(), False),
+    pa.field("end", pa.int64(), False),
+    pa.field("text", pa.string(), False),
+    pa.field("sha256", pa.string(), False),
+    pa.field("tokens", pa.int32(), False),
+    pa.field("section", pa.string(), False),
+    pa.field("content_type", pa.string(), False),
+    pa.field("fingerprint", pa.string(), False),
+])
+
+#: Append-only per namespace and embedding space; equal texts share one row.
+VECTORS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("sha256", pa.string(), False),
+    pa.field("vector", pa.list_(pa.float32()), False),
+])
+
+#: One row per claim of an active run. ``kind`` is ``node`` or ``edge``; for nodes the ``start_*`` columns name the node.
+OBSERVATIONS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("doc_id", pa.string(), False),
+    pa.field("unit_id", pa.string(), False),
+    pa.field("run_id", pa.string(), False),
+    pa.field("kind", pa.string(), False),
+    pa.field("type", pa.string(), False),
+    pa.field("start_label", pa.string(), False),
+    pa.field("start_key", pa.string(), False),
+    pa.field("start_name", pa.string(), False),
+    pa.field("end_label", pa.string()),
+    pa.field("end_key", pa.string()),
+    pa.field("end_name", pa.string()),
+    pa.field("discriminator", pa.string(), False),
+    pa.field("properties", pa.string(), False),
+    pa.field("confidence", pa.float64(), False),
+    pa.field("source", pa.string(), False),
+    pa.field("method", pa.string(), False),
+    pa.field("start_basis", pa.string()),
+    pa.field("end_basis", pa.string()),
+    pa.field("declared", pa.bool_(), False),
+    pa.field("aliases", pa.list_(pa.string()), False),
+    pa.field("span_start", pa.int64(), False),
+    pa.field("span_end", pa.int64(), False),
+    pa.field("blob_sha256", pa.string(), False),
+    pa.field("byte_start", pa.int64(), False),
+    pa.field("byte_end", pa.int64(), False),
+    pa.field("line", pa.int32(), False),
+])
+
+#: The snapshot's edges, by the names as observed (rule 21): one row per (type, ends, discriminator, document).
+#: ``supports`` is a JSON list of {run, blob, start, end (bytes), line, span (code points), method}.
+RELATIONS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("doc_id", pa.string(), False),
+    pa.field("type", pa.string(), False),
+    pa.field("start_label", pa.string(), False),
+    pa.field("start_key", pa.string(), False),
+    pa.field("start_name", pa.string(), False),
+    pa.field("end_label", pa.string(), False),
+    pa.field("end_key", pa.string(), False),
+    pa.field("end_name", pa.string(), False),
+    pa.field("discriminator", pa.string(), False),
+    pa.field("properties", pa.string(), False),
+    pa.field("confidence", pa.float64(), False),
+    pa.field("source", pa.string(), False),
+    pa.field("extraction_method", pa.string(), False),
+    pa.field("start_basis", pa.string(), False),
+    pa.field("end_basis", pa.string(), False),
+    pa.field("run_id", pa.string(), False),
+    pa.field("blob_sha256", pa.string(), False),
+    pa.field("byte_start", pa.int64(), False),
+    pa.field("byte_end", pa.int64(), False),
+    pa.field("line", pa.int32(), False),
+    pa.field("supports", pa.string(), False),
+])
+
+#: The snapshot's nodes after resolution. ``key`` is ``ids.node_key`` of the parts; ``claims`` is what the reducer chose
+#: from: a JSON list of [doc_id, observed key, source, confidence, date or since, properties].
+ENTITIES = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("label", pa.string(), False),
+    pa.field("key", pa.string(), False),
+    pa.field("name", pa.string(), False),
+    pa.field("scope", pa.string()),
+    pa.field("properties", pa.string(), False),
+    pa.field("claims", pa.string(), False),
+])
+
+#: What a bare service name means: ``resolved_key`` null when it is ambiguous or unknown; ``reason`` says why (rule 10).
+NAMES = pa.schema([
+    pa.field("name", pa.string(), False),
+    pa.field("observed_key", pa.string(), False),
+    pa.field("resolved_key", pa.string()),
+    pa.field("reason", pa.string(), False),
+    pa.field("candidates", pa.list_(pa.string()), False),
+])
+
+#: Names that a structured source declares, by document: the dictionary of mentions and of resolution.
+DECLARATIONS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("doc_id", pa.string(), False),
+    pa.field("label", pa.string(), False),
+    pa.field("key", pa.string(), False),
+    pa.field("name", pa.string(), False),
+    pa.field("kind", pa.string(), False),
+])
+
+#: The index that says which documents hold a token: sorted 64-bit hashes of the document's lower-case ASCII words,
+#: with the fingerprints of what the snapshot has applied of it.
+DOC_STATE = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("doc_id", pa.string(), False),
+    pa.field("source_id", pa.string(), False),
+    pa.field("document_fingerprint", pa.string(), False),
+    pa.field("chunks_fingerprint", pa.string(), False),
+    pa.field("runs_fingerprint", pa.string(), False),
+    pa.field("relations_fingerprint", pa.string(), False),
+    pa.field("chunk_count", pa.int32(), False),
+    pa.field("tokens", pa.list_(pa.int64()), False),
+])
+
+#: name -> (schema, key column that the bucket is the hash of; None: not bucketed)
+TABLES: dict[str, tuple[pa.Schema, str | None]] = {
+    "documents": (DOCUMENTS, "doc_id"),
+    "chunks": (CHUNKS, "doc_id"),
+    "vectors": (VECTORS, "sha256"),
+    "observations": (OBSERVATIONS, "doc_id"),
+    "relations": (RELATIONS, "doc_id"),
+    "entities": (ENTITIES, "key"),
+    "names": (NAMES, None),
+    "declarations": (DECLARATIONS, "doc_id"),
+    "doc_state": (DOC_STATE, "doc_id"),
+}
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def conform(table: pa.Table, name: str) -> pa.Table:
+    """Cast to the declared schema of table ``name``; raise ``E_TABLE`` for missing or surplus columns, nulls or types."""
+    schema, _ = TABLES[name]
+    if set(table.column_names) != set(schema.names):
+        raise TabootError(
+            "E_TABLE", f"Table {name} has the wrong columns.", table=name,
+            missing=sorted(set(schema.names) - set(table.column_names)), surplus=sorted(set(table.column_names) - set(schema.names)),
+        )
+    try:
+        table = table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise TabootError("E_TABLE", f"Table {name} does not fit its schema.", table=name, reason=str(error)) from error
+    for f in schema:
+        if not f.nullable and table.column(f.name).null_count:
+            raise TabootError("E_TABLE", f"Table {name} has nulls in {f.name}.", table=name, column=f.name)
+    return table
+
+
+def empty(name: str) -> pa.Table:
+    return TABLES[name][0].empty_table()

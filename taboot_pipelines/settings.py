@@ -1,0 +1,127 @@
+"""One settings tree, read from the environment (prefix ``TABOOT_``, nested by ``__``) and nothing else.
+
+Secrets are ``SecretStr``; a wrong value is refused at start with the setting's name (``E_CONFIG``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from taboot_pipelines.errors import TabootError
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class ChunkingSettings(BaseModel, extra="forbid"):
+    """Limits of a chunk in tokens of the pinned tokenizer (DESIGN rule 6). A change builds a new chunk set."""
+
+    tokenizer: Literal["bert-base-uncased"] = "bert-base-uncased"
+    max_tokens: int = Field(256, ge=16, le=512, description="Most tokens of a chunk, special tokens not counted.")
+    overlap_tokens: int = Field(50, ge=0, le=256, description="Tokens that two neighbours of one block share.")
+    min_tokens: int = Field(50, ge=0, le=256, description="A smaller chunk is joined to a neighbour.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ChunkingSettings:
+        if self.overlap_tokens >= self.max_tokens or self.min_tokens >= self.max_tokens:
+            raise ValueError("overlap_tokens and min_tokens must be smaller than max_tokens")
+        return self
+
+
+class LimitSettings(BaseModel, extra="forbid"):
+    """Bounds on what one run may take in."""
+
+    max_blob_bytes: Positive = Field(50 * 1024 * 1024, description="A larger item is refused with E_TOO_LARGE (seed 001: 50 MB).")
+    max_document_chars: Positive = Field(20_000_000, description="A longer document is refused with E_TOO_LARGE.")
+    batch_documents: Positive = Field(256, description="Documents worked on and committed together.")
+    lease_wait_seconds: float = Field(600, ge=0, description="How long an ingest waits for another before E_BUSY.")
+
+
+class EmbeddingSettings(BaseModel, extra="forbid"):
+    """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL is set."""
+
+    model_path: Path | None = Field(None, description="A directory with model.onnx and tokenizer.json; default the bundled package.")
+    batch_size: int = Field(8, ge=1, le=64, description="Texts of one call, sorted by length.")
+    threads: int = Field(0, ge=0, description="Threads of the ONNX session; 0 means all cores.")
+
+
+class TeiSettings(BaseModel, extra="forbid"):
+    """A Text Embeddings Inference server; setting ``url`` replaces the bundled embedder."""
+
+    url: str | None = None
+    api_key: SecretStr | None = None
+    timeout_seconds: float = Field(30, gt=0)
+    max_concurrency: Positive = 4
+    max_retries: int = Field(5, ge=0)
+    prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
+
+
+class HttpSettings(BaseModel, extra="forbid"):
+    """How web sources are fetched."""
+
+    user_agent: str = "taboot-pipelines/0.1"
+    connect_timeout_seconds: float = Field(10, gt=0)
+    read_timeout_seconds: float = Field(30, gt=0)
+    max_redirects: int = Field(10, ge=0, le=50)
+    max_concurrency: Positive = 8
+
+
+class RetrievalSettings(BaseModel, extra="forbid"):
+    """Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) over the vector and the BM25 arm."""
+
+    rrf_k: Positive = 60
+    vector_weight: float = Field(1.0, ge=0)
+    keyword_weight: float = Field(1.0, ge=0)
+    bm25_k1: float = Field(1.2, ge=0)
+    bm25_b: float = Field(0.75, ge=0, le=1)
+
+
+class ShardSettings(BaseModel, extra="forbid"):
+    """Where the key ranges of shards are cut. A function of the content alone, so equal content gives equal shards."""
+
+    max_chunks: Positive = Field(4096, description="A document range with more chunks is split in two.")
+    max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
+
+    model_config = SettingsConfigDict(env_prefix="TABOOT_", env_nested_delimiter="__", extra="ignore", frozen=True)
+
+    home: Path = Field(Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage.")
+    sources: Path = Field(Path("sources.yaml"), description="The sources file.")
+    namespace: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="The namespace that KnowledgeBase opens.")
+    blob_url: str | None = Field(None, description="Object store URL of the blobs; default a directory under TABOOT_HOME.")
+    catalog_url: SecretStr | None = Field(None, description="SQLAlchemy URL of the catalog; default SQLite under TABOOT_HOME.")
+    metadata_text: bool = Field(False, description="Allow document text in Dagster metadata (DESIGN rule 16).")
+    chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    tei: TeiSettings = Field(default_factory=TeiSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
+    shards: ShardSettings = Field(default_factory=ShardSettings)
+
+    @property
+    def home_dir(self) -> Path:
+        return self.home.expanduser().absolute()
+
+    @property
+    def sources_file(self) -> Path:
+        return self.sources.expanduser().absolute()
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the environment; ``overrides`` win. Raises ``E_CONFIG`` naming each wrong setting, never its value."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems = [
+            ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"]) for e in error.errors(include_input=False, include_url=False)
+        ]
+        raise TabootError(
+            "E_CONFIG", "; ".join(f"{name}: {message}" for name, message in problems) + ".", settings=[n for n, _ in problems]
+        ) from None
