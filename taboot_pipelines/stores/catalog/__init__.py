@@ -1,1 +1,5 @@
-"""TODO"""
+"""The catalog: what came in, what is alive, and which version of each table holds."""
+
+from taboot_pipelines.stores.catalog.catalog import Catalog, Locator, Pointer, now_micros
+
+__all__ = ["Catalog", "Locator", "Pointer", "now_micros"]

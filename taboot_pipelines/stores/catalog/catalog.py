@@ -1,0 +1,551 @@
+"""Access to the catalog. One class, no SQL elsewhere; every statement names the namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import digest
+from taboot_pipelines.model.jobs import JobState, Lifecycle, check_transition
+from taboot_pipelines.model.tables import canonical_json
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.leases import Leases
+
+Row = Mapping[str, Any]
+
+
+def now_micros() -> int:
+    """Microseconds since the epoch, UTC."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """The present state of a locator: which bytes are there, since when, and what the origin said of them."""
+
+    path: str
+    doc_id: str
+    state: str
+    role: str
+    sha256: str
+    byte_size: int
+    mime: str | None
+    charset: str | None
+    url: str | None
+    final_url: str | None
+    etag: str | None
+    last_modified: str | None
+    lifecycle: str
+    created_at: int
+    since: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """What a stage has published: the version of each of its tables and the hash of the inputs it has applied."""
+
+    stage: str
+    tables: Mapping[str, int | None]
+    inputs: str
+    txn: str
+    applied: Mapping[str, Any]
+
+
+_LOCATOR_COLUMNS = [t.locator.c[name] for name in Locator.__slots__]
+
+
+class Catalog:
+    """SQLite by default; any SQLAlchemy URL of SQLite or PostgreSQL. Migrated to the newest revision when opened."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @classmethod
+    def open(cls, home: Path, leases: Leases, url: str | None = None) -> Catalog:
+        if url is None:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            url = f"sqlite:///{home / 'catalog.db'}"
+        try:
+            engine = sa.create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
+            if engine.dialect.name == "sqlite":
+                sa.event.listen(engine, "connect", _sqlite_pragmas)
+                sa.event.listen(engine, "begin", _sqlite_begin)
+            catalog = cls(engine)
+            if catalog._revision() != HEAD:
+                with leases.exclusive("catalog"):
+                    catalog._migrate()
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            raise TabootError("E_CATALOG", "The catalog cannot be opened.", reason=type(error).__name__) from error
+        return catalog
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction; failures of the database become ``E_CATALOG``."""
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise TabootError("E_CATALOG", "A catalog statement failed.", reason=type(error).__name__) from error
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read-only transaction, which waits for no writer."""
+        try:
+            with self._engine.execution_options(taboot_read=True).begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise TabootError("E_CATALOG", "A catalog statement failed.", reason=type(error).__name__) from error
+
+    def _revision(self) -> str | None:
+        try:
+            with self._engine.connect() as connection:
+                if not sa.inspect(connection).has_table("alembic_version"):
+                    return None
+                revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+                return revision
+        except sa.exc.DatabaseError as error:
+            raise TabootError("E_CATALOG", "The catalog is not a readable database.", reason=type(error).__name__) from error
+
+    def _migrate(self, revision: str = "head") -> None:
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        with self._engine.begin() as connection:
+            config.attributes["connection"] = connection
+            if revision == "head":
+                command.upgrade(config, "head")
+            else:
+                command.downgrade(config, revision)
+
+    def _upsert(self, connection: Connection, table: sa.Table, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        insert: Any
+        if connection.dialect.name == "postgresql":
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert
+        statement = insert(table)
+        keys = [c.name for c in table.primary_key.columns]
+        updated = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=updated), list(rows))
+
+    # --- sources --------------------------------------------------------------------------------------------------
+
+    def sync_sources(self, entries: Mapping[str, Row]) -> list[tuple[str, str]]:
+        """Make the entries those of the (valid, non-empty) sources file: {source id: {namespace, type, config, root}}.
+
+        A source that left, or changed its namespace, becomes ``retiring`` (rule 15). Returns what is retiring now, as
+        (namespace, source id).
+        """
+        now = now_micros()
+        with self.begin() as c:
+            known = {(r.namespace, r.source_id): r for r in c.execute(sa.select(t.source_entry))}
+            wanted = {(e["namespace"], s): e for s, e in entries.items()}
+            changed = []
+            for (namespace, source_id), entry in wanted.items():
+                old = known.get((namespace, source_id))
+                new = {"type": entry["type"], "config": entry["config"], "root": entry["root"], "state": "active"}
+                if old is None or any(getattr(old, k) != v for k, v in new.items()):
+                    changed.append({"namespace": namespace, "source_id": source_id, "updated_at": now, **new})
+            self._upsert(c, t.source_entry, changed)
+            for (namespace, source_id), old in known.items():
+                if (namespace, source_id) not in wanted and old.state == "active":
+                    c.execute(
+                        sa.update(t.source_entry)
+                        .where(t.source_entry.c.namespace == namespace, t.source_entry.c.source_id == source_id)
+                        .values(state="retiring", updated_at=now)
+                    )
+            rows = c.execute(sa.select(t.source_entry.c.namespace, t.source_entry.c.source_id).where(t.source_entry.c.state == "retiring"))
+            return sorted((r.namespace, r.source_id) for r in rows)
+
+    def sources(self, namespace: str | None = None, states: Collection[str] = ("active", "retiring")) -> list[Row]:
+        query = sa.select(t.source_entry).where(t.source_entry.c.state.in_(list(states))).order_by(t.source_entry.c.namespace, t.source_entry.c.source_id)
+        if namespace is not None:
+            query = query.where(t.source_entry.c.namespace == namespace)
+        with self.read() as c:
+            return [dict(r._mapping) for r in c.execute(query)]
+
+    def set_source_state(self, namespace: str, source_id: str, state: str) -> None:
+        with self.begin() as c:
+            c.execute(
+                sa.update(t.source_entry)
+                .where(t.source_entry.c.namespace == namespace, t.source_entry.c.source_id == source_id)
+                .values(state=state, updated_at=now_micros())
+            )
+
+    # --- jobs -----------------------------------------------------------------------------------------------------
+
+    def start_job(self, namespace: str, source_id: str) -> str:
+        import psutil
+
+        job_id, now = uuid.uuid4().hex, now_micros()
+        with self.begin() as c:
+            c.execute(sa.insert(t.job).values(
+                job_id=job_id, namespace=namespace, source_id=source_id, state=JobState.RUNNING.value, started_at=now, updated_at=now,
+                pid=os.getpid(), host=socket.gethostname(), process_started_at=psutil.Process().create_time(),
+            ))
+        return job_id
+
+    def end_job(self, job_id: str, state: JobState, *, error: Mapping[str, Any] | None = None, **counts: Any) -> None:
+        with self.begin() as c:
+            self._end_job(c, job_id, state, error, counts)
+
+    def _end_job(self, c: Connection, job_id: str, state: JobState, error: Mapping[str, Any] | None, counts: Mapping[str, Any]) -> None:
+        current = c.execute(sa.select(t.job.c.state).where(t.job.c.job_id == job_id)).scalar_one()
+        check_transition(JobState(current), state)
+        now = now_micros()
+        values = {"state": state.value, "updated_at": now, "ended_at": now, **counts}
+        if error is not None:
+            values["error"] = canonical_json(error)
+        c.execute(sa.update(t.job).where(t.job.c.job_id == job_id).values(**values))
+
+    def fail_dead_jobs(self) -> list[str]:
+        """Mark running jobs of dead processes of this machine, and jobs silent for 24 h (seed 000), as failed."""
+        import psutil
+
+        dead = []
+        with self.begin() as c:
+            for r in c.execute(sa.select(t.job).where(t.job.c.state == JobState.RUNNING.value)).all():
+                alive = True
+                if r.host == socket.gethostname():
+                    try:
+                        alive = abs(psutil.Process(r.pid).create_time() - r.process_started_at) < 1
+                    except psutil.NoSuchProcess:
+                        alive = False
+                if not alive or now_micros() - r.updated_at > 24 * 3600 * 1_000_000:
+                    error = TabootError("E_TIMEOUT", "The process of this job ended before the job did." if not alive else "The job ran for more than 24 hours.")
+                    self._end_job(c, r.job_id, JobState.FAILED, error.to_response(), {})
+                    dead.append(r.job_id)
+        return dead
+
+    def jobs(self, namespace: str, source_id: str | None = None, limit: int = 20) -> list[Row]:
+        query = sa.select(t.job).where(t.job.c.namespace == namespace).order_by(t.job.c.started_at.desc()).limit(limit)
+        if source_id is not None:
+            query = query.where(t.job.c.source_id == source_id)
+        with self.read() as c:
+            return [dict(r._mapping) for r in c.execute(query)]
+
+    # --- locators, fetch log, blobs -------------------------------------------------------------------------------
+
+    def locators(self, namespace: str, source_id: str, *, state: str | None = "present") -> dict[str, Locator]:
+        query = sa.select(*_LOCATOR_COLUMNS).where(t.locator.c.namespace == namespace, t.locator.c.source_id == source_id)
+        if state is not None:
+            query = query.where(t.locator.c.state == state)
+        with self.read() as c:
+            return {r.path: Locator(*r) for r in c.execute(query)}
+
+    def locators_of(self, namespace: str, doc_ids: Collection[str]) -> list[tuple[str, Locator]]:
+        """(source id, locator) of documents by id, whatever their state."""
+        found = []
+        with self.read() as c:
+            for part in _parts(sorted(doc_ids)):
+                query = sa.select(t.locator.c.source_id, *_LOCATOR_COLUMNS).where(t.locator.c.namespace == namespace, t.locator.c.doc_id.in_(part))
+                found += [(r[0], Locator(*r[1:])) for r in c.execute(query)]
+        return found
+
+    def record_fetched(self, namespace: str, source_id: str, source_type: str, job_id: str, locators: Sequence[Locator], storage_url: str) -> None:
+        """Log changed bytes and make them the locators' present state, in one transaction."""
+        if not locators:
+            return
+        now = now_micros()
+        with self.begin() as c:
+            c.execute(sa.insert(t.fetch), [
+                {"namespace": namespace, "source_id": source_id, "path": x.path, "job_id": job_id, "event": "fetched", "sha256": x.sha256, "role": x.role,
+                 "attributes": canonical_json({"mime": x.mime, "charset": x.charset, "url": x.url, "final_url": x.final_url,
+                                               "etag": x.etag, "last_modified": x.last_modified, "byte_size": x.byte_size}),
+                 "fetched_at": x.since if x.job_id == job_id else now}
+                for x in locators
+            ])
+            self._upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
+            blobs = {x.sha256: x for x in locators}
+            existing = set()
+            for part in _parts(sorted(blobs)):
+                existing |= set(c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars())
+            new = [x for sha, x in blobs.items() if sha not in existing]
+            self._upsert(c, t.blob, [
+                {"namespace": namespace, "content_hash": x.sha256, "storage_url": f"{storage_url}/{x.sha256}", "storage_status": "uploaded",
+                 "mime_type": x.mime, "file_name": x.path.rsplit("/", 1)[-1], "byte_size": x.byte_size, "source_type": source_type,
+                 "source_agent_id": None, "source_metadata": "{}", "created_at": now}
+                for x in new
+            ])
+            if new:
+                self._add_usage(c, namespace, sum(x.byte_size for x in new), len(new))
+
+    def touch_locators(self, namespace: str, source_id: str, locators: Sequence[Locator]) -> None:
+        """Keep what an origin now says of unchanged bytes (a new ETag); no derived row depends on it."""
+        with self.begin() as c:
+            self._upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
+
+    def record_absent(self, namespace: str, source_id: str, job_id: str, locators: Sequence[Locator], event: str = "absent") -> None:
+        now = now_micros()
+        if not locators:
+            return
+        with self.begin() as c:
+            c.execute(sa.insert(t.fetch), [
+                {"namespace": namespace, "source_id": source_id, "path": x.path, "job_id": job_id, "event": event, "sha256": None, "role": None,
+                 "attributes": None, "fetched_at": now} for x in locators
+            ])
+            self._upsert(c, t.locator, [
+                _locator_row(namespace, source_id, replace(x, state="absent", lifecycle=Lifecycle.DELETED.value)) for x in locators
+            ])
+
+    def activate(self, namespace: str, source_id: str) -> None:
+        """INGESTED -> ACTIVE for documents whose extraction is complete and which are queryable (seed 000)."""
+        with self.begin() as c:
+            c.execute(
+                sa.update(t.locator)
+                .where(t.locator.c.namespace == namespace, t.locator.c.source_id == source_id, t.locator.c.state == "present",
+                       t.locator.c.lifecycle == Lifecycle.INGESTED.value)
+                .values(lifecycle=Lifecycle.ACTIVE.value)
+            )
+
+    def blob_in_use(self, namespace: str, sha256: str) -> bool:
+        with self.read() as c:
+            return c.execute(
+                sa.select(sa.literal(1)).where(t.locator.c.namespace == namespace, t.locator.c.sha256 == sha256, t.locator.c.state == "present").limit(1)
+            ).scalar() is not None
+
+    def blob_hashes(self, namespace: str) -> set[str]:
+        with self.read() as c:
+            return set(c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace)).scalars())
+
+    def _add_usage(self, c: Connection, namespace: str, size: int, count: int) -> None:
+        row = c.execute(sa.select(t.storage_usage).where(t.storage_usage.c.namespace == namespace)).one_or_none()
+        month = time.strftime("%Y-%m", time.gmtime())
+        self._upsert(c, t.storage_usage, [{
+            "namespace": namespace, "total_bytes": (row.total_bytes if row else 0) + size, "total_sources": (row.total_sources if row else 0) + count,
+            "last_calculated": now_micros(), "interpretation_count_month": row.interpretation_count_month if row and row.billing_month == month else 0,
+            "interpretation_limit_month": row.interpretation_limit_month if row else None, "billing_month": month,
+        }])
+
+    def usage(self, namespace: str) -> Row:
+        with self.read() as c:
+            row = c.execute(sa.select(t.storage_usage).where(t.storage_usage.c.namespace == namespace)).one_or_none()
+            return dict(row._mapping) if row else {"namespace": namespace, "total_bytes": 0, "total_sources": 0}
+
+    # --- pointers -------------------------------------------------------------------------------------------------
+
+    def pointer(self, namespace: str, owner: str, stage: str) -> Pointer | None:
+        with self.read() as c:
+            r = c.execute(sa.select(t.pointer).where(t.pointer.c.namespace == namespace, t.pointer.c.owner == owner, t.pointer.c.stage == stage)).one_or_none()
+        return None if r is None else Pointer(r.stage, orjson.loads(r.tables), r.inputs, r.txn, orjson.loads(r.applied))
+
+    def publish(self, namespace: str, owner: str, pointer: Pointer) -> None:
+        with self.begin() as c:
+            self._upsert(c, t.pointer, [{
+                "namespace": namespace, "owner": owner, "stage": pointer.stage, "tables": canonical_json(pointer.tables), "inputs": pointer.inputs,
+                "txn": pointer.txn, "applied": canonical_json(pointer.applied), "updated_at": now_micros(),
+            }])
+
+    def drop_pointers(self, namespace: str, owner: str) -> None:
+        with self.begin() as c:
+            c.execute(sa.delete(t.pointer).where(t.pointer.c.namespace == namespace, t.pointer.c.owner == owner))
+
+    # --- interpretation runs --------------------------------------------------------------------------------------
+
+    def unit_states(self, namespace: str, source_id: str, tier: str) -> dict[str, Row]:
+        u = t.unit_state
+        with self.read() as c:
+            rows = c.execute(sa.select(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier))
+            return {r.unit_id: {
+                "run_id": r.run_id, "reads": orjson.loads(r.reads), "fingerprint": r.fingerprint, "subordinates": orjson.loads(r.subordinates),
+                "environment": orjson.loads(r.environment), "problems": orjson.loads(r.problems),
+            } for r in rows}
+
+    def record_runs(self, namespace: str, source_id: str, tier: str, runs: Sequence[Row], states: Sequence[Row], gone: Collection[str]) -> None:
+        """Record finished runs and make them the states of their units; ``gone`` units lose theirs.
+
+        A run that is not new is activated again (rule 9): equal input, same ``run_id``.
+        """
+        now = now_micros()
+        r, u = t.interpretation_run, t.unit_state
+        with self.begin() as c:
+            units = sorted({x["unit_id"] for x in states} | set(gone))
+            for part in _parts(units):
+                c.execute(sa.update(r).where(r.c.namespace == namespace, r.c.source_id == source_id, r.c.tier == tier, r.c.unit_id.in_(part), r.c.archived_at.is_(None)).values(archived_at=now))
+                c.execute(sa.delete(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier, u.c.unit_id.in_(part)))
+            self._upsert(c, r, [{"namespace": namespace, "source_id": source_id, "tier": tier, "created_at": now, "archived_at": None, **x} for x in runs])
+            self._upsert(c, u, [{"namespace": namespace, "source_id": source_id, "tier": tier, **x} for x in states])
+
+    def runs(self, namespace: str, *, unit_id: str | None = None, active: bool | None = None) -> list[Row]:
+        r = t.interpretation_run
+        query = sa.select(r).where(r.c.namespace == namespace)
+        if unit_id is not None:
+            query = query.where(r.c.unit_id == unit_id)
+        if active is not None:
+            query = query.where(r.c.archived_at.is_(None) if active else r.c.archived_at.is_not(None))
+        with self.read() as c:
+            return [dict(x._mapping) for x in c.execute(query.order_by(r.c.created_at, r.c.run_id))]
+
+    # --- dead letters ---------------------------------------------------------------------------------------------
+
+    def dead_letters(self, namespace: str, source_id: str | None = None, stage: str | None = None) -> list[Row]:
+        d = t.dead_letter
+        query = sa.select(d).where(d.c.namespace == namespace).order_by(d.c.source_id, d.c.stage, d.c.item)
+        if source_id is not None:
+            query = query.where(d.c.source_id == source_id)
+        if stage is not None:
+            query = query.where(d.c.stage == stage)
+        with self.read() as c:
+            return [dict(r._mapping) for r in c.execute(query)]
+
+    def record_dead(self, namespace: str, source_id: str, stage: str, letters: Sequence[Row], cleared: Collection[str]) -> None:
+        """``letters``: {item, code, message, fingerprint, kind}; ``cleared`` items are well again."""
+        d, now = t.dead_letter, now_micros()
+        where = (d.c.namespace == namespace, d.c.source_id == source_id, d.c.stage == stage)
+        with self.begin() as c:
+            known = {r.item: r for r in c.execute(sa.select(d).where(*where))}
+            gone = sorted(set(cleared) & set(known))
+            for part in _parts(gone):
+                c.execute(sa.delete(d).where(*where, d.c.item.in_(part)))
+            rows = []
+            for x in letters:
+                old = known.get(x["item"])
+                same = old is not None and old.code == x["code"]
+                rows.append({
+                    "namespace": namespace, "source_id": source_id, "stage": stage, **x, "attempts": old.attempts + 1 if old is not None and same else 1,
+                    "first_at": old.first_at if old is not None and same else now, "last_at": now,
+                })
+            self._upsert(c, d, rows)
+
+    # --- deletion -------------------------------------------------------------------------------------------------
+
+    def tombstones(self, namespace: str) -> dict[str, Row]:
+        with self.read() as c:
+            return {r.doc_id: dict(r._mapping) for r in c.execute(sa.select(t.tombstone).where(t.tombstone.c.namespace == namespace))}
+
+    def add_tombstones(self, namespace: str, doc_ids: Iterable[str], reason: str) -> None:
+        now = now_micros()
+        with self.begin() as c:
+            self._upsert(c, t.tombstone, [{"namespace": namespace, "doc_id": d, "reason": reason, "sha256": None, "created_at": now} for d in doc_ids])
+
+    def remove_tombstones(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
+        removed = []
+        with self.begin() as c:
+            for part in _parts(sorted(doc_ids)):
+                where = (t.tombstone.c.namespace == namespace, t.tombstone.c.doc_id.in_(part))
+                removed += list(c.execute(sa.select(t.tombstone.c.doc_id).where(*where)).scalars())
+                c.execute(sa.delete(t.tombstone).where(*where))
+        return removed
+
+    def restore_locators(self, namespace: str, doc_ids: Collection[str]) -> int:
+        """Bring soft-deleted locators back to present, as if just fetched; returns how many."""
+        now, count = now_micros(), 0
+        for source_id, x in self.locators_of(namespace, doc_ids):
+            if x.state == "present":
+                continue
+            count += 1
+            job_id = digest("restore", namespace, x.doc_id, now)
+            with self.begin() as c:
+                c.execute(sa.insert(t.fetch).values(
+                    namespace=namespace, source_id=source_id, path=x.path, job_id=job_id, event="restored", sha256=x.sha256, role=x.role,
+                    attributes=canonical_json({"byte_size": x.byte_size}), fetched_at=now))
+                self._upsert(c, t.locator, [_locator_row(namespace, source_id, replace(
+                    x, state="present", lifecycle=Lifecycle.INGESTED.value, created_at=now, since=now, job_id=job_id, etag=None, last_modified=None))])
+        return count
+
+    def forget(self, namespace: str, doc_ids: Collection[str], blobs: Collection[str]) -> None:
+        """Erasure: remove every row that names these documents or blobs, except ids in tombstones, receipts and audit."""
+        located = self.locators_of(namespace, doc_ids)
+        with self.begin() as c:
+            for source_id, x in located:
+                for table in (t.fetch, t.locator):
+                    c.execute(sa.delete(table).where(table.c.namespace == namespace, table.c.source_id == source_id, table.c.path == x.path))
+                for prefix in ("", "document:", "compose:", "nginx:"):
+                    item = prefix + x.path
+                    c.execute(sa.delete(t.dead_letter).where(t.dead_letter.c.namespace == namespace, t.dead_letter.c.source_id == source_id, t.dead_letter.c.item == item))
+                for table in (t.interpretation_run, t.unit_state):
+                    c.execute(sa.delete(table).where(
+                        table.c.namespace == namespace, table.c.source_id == source_id,
+                        table.c.unit_id.in_([f"document:{x.doc_id}", f"compose:{x.path}", f"nginx:{x.path}"])))
+                # Units that read the file are interpreted again; their memory of it names its path and hash.
+                for r in c.execute(sa.select(t.unit_state.c.unit_id, t.unit_state.c.tier, t.unit_state.c.reads).where(t.unit_state.c.namespace == namespace, t.unit_state.c.source_id == source_id)).all():
+                    if x.path in orjson.loads(r.reads):
+                        c.execute(sa.delete(t.unit_state).where(t.unit_state.c.namespace == namespace, t.unit_state.c.source_id == source_id, t.unit_state.c.tier == r.tier, t.unit_state.c.unit_id == r.unit_id))
+            for part in _parts(sorted(blobs)):
+                sizes = c.execute(sa.select(t.blob.c.byte_size).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars().all()
+                c.execute(sa.delete(t.blob).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part)))
+                self._add_usage(c, namespace, -sum(sizes), -len(sizes))
+
+    def compact(self) -> None:
+        """Rewrite the database file, so that deleted rows leave no bytes behind (SQLite; PostgreSQL vacuums itself)."""
+        if self._engine.dialect.name == "sqlite":
+            raw = self._engine.raw_connection()
+            try:
+                for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                    raw.cursor().execute(statement).fetchall()
+            finally:
+                raw.close()
+
+    def save_receipt(self, namespace: str, receipt_id: str, doc_ids: Sequence[str], erase: bool, stores: Mapping[str, str], blobs: Sequence[str]) -> None:
+        final = all(v == "done" for v in stores.values())
+        with self.begin() as c:
+            self._upsert(c, t.deletion, [{
+                "namespace": namespace, "receipt_id": receipt_id, "doc_ids": canonical_json(list(doc_ids)), "erase": erase, "stores": canonical_json(stores),
+                "blobs": canonical_json([] if final else list(blobs)), "final": final, "created_at": now_micros(),
+            }])
+
+    def pending_receipts(self, namespace: str) -> list[Row]:
+        with self.read() as c:
+            rows = c.execute(sa.select(t.deletion).where(t.deletion.c.namespace == namespace, t.deletion.c.final.is_(False)).order_by(t.deletion.c.created_at))
+            return [{**r._mapping, "doc_ids": orjson.loads(r.doc_ids), "stores": orjson.loads(r.stores), "blobs": orjson.loads(r.blobs)} for r in rows]
+
+    def audit(self, namespace: str, kind: str, subject: str, **details: Any) -> None:
+        with self.begin() as c:
+            c.execute(sa.insert(t.audit_event).values(namespace=namespace, kind=kind, subject=subject, details=canonical_json(details), at=now_micros()))
+
+    def audit_events(self, namespace: str) -> list[Row]:
+        with self.read() as c:
+            return [dict(r._mapping) for r in c.execute(sa.select(t.audit_event).where(t.audit_event.c.namespace == namespace).order_by(t.audit_event.c.id))]
+
+    def confirm_deletes(self, namespace: str, source_id: str, job_id: str, deletions: int) -> None:
+        with self.begin() as c:
+            c.execute(sa.insert(t.confirmation).values(namespace=namespace, source_id=source_id, job_id=job_id, deletions=deletions, confirmed_at=now_micros()))
+
+
+def _locator_row(namespace: str, source_id: str, x: Locator) -> dict[str, Any]:
+    return {"namespace": namespace, "source_id": source_id, **{name: getattr(x, name) for name in Locator.__slots__}}
+
+
+def _parts(items: Sequence[str], size: int = 500) -> Iterator[list[str]]:
+    """Lists short enough for the databases' limits on bound parameters."""
+    for i in range(0, len(items), size):
+        yield list(items[i : i + size])
+
+
+def _sqlite_pragmas(connection: Any, _record: Any) -> None:
+    # Transactions are opened by the "begin" event: the driver's own would not take the write lock in time.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA secure_delete=ON")
+    cursor.close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    # A writer takes the lock at once: a read that later turns into a write could not be retried.
+    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("taboot_read") else "BEGIN IMMEDIATE")
+
+
+#: The newest Alembic revision; a test compares it with the scripts.
+HEAD = "0001"

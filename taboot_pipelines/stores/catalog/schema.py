@@ -1,0 +1,246 @@
+"""The catalog's tables: inputs, identity and lifecycle of documents, fetch log, runs, jobs and pointers (DESIGN rule 12).
+
+Written for SQLite and PostgreSQL alike. Times are microseconds since the epoch, UTC; JSON is text in canonical form.
+Every table starts with the namespace, which is the tenant. Seed 003 names: ``blob`` is its ``sources`` (§2),
+``interpretation_run`` §3, ``storage_usage`` §6, ``upload_queue`` §7; ``user_id`` is ``namespace``.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, Table, Text
+
+metadata = MetaData()
+
+_ID = BigInteger().with_variant(Integer, "sqlite")
+
+# --- inputs -------------------------------------------------------------------------------------------------------
+
+source_entry = Table(
+    "source_entry", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("source_id", Text, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("root", Text),
+    Column("state", Text, nullable=False),  # active | retiring | retired
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+tombstone = Table(
+    "tombstone", metadata,
+    Column("namespace", Text, primary_key=True),
+    # The doc_id is a hash of the locator: the tombstone keeps no path, no name and no content.
+    Column("doc_id", Text, primary_key=True),
+    Column("reason", Text, nullable=False),  # deleted | erased | expired
+    Column("sha256", Text),  # expiry only: the bytes whose change brings the document back
+    Column("created_at", BigInteger, nullable=False),
+)
+
+confirmation = Table(
+    "confirmation", metadata,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("namespace", Text, nullable=False),
+    Column("source_id", Text, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("deletions", Integer, nullable=False),
+    Column("confirmed_at", BigInteger, nullable=False),
+)
+
+# --- what was fetched ---------------------------------------------------------------------------------------------
+
+job = Table(
+    "job", metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("namespace", Text, nullable=False),
+    Column("source_id", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("pid", Integer, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("process_started_at", Float),
+    Column("complete", Boolean),
+    Column("discovered", Integer),
+    Column("fetched", Integer),
+    Column("not_modified", Integer),
+    Column("skipped", Integer),
+    Column("failed", Integer),
+    Column("removed", Integer),
+    Column("held", Integer),
+    Column("listing", Text),
+    Column("error", Text),
+    Index("ix_job_source", "namespace", "source_id", "started_at"),
+)
+
+locator = Table(
+    "locator", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("source_id", Text, primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("doc_id", Text, nullable=False),
+    Column("state", Text, nullable=False),  # present | absent
+    Column("role", Text, nullable=False),  # document | input
+    Column("sha256", Text, nullable=False),
+    Column("byte_size", BigInteger, nullable=False),
+    Column("mime", Text),
+    Column("charset", Text),
+    Column("url", Text),
+    Column("final_url", Text),
+    Column("etag", Text),
+    Column("last_modified", Text),
+    Column("lifecycle", Text, nullable=False),
+    # `created_at`: the log entry that began the unbroken presence; `since` and `job_id`: that of the present bytes.
+    Column("created_at", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Index("ix_locator_doc", "namespace", "doc_id"),
+    Index("ix_locator_blob", "namespace", "sha256"),
+)
+
+fetch = Table(
+    "fetch", metadata,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("namespace", Text, nullable=False),
+    Column("source_id", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("event", Text, nullable=False),  # fetched | absent | deleted | restored
+    Column("sha256", Text),
+    Column("role", Text),
+    Column("attributes", Text),
+    Column("fetched_at", BigInteger, nullable=False),
+    Index("ix_fetch_source", "namespace", "source_id", "id"),
+)
+
+blob = Table(
+    "blob", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("content_hash", Text, primary_key=True),
+    Column("storage_url", Text, nullable=False),
+    Column("storage_status", Text, nullable=False),  # uploaded | pending | failed
+    Column("mime_type", Text),
+    Column("file_name", Text),
+    Column("byte_size", BigInteger, nullable=False),
+    Column("source_type", Text, nullable=False),
+    Column("source_agent_id", Text),
+    Column("source_metadata", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+upload_queue = Table(
+    "upload_queue", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("content_hash", Text, primary_key=True),
+    Column("temp_file_path", Text, nullable=False),
+    Column("byte_size", BigInteger, nullable=False),
+    Column("retry_count", Integer, nullable=False),
+    Column("max_retries", Integer, nullable=False),
+    Column("next_retry_at", BigInteger, nullable=False),
+    Column("error_message", Text),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+storage_usage = Table(
+    "storage_usage", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("total_bytes", BigInteger, nullable=False),
+    Column("total_sources", Integer, nullable=False),
+    Column("last_calculated", BigInteger, nullable=False),
+    Column("interpretation_count_month", Integer, nullable=False),
+    Column("interpretation_limit_month", Integer),  # null: unlimited, the default (DESIGN §5)
+    Column("billing_month", Text, nullable=False),
+)
+
+# --- pointers and history -----------------------------------------------------------------------------------------
+
+pointer = Table(
+    "pointer", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("owner", Text, primary_key=True),  # a source id, or `_` for the namespace
+    Column("stage", Text, primary_key=True),
+    Column("tables", Text, nullable=False),  # {table: version}
+    Column("inputs", Text, nullable=False),  # hash of all inputs applied
+    Column("txn", Text, nullable=False),
+    Column("applied", Text, nullable=False),  # {source: its version}, for stages of the namespace
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+interpretation_run = Table(
+    "interpretation_run", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("run_id", Text, primary_key=True),
+    Column("source_id", Text, nullable=False),
+    Column("unit_id", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("interpretation_config", Text, nullable=False),
+    Column("input_fingerprint", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("error_message", Text),
+    Column("extracted_nodes", Integer, nullable=False),
+    Column("extracted_edges", Integer, nullable=False),
+    Column("confidence", Float),
+    Column("unknown_field_count", Integer, nullable=False),
+    Column("extraction_completeness", Text, nullable=False),
+    Column("started_at", BigInteger),
+    Column("completed_at", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Column("heartbeat_at", BigInteger),
+    Column("timeout_at", BigInteger),
+    Column("archived_at", BigInteger),  # null: the active run of its unit and tier
+    Index("ix_run_unit", "namespace", "source_id", "tier", "unit_id"),
+)
+
+#: What the active interpretation of a unit read, so that an unchanged unit is recognized without reading it again.
+unit_state = Table(
+    "unit_state", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("source_id", Text, primary_key=True),
+    Column("tier", Text, primary_key=True),
+    Column("unit_id", Text, primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("reads", Text, nullable=False),  # {path: sha256 or null}
+    Column("fingerprint", Text, nullable=False),
+    Column("subordinates", Text, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("problems", Text, nullable=False),
+)
+
+dead_letter = Table(
+    "dead_letter", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("source_id", Text, primary_key=True),
+    Column("stage", Text, primary_key=True),
+    Column("item", Text, primary_key=True),
+    Column("code", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    # A rejection on purpose (language, emptiness, a tombstone …) is kept apart from a failure.
+    Column("kind", Text, nullable=False),  # failed | skipped
+)
+
+audit_event = Table(
+    "audit_event", metadata,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("namespace", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # ids only
+    Column("details", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index("ix_audit_namespace", "namespace", "id"),
+)
+
+deletion = Table(
+    "deletion", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("receipt_id", Text, primary_key=True),
+    Column("doc_ids", Text, nullable=False),
+    Column("erase", Boolean, nullable=False),
+    Column("stores", Text, nullable=False),  # {store: done | pending}
+    Column("blobs", Text, nullable=False),
+    Column("final", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
