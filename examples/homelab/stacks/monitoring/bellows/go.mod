@@ -1,0 +1,3 @@
+module hearth.lan/bellows
+
+go 1.24
