@@ -42,6 +42,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_5XX_ORIGIN": (502, "The origin server failed; it is tried again at the next run."),
     "E_PARSE": (500, "Correct the file at the position named in the message."),
     "E_CYCLE": (422, "Break the cycle of `extends` or `include` named in the message."),
+    "E_UNRESOLVED": (422, "The value depends on what only a running server knows; write it out where it should be known."),
     "E_TIMEOUT": (504, "The server did not answer in time; it is tried again at the next run."),
     "E_NETWORK": (502, "The server could not be reached; it is tried again at the next run."),
     "E_BROWSER": (500, "The browser failed to render the page; look at the details."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -219,6 +221,8 @@ class FileView:
         self._paths = paths
         self._load = load
         self.reads: dict[str, bool] = {}
+        #: Every pattern asked of :meth:`glob` and what it gave: a file that comes to match one is an input too.
+        self.globs: dict[str, tuple[str, ...]] = {}
 
     @property
     def paths(self) -> frozenset[str]:
@@ -232,3 +236,15 @@ class FileView:
             return None
         text: str | None = self._load(path)
         return text
+
+    def glob(self, pattern: str) -> tuple[str, ...]:
+        """The paths that match, sorted: ``*``, ``?`` and ``[…]`` within one component, a leading dot only literally."""
+        found = self.globs.get(pattern)
+        if found is None:
+            parts = [(re.compile(fnmatch.translate(p)).match, p.startswith(".")) for p in pattern.split("/")]
+            found = tuple(sorted(p for p in self._paths if p.count("/") == len(parts) - 1 and all(
+                match(name) is not None and (dot or not name.startswith("."))
+                for (match, dot), name in zip(parts, p.split("/"), strict=True)
+            )))
+            self.globs[pattern] = found
+        return found
