@@ -1,1 +1,23 @@
-"""TODO"""
+"""Content-addressed shards: the embedded serving store and the portable copy of a knowledge base."""
+
+from __future__ import annotations
+
+from taboot_pipelines.shards.files import damaged_shards, verify
+from taboot_pipelines.shards.inputs import DocumentRows, PublishReport, ShardInput
+from taboot_pipelines.shards.manifest import Manifest, load_manifest
+from taboot_pipelines.shards.publish import prune, publish
+from taboot_pipelines.shards.reader import DocumentShard, Shards
+
+__all__ = [
+    "DocumentRows",
+    "DocumentShard",
+    "Manifest",
+    "PublishReport",
+    "ShardInput",
+    "Shards",
+    "damaged_shards",
+    "load_manifest",
+    "prune",
+    "publish",
+    "verify",
+]

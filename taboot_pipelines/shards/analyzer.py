@@ -1,0 +1,55 @@
+"""The one analyzer of keyword search: what a term is, for documents and queries alike.
+
+Text is NFKC-normalized and lower-cased; a term is a run of letters and digits. A compound (``node-exporter``,
+``ERR-123``, ``10.0.0.5``, ``my_db``) gives its parts *and* itself, so an exact name outranks its words scattered; the
+whole does not count towards the length. English plurals lose their s (Harman 1991, "How effective is suffixing?") and
+function words are dropped. Chosen by measurement (``benchmarks/retrieval_quality.py``): stronger stemmers (Porter2)
+gain on abstracts and lose on names.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+
+#: Part of every shard's key: another analyzer means other postings.
+ANALYZER = "taboot-1"
+
+_COMPOUND = re.compile(r"[^\W_]+(?:[-._:/@][^\W_]+)*")
+_PART = re.compile(r"[^\W_]+")
+#: A longer run is no word that anyone asks for (base64, minified code).
+_LONGEST = 128
+
+STOP_WORDS = frozenset(
+    """a an and are as at be been but by can did do does for from had has have how if in into is it its no not of on or
+    s such t than that the their then there these they this to was were what when where which who why will with""".split()
+)
+
+
+def _stem(word: str) -> str:
+    if len(word) < 4 or not word.endswith("s"):
+        return word
+    if word.endswith("ies"):
+        return word if word.endswith(("eies", "aies")) else word[:-3] + "y"
+    if word.endswith("es"):
+        return word if word.endswith(("aes", "ees", "oes")) else word[:-1]
+    return word if word.endswith(("us", "ss")) else word[:-1]
+
+
+def analyze(text: str) -> tuple[Counter[str], int]:
+    """The terms of ``text`` with their frequencies, and its length in words (compounds not counted twice)."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    words: list[str] = []
+    wholes: list[str] = []
+    for run in _COMPOUND.findall(text.lower()):
+        if run.isalnum():
+            words.append(run)
+        else:
+            words += _PART.findall(run)
+            wholes.append(run)
+    terms = Counter(_stem(w) for w in words if w not in STOP_WORDS and len(w) <= _LONGEST)
+    length = terms.total()
+    terms.update(w for w in wholes if len(w) <= _LONGEST)
+    return terms, length

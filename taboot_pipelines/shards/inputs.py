@@ -1,0 +1,57 @@
+"""What a publisher is given and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from taboot_pipelines.embedding.protocol import Space
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRows:
+    """Everything that a document shard holds of some documents: ``tables.DOCUMENTS``, ``CHUNKS`` and ``RELATIONS``
+    (``bucket`` may be missing), and ``vectors`` with at least (sha256, vector) for each chunk text."""
+
+    documents: pa.Table
+    chunks: pa.Table
+    vectors: pa.Table
+    relations: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInput:
+    """One namespace as a snapshot has it.
+
+    ``docs``: doc_id, chunk_count (int32) and fingerprint of every live document; the fingerprint covers all that
+    ``load`` would return for it. ``entities``: label, key, name, scope, properties (a ``fingerprint`` column, if there
+    is one, is ignored). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute directory or None).
+    ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents; it is called for one shard at a time.
+    """
+
+    namespace: str
+    space: Space
+    docs: pa.Table
+    entities: pa.Table
+    names: pa.Table
+    sources: Mapping[str, Mapping[str, Any]]
+    snapshot: str
+    load: Callable[[Sequence[str]], DocumentRows]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """What one publish did. ``changed`` is False if it wrote nothing at all."""
+
+    shards_new: int
+    shards_reused: int
+    shards_removed: int
+    bytes_written: int
+    chunks: int
+    documents: int
+    entities: int
+    manifest_version: int
+    changed: bool

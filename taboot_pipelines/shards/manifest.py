@@ -1,0 +1,191 @@
+"""The manifest: what a namespace's knowledge base consists of, published by compare-and-swap (seed 004).
+
+A manifest is written last and replaced atomically, so a reader sees the old set of shards or the new one, both whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.shards.layout import FORMAT, manifest_path
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileEntry(_Model):
+    """A file of a shard: name in its folder, size in bytes, SHA-256 of its bytes."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class ShardEntry(_Model):
+    """One shard. ``key`` is its logical content; ``first`` its smallest doc_id or hash, which orders the shards;
+    ``length`` the words of its chunks, for BM25."""
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    kind: Literal["documents", "entities"]
+    first: str
+    documents: int = 0
+    chunks: int = 0
+    length: int = 0
+    entities: int = 0
+    names: int = 0
+    files: tuple[FileEntry, ...] = ()
+
+    def file(self, name: str) -> FileEntry:
+        for f in self.files:
+            if f.name == name:
+                return f
+        raise TabootError("E_SHARD_CORRUPT", f"Shard {self.key[:16]} of the manifest lists no {name}.", shard=self.key, file=name)
+
+
+class SourceEntry(_Model):
+    """What holds for a whole source. ``root``: the absolute directory of its files, where there is one."""
+
+    type: str
+    tags: tuple[str, ...] = ()
+    root: str | None = None
+
+
+class SpaceEntry(_Model):
+    """The embedding space of the vectors (rule 20)."""
+
+    model: str
+    revision: str
+    dimension: int = Field(gt=0)
+    max_tokens: int = Field(gt=0)
+
+    @classmethod
+    def of(cls, space: Space) -> SpaceEntry:
+        return cls(model=space.model, revision=space.revision, dimension=space.dimension, max_tokens=space.max_tokens)
+
+    def space(self) -> Space:
+        return Space(self.model, self.revision, self.dimension, self.max_tokens)
+
+
+class Manifest(_Model):
+    """``version`` grows by one with each publish; ``snapshot`` names the snapshot that the shards hold."""
+
+    format: Literal[1] = FORMAT
+    namespace: str
+    version: int = Field(ge=1)
+    snapshot: str
+    space: SpaceEntry
+    analyzer: str
+    sources: dict[str, SourceEntry]
+    shards: tuple[ShardEntry, ...]
+
+    def of_kind(self, kind: str) -> tuple[ShardEntry, ...]:
+        return tuple(s for s in self.shards if s.kind == kind)
+
+    @property
+    def chunks(self) -> int:
+        return sum(s.chunks for s in self.shards)
+
+    @property
+    def documents(self) -> int:
+        return sum(s.documents for s in self.shards)
+
+    @property
+    def entities(self) -> int:
+        return sum(s.entities for s in self.shards)
+
+    def same_content(self, other: Manifest) -> bool:
+        return self.model_dump(exclude={"version"}) == other.model_dump(exclude={"version"})
+
+
+def check_namespace(namespace: str) -> str:
+    """The namespace itself; ``E_CONFIG`` if it could not be one (and so could not be part of a path)."""
+    if not isinstance(namespace, str) or not NAME_PATTERN.match(namespace) or namespace.endswith("\n"):
+        raise TabootError("E_CONFIG", "The namespace is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+    return namespace
+
+
+def parse_manifest(data: bytes, name: str) -> Manifest:
+    """``E_SHARD_CORRUPT`` names the manifest and the field that is wrong."""
+    try:
+        return Manifest.model_validate_json(data)
+    except (ValidationError, RecursionError, ValueError) as error:
+        where = ".".join(str(p) for p in error.errors()[0]["loc"]) if isinstance(error, ValidationError) else ""
+        raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} cannot be read{f' at {where}' if where else ''}.", file=name, field=where or None) from None
+
+
+def _read(root: Path, namespace: str) -> bytes | None:
+    path = manifest_path(root, check_namespace(namespace))
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TabootError("E_STORAGE", f"The manifest {path} cannot be read: {error.strerror}.", file=str(path)) from error
+
+
+def load_manifest(root: Path, namespace: str) -> Manifest | None:
+    """The current manifest, or None if nothing was published yet. ``E_SHARD_CORRUPT`` if it cannot be understood."""
+    data = _read(root, namespace)
+    if data is None:
+        return None
+    name = manifest_path(root, namespace).name
+    manifest = parse_manifest(data, name)
+    if manifest.namespace != namespace:
+        raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} belongs to another namespace.", file=name)
+    return manifest
+
+
+def manifest_etag(root: Path, namespace: str) -> str:
+    """What :func:`swap_manifest` compares: the SHA-256 of the manifest's bytes, empty if there is none."""
+    data = _read(root, namespace)
+    return hashlib.sha256(data).hexdigest() if data is not None else ""
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    import fcntl
+
+    handle: IO[bytes]
+    with path.open("ab") as handle:
+        fcntl.flock(handle.fileno(), fcntl.LOCK_EX)
+        yield  # the lock goes with the handle, or with the process
+
+
+def swap_manifest(root: Path, manifest: Manifest, expected: str) -> None:
+    """Publish ``manifest`` if the current one still has the etag ``expected``; else ``E_CONFLICT``, nothing written."""
+    path = manifest_path(root, manifest.namespace)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(path.with_suffix(".lock")):
+            if manifest_etag(root, manifest.namespace) != expected:
+                raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
+                                  namespace=manifest.namespace, version=manifest.version)
+            write_atomic(path, manifest.model_dump_json().encode())
+    except OSError as error:
+        raise TabootError("E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)) from error
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` in one step: a reader or a crash sees the old bytes or the new ones."""
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

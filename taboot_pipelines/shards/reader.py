@@ -1,0 +1,129 @@
+"""Reading published shards: the search files by memory mapping, everything else out of the DuckDB files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.shards import layout
+from taboot_pipelines.shards.build import term_hash
+from taboot_pipelines.shards.files import map_file, verified_path
+from taboot_pipelines.shards.manifest import Manifest, ShardEntry
+
+
+class DocumentShard:
+    """One document shard, mapped on first use. Rows of ``chunks`` ascend by (doc_id, chunk_index)."""
+
+    def __init__(self, folder: Path, entry: ShardEntry, dimension: int) -> None:
+        self.folder = folder
+        self.entry = entry
+        self.dimension = dimension
+
+    @cached_property
+    def chunks(self) -> pa.Table:
+        """chunk_index, start, end, text, section, content_type, tokens, document (row of ``documents``), line, sha256,
+        length (words), scale, error, radius (see ``quantize``)."""
+        return self._table(layout.CHUNKS, self.entry.chunks)
+
+    @cached_property
+    def documents(self) -> pa.Table:
+        """doc_id, source_id, path, url, title, lang, date, since, blob_sha256."""
+        return self._table(layout.DOCUMENTS, self.entry.documents)
+
+    @cached_property
+    def int8(self) -> npt.NDArray[np.int8]:
+        """(chunks, dimension)"""
+        return np.frombuffer(map_file(self.folder, self.entry, layout.VECTORS_INT8), dtype=np.int8).reshape(-1, self.dimension)
+
+    @cached_property
+    def float32(self) -> npt.NDArray[np.float32]:
+        """(chunks, dimension)"""
+        return np.frombuffer(map_file(self.folder, self.entry, layout.VECTORS_FLOAT32), dtype="<f4").reshape(-1, self.dimension)
+
+    @cached_property
+    def _postings(self) -> tuple[npt.NDArray[np.uint64], pa.Array, pa.Array, pa.Array]:
+        table = self._table(layout.POSTINGS, None)
+        hashes, terms, rows, tfs = (table.column(c).chunk(0) if table.num_rows else table.column(c).combine_chunks() for c in ("hash", "term", "rows", "tfs"))
+        return hashes.to_numpy(), terms, rows, tfs
+
+    def postings(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None:
+        """The rows that hold ``term`` (ascending) and how often, without a copy; None if there are none."""
+        hashes, terms, rows, tfs = self._postings
+        wanted = term_hash(term)
+        i = int(np.searchsorted(hashes, np.uint64(wanted)))
+        while i < len(hashes) and int(hashes[i]) == wanted:
+            if terms[i].as_py() == term:
+                return rows[i].values.to_numpy(), tfs[i].values.to_numpy()
+            i += 1
+        return None
+
+    def prepare(self) -> None:
+        """Verify and map everything that a search uses."""
+        _ = self.chunks, self.documents, self.int8, self.float32, self._postings
+
+    def _table(self, name: str, rows: int | None) -> pa.Table:
+        data = map_file(self.folder, self.entry, name)
+        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+        if rows is not None and table.num_rows != rows:
+            raise TabootError("E_SHARD_CORRUPT", f"Shard {self.entry.key[:16]} holds another number of rows in {name} than the manifest says.", shard=self.entry.key, file=name)
+        return table
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of one manifest, in the order of their ids."""
+
+    root: Path
+    manifest: Manifest
+    documents: tuple[DocumentShard, ...]
+
+    @classmethod
+    def open(cls, root: Path, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None) -> Shards:
+        """Nothing is read yet. ``reuse``: shards that are mapped already, by key."""
+        known = reuse or {}
+        dimension = manifest.space.dimension
+        return cls(root, manifest, tuple(
+            # The manifest's entry decides: a shard that was built again has other bytes under the same key.
+            known[e.key] if e.key in known and known[e.key].entry == e else DocumentShard(layout.shard_dir(root, manifest.namespace, e.key), e, dimension)
+            for e in sorted(manifest.of_kind("documents"), key=lambda e: e.first)
+        ))
+
+    def prepare(self) -> None:
+        """Map every document shard; on first use in a process their bytes are hashed, in parallel."""
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            for _ in pool.map(DocumentShard.prepare, self.documents):
+                pass
+
+    def tables(self, kind: str, queries: Sequence[str]) -> list[pa.Table]:
+        """The results of SQL ``queries`` over every shard of ``kind`` (``documents`` or ``entities``), concatenated.
+
+        A query reads the shard's tables by their plain names. An empty list of shards gives tables without columns.
+        """
+        import duckdb
+
+        parts: list[list[pa.Table]] = [[] for _ in queries]
+        connection = duckdb.connect()
+        try:
+            for entry in sorted(self.manifest.of_kind(kind), key=lambda e: e.first):
+                path = verified_path(layout.shard_dir(self.root, self.manifest.namespace, entry.key), entry, layout.DATABASE)
+                connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS shard (READ_ONLY)")
+                connection.execute("USE shard")
+                for part, query in zip(parts, queries, strict=True):
+                    part.append(connection.sql(query).to_arrow_table())
+                connection.execute("USE memory")
+                connection.execute("DETACH shard")
+        except duckdb.IOException as error:
+            raise TabootError("E_SHARD_MISSING", "A shard's database cannot be opened.", namespace=self.manifest.namespace) from error
+        except duckdb.Error as error:
+            raise TabootError("E_SHARD_CORRUPT", f"A shard's database cannot be read ({type(error).__name__}).", namespace=self.manifest.namespace) from error
+        finally:
+            connection.close()
+        return [pa.concat_tables(part) if part else pa.table({}) for part in parts]
