@@ -33,7 +33,7 @@ _LUA = re.compile(r"""--(?:\[(?P<comment>=*)\[)?|\[(?P<long>=*)\[|"(?:[^"\\\n]|\
 
 #: Directives that begin a statement. One of them at the start of a line, among the arguments of another directive,
 #: is what a missing semicolon looks like.
-_STATEMENTS = frozenset(
+_STATEMENT_NAMES = (
     "access_log add_header alias allow auth_basic auth_basic_user_file auth_request auth_request_set autoindex charset "
     "client_body_buffer_size client_max_body_size default_type deny error_log error_page etag events expires fastcgi_index "
     "fastcgi_param fastcgi_pass geo grpc_pass gzip http http2 if include index keepalive_timeout limit_except limit_req "
@@ -41,8 +41,9 @@ _STATEMENTS = frozenset(
     "proxy_cookie_path proxy_hide_header proxy_http_version proxy_pass proxy_read_timeout proxy_redirect proxy_send_timeout "
     "proxy_set_header proxy_ssl_verify resolver return rewrite root satisfy scgi_pass send_timeout sendfile server "
     "server_name set ssl ssl_certificate ssl_certificate_key ssl_protocols stream sub_filter tcp_nodelay try_files "
-    "types upstream uwsgi_pass".split()
+    "types upstream uwsgi_pass"
 )
+_STATEMENTS = frozenset(_STATEMENT_NAMES.split())
 
 
 @dataclass(slots=True)

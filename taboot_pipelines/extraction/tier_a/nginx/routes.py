@@ -1,0 +1,352 @@
+"""From a tree of directives to routes: which location passes requests on, to what, under which names and guards.
+
+Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen`` are the
+server's. ``set`` runs before the request is passed on, so the last assignment of a block counts wherever it stands in
+it, and an inner block's goes over an outer one's; a value is put together from what its variables hold at that point.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.nginx.includes import Includes
+from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, Lines, parse
+from taboot_pipelines.extraction.tier_a.nginx.targets import (
+    PASSES,
+    Miss,
+    Target,
+    location_path,
+    parse_address,
+)
+from taboot_pipelines.model.records import FileView, Problem
+
+#: Includes inside includes; nesting of blocks over all files; directives looked at in one unit. Files that include one
+#: another twice each would otherwise double the work with every file.
+MAX_INCLUDE_DEPTH = 24
+MAX_BLOCK_DEPTH = 100
+MAX_DIRECTIVES = 500_000
+MAX_VALUE = 4096
+MAX_PROBLEMS = 200
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+_SSO = re.compile(r"(?i)(?:^|[._-])(?:authelia|authentik|ldap|tinyauth)(?:[._-]|$)")
+#: Blocks whose content is data; an include in them names a file of data.
+_DATA_BLOCKS = frozenset({"map", "geo", "types", "split_clients", "charset_map", "match", "events", "mail"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Code points ``[start, end)`` of ``path``; ``home`` names the block of the file that the statement stands in."""
+
+    path: str
+    start: int
+    end: int
+    home: int
+
+
+@dataclass(slots=True)
+class Server:
+    names: list[str] = field(default_factory=list)
+    tls: bool = False
+    udp: bool = False
+    #: In the stream module, where a server passes on by itself.
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One ``*_pass``. ``value`` has its variables put in; ``sets`` are the assignments that gave them."""
+
+    directive: str
+    value: str
+    place: Place
+    sets: tuple[Place, ...]
+    server: Server | None
+    location: str | None
+    path: str | None
+    basic: bool
+    guard: str | None
+    guarded: bool
+
+    @property
+    def transport(self) -> str | None:
+        if self.server is None or self.location is not None:
+            return None
+        return "udp" if self.server.udp else "tcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A ``server`` of an ``upstream``: its address and where it stands."""
+
+    address: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    text: str
+    sets: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    stream: bool = False
+    server: Server | None = None
+    location: str | None = None
+    path: str | None = None
+    inside: bool = False
+    basic: bool = False
+    guard: str | None = None
+    guarded: bool = False
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    directive: Directive
+    path: str
+    home: int
+    #: The files that lead here, the main file first.
+    chain: tuple[str, ...]
+
+    @property
+    def place(self) -> Place:
+        return Place(self.path, self.directive.start, self.directive.end, self.home)
+
+
+class Reader:
+    """Reads one unit: :attr:`routes`, :attr:`upstreams`, :attr:`subordinates`, :attr:`problems`, :attr:`texts`."""
+
+    def __init__(self, main: str, view: FileView) -> None:
+        self._main = main
+        self._view = view
+        self._includes = Includes(main, view)
+        self._trees: dict[str, list[Directive] | None] = {}
+        self._lines: dict[str, Lines] = {}
+        self._budget = MAX_DIRECTIVES
+        self._exhausted = False
+        self.texts: dict[str, str] = {}
+        self.routes: list[Route] = []
+        self.upstreams: dict[tuple[bool, str], list[Peer]] = {}
+        self.subordinates: set[str] = set()
+        self.problems: list[Problem] = []
+
+    def read(self) -> None:
+        tree = self._tree(self._main)
+        if tree is not None:
+            self._block(self._items(tree, self._main, (self._main,)), _Context(), {})
+
+    def problem(self, path: str, code: str, message: str) -> None:
+        problem = Problem(path, code, message)
+        if len(self.problems) < MAX_PROBLEMS and problem not in self.problems:
+            self.problems.append(problem)
+
+    def problem_at(self, place: Place, code: str, what: str) -> None:
+        lines = self._lines.setdefault(place.path, Lines(self.texts.get(place.path, "")))
+        self.problem(place.path, code, f"{place.path}, line {lines.of(place.start)}: {what}.")
+
+    # --- files ---------------------------------------------------------------------------------------------------
+
+    def _tree(self, path: str) -> list[Directive] | None:
+        if path not in self._trees:
+            tree: list[Directive] | None = None
+            try:
+                text = self._view.read(path)
+            except TabootError as error:
+                # What is wrong with the file's own bytes is said here; a store that fails must stop the run.
+                if error.code not in ("E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMPTY"):
+                    raise
+                self.problem(path, error.code, error.message)
+            else:
+                if text is None:
+                    self.problem(path, "E_NOT_FOUND", f"{path} is not among the source's files.")
+                else:
+                    self.texts[path] = text
+                    tree, notes = parse(text)
+                    for note in notes:
+                        self.problem(path, "E_PARSE", f"{path}, line {note.line}: {note.message}.")
+            self._trees[path] = tree
+        return self._trees[path]
+
+    def _items(self, tree: list[Directive], path: str, chain: tuple[str, ...]) -> Iterator[_Item]:
+        """The directives of a block with its includes put in place; each include itself comes first."""
+        home = id(tree)
+        for directive in tree:
+            self._budget -= 1
+            if self._budget < 0:
+                if not self._exhausted:
+                    self._exhausted = True
+                    self.problem(self._main, "E_TOO_LARGE", f"{self._main} and its includes hold more than {MAX_DIRECTIVES} directives; the rest was not read.")
+                return
+            item = _Item(directive, path, home, chain)
+            yield item
+            if directive.name == "include" and directive.args and directive.children is None:
+                yield from self._included(item)
+
+    def _included(self, item: _Item) -> Iterator[_Item]:
+        # A pattern is compared with every path of the source.
+        self._budget -= len(self._view.paths) >> 4
+        for target in self._includes.resolve(item.directive.args[0], item.path):
+            if target in item.chain:
+                self.problem_at(item.place, "E_CYCLE", f"the include leads back to {target}")
+                continue
+            if len(item.chain) > MAX_INCLUDE_DEPTH:
+                self.problem_at(item.place, "E_TOO_LARGE", f"includes are nested deeper than {MAX_INCLUDE_DEPTH}")
+                continue
+            self.subordinates.add(target)
+            tree = self._tree(target)
+            if tree is not None:
+                yield from self._items(tree, target, (*item.chain, target))
+
+    # --- blocks --------------------------------------------------------------------------------------------------
+
+    def _block(self, items: Iterator[_Item], context: _Context, outer: dict[str, _Value]) -> None:
+        """One block: first what holds for all of it, then what it passes on and the blocks in it."""
+        env = dict(outer)
+        later: list[_Item] = []
+        for item in items:
+            d = item.directive
+            name, args = d.name, d.args
+            if d.children is not None or name in PASSES:
+                later.append(item)
+            elif name == "set":
+                if len(args) == 2 and args[0].startswith("$"):
+                    value, sets = _expand(args[1], env)
+                    env[args[0][1:]] = _Value(value, (*sets, item.place)[-8:])
+            elif name == "include" and args:
+                guard = _guard(args[0], context.inside)
+                if guard is not None:
+                    context = replace(context, guard=guard)
+            elif name == "auth_basic" and args:
+                context = replace(context, basic=args[0] != "off")
+            elif name == "auth_request" and args:
+                context = replace(context, guarded=args[0] != "off", guard=context.guard if args[0] != "off" else None)
+            elif context.server is not None and not context.inside:
+                _serve(context.server, name, args)
+        if context.server is not None and not context.stream and not context.inside:
+            env["scheme"] = _Value("https" if context.server.tls else "http", ())
+        for item in later:
+            if item.directive.children is None:
+                self._pass(item, context, env)
+            else:
+                self._inner(item, context, env)
+
+    def _inner(self, item: _Item, context: _Context, env: dict[str, _Value]) -> None:
+        d, place = item.directive, item.place
+        if context.depth >= MAX_BLOCK_DEPTH:
+            self.problem_at(place, "E_TOO_LARGE", f"blocks are nested deeper than {MAX_BLOCK_DEPTH}")
+            return
+        inner = replace(context, depth=context.depth + 1)
+        if d.name in ("http", "stream"):
+            inner = replace(inner, stream=d.name == "stream")
+        elif d.name == "server":
+            inner = replace(inner, server=Server(stream=context.stream), location=None, path=None, inside=False)
+        elif d.name == "location":
+            if not d.args or len(d.args) > 2:
+                self.problem_at(place, "E_PARSE", "a location takes one or two arguments")
+                return
+            inner = replace(inner, location=" ".join(d.args), path=location_path(d.args), inside=True)
+        elif d.name == "upstream":
+            if d.args:
+                self._upstream(item, context)
+            return
+        elif d.name in ("if", "limit_except"):
+            # Server-level `if` has no location of its own and passes nothing on; `set` in it may not come about.
+            inner = replace(inner, inside=True)
+        else:
+            if d.name in _DATA_BLOCKS:
+                self._data(item)
+            return
+        self._block(self._items(d.children or [], item.path, item.chain), inner, env)
+
+    def _data(self, item: _Item) -> None:
+        for d in item.directive.children or []:
+            if d.name == "include" and d.args:
+                for target in self._includes.resolve(d.args[0], item.path):
+                    self.subordinates.add(target)
+                    self._view.read(target)
+
+    def _upstream(self, item: _Item, context: _Context) -> None:
+        d = item.directive
+        peers = self.upstreams.setdefault((context.stream, d.args[0].lower()), [])
+        for inner in self._items(d.children or [], item.path, item.chain):
+            server = inner.directive
+            # A server marked down gets no request.
+            if server.name == "server" and server.args and server.children is None and "down" not in server.args[1:]:
+                peers.append(Peer(server.args[0], inner.place))
+
+    def _pass(self, item: _Item, context: _Context, env: dict[str, _Value]) -> None:
+        d = item.directive
+        if len(d.args) != 1:
+            self.problem_at(item.place, "E_PARSE", f"{d.name} takes one argument")
+            return
+        value, sets = _expand(d.args[0], env)
+        self.routes.append(Route(
+            d.name, value, item.place, sets, context.server, context.location, context.path,
+            context.basic, context.guard, context.guarded,
+        ))
+
+    def peers(self, route: Route, target: Target) -> list[tuple[Target | Miss, Place]] | None:
+        """The servers of the upstream that ``target`` names; None if it names none."""
+        if target.port is not None:
+            return None
+        name = target.host.lower()
+        stream = route.server is not None and route.server.stream
+        peers = self.upstreams.get((stream, name))
+        if peers is None:
+            peers = self.upstreams.get((not stream, name))
+        if peers is None:
+            return None
+        result: list[tuple[Target | Miss, Place]] = []
+        for peer in peers:
+            address = parse_address(target.scheme, peer.address)
+            if isinstance(address, Target) and address.port is None and target.scheme not in ("tcp", "udp"):
+                # "If a port is not specified, the port 80 is used": whatever the protocol.
+                address = Target(address.scheme, address.host, 80)
+            result.append((address, peer.place))
+        return result
+
+
+def _serve(server: Server, name: str, args: list[str]) -> None:
+    if name == "server_name":
+        server.names.extend(args)
+    elif name == "listen":
+        server.tls = server.tls or "ssl" in args[1:] or "quic" in args[1:]
+        server.udp = server.udp or "udp" in args[1:]
+    elif name == "ssl" and args == ["on"]:
+        server.tls = True
+
+
+def _guard(name: str, inside: bool) -> str | None:
+    """The stem of an included file that puts single sign-on before a location; the ``-server`` half only defines it,
+    and so does a ``-location`` file outside a location."""
+    stem = posixpath.basename(name)
+    stem = stem.removesuffix(".conf")
+    if not stem.isprintable() or _SSO.search(stem) is None or stem.endswith("-server") or (stem.endswith("-location") and not inside):
+        return None
+    return stem
+
+
+def _expand(text: str, env: dict[str, _Value]) -> tuple[str, tuple[Place, ...]]:
+    """``text`` with known variables put in, and the assignments they came from, in order; unknown ones stay."""
+    if "$" not in text:
+        return text, ()
+    sets: dict[Place, None] = {}
+    size = 0
+
+    def put(m: re.Match[str]) -> str:
+        nonlocal size
+        value = env.get(m[1] or m[2])
+        if value is None or size > MAX_VALUE:
+            return m[0]
+        size += len(value.text)
+        sets.update(dict.fromkeys(value.sets))
+        return value.text
+
+    result = _VARIABLE.sub(put, text)
+    return (text, ()) if size > MAX_VALUE else (result, tuple(sets))
