@@ -15,12 +15,19 @@ from taboot_pipelines.errors import TabootError
 
 Positive = Annotated[int, Field(gt=0)]
 
+#: The tokens that BERT puts around every text, ``[CLS]`` and ``[SEP]``.
+SPECIAL_TOKENS = 2
+
 
 class ChunkingSettings(BaseModel, extra="forbid"):
-    """Limits of a chunk in tokens of the pinned tokenizer (DESIGN rule 6). A change builds a new chunk set."""
+    """Limits of a chunk in tokens of the pinned tokenizer. A change builds a new chunk set beside the old.
+
+    ``max_tokens`` is the length of the sequence that a model reads, as model cards and servers state it, so it includes the
+    two special tokens: the default of 256 fits a 256-token model whole, with 254 tokens of text.
+    """
 
     tokenizer: Literal["bert-base-uncased"] = "bert-base-uncased"
-    max_tokens: int = Field(256, ge=16, le=512, description="Most tokens of a chunk, special tokens not counted.")
+    max_tokens: int = Field(256, ge=16, le=512, description="Most tokens of a chunk, the two special tokens included.")
     overlap_tokens: int = Field(50, ge=0, le=256, description="Tokens that two neighbours of one block share.")
     min_tokens: int = Field(50, ge=0, le=256, description="A smaller chunk is joined to a neighbour.")
 
@@ -29,6 +36,11 @@ class ChunkingSettings(BaseModel, extra="forbid"):
         if self.overlap_tokens >= self.max_tokens or self.min_tokens >= self.max_tokens:
             raise ValueError("overlap_tokens and min_tokens must be smaller than max_tokens")
         return self
+
+    @property
+    def content_tokens(self) -> int:
+        """Most tokens of a chunk's text: what the special tokens leave."""
+        return self.max_tokens - SPECIAL_TOKENS
 
 
 class LimitSettings(BaseModel, extra="forbid"):
@@ -65,6 +77,7 @@ class HttpSettings(BaseModel, extra="forbid"):
     user_agent: str = "taboot-pipelines/0.1"
     connect_timeout_seconds: float = Field(10, gt=0)
     read_timeout_seconds: float = Field(30, gt=0)
+    total_timeout_seconds: float = Field(120, gt=0, description="One request with its answer, however slowly it drips.")
     max_redirects: int = Field(10, ge=0, le=50)
     max_concurrency: Positive = 8
 

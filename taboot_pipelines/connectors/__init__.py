@@ -1,1 +1,1 @@
-"""TODO"""
+"""Source configuration in, raw items out: the sources file and one connector per source type."""

@@ -1,0 +1,156 @@
+"""Connector of Compose projects (type ``compose``).
+
+Documents are Compose files and Dockerfiles, inputs are environment files. Taken are, unless excluded:
+
+* YAML with ``services`` or ``include`` at its top, or named like a Compose file whatever it holds; with ``include`` globs
+  in the entry, exactly what they match;
+* ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs: those that
+  match, and the ``.env`` beside a Compose file);
+* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, and what those name in turn. A
+  file read as environment is an input under any name and whatever the globs say (rule 8).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from taboot_pipelines.connectors.files import is_env, items, names, source_directory
+from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.connectors.sources_file import ComposeSource
+from taboot_pipelines.connectors.walk import Directory, File, Listing, read
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Event, Failed, Known, Role, Skipped
+
+#: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to the source's
+#: root, role). ``env``: the variables of the ``.env`` beside it.
+References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
+
+_YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
+_COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
+_DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
+#: GitLab's pipelines have the same top-level words and are no projects.
+_OTHER_NAME = re.compile(r"\.gitlab-ci.*", re.DOTALL)
+_FIRST_KEY = re.compile(r"^(?!---|%|[ \t]*(?:#|$))(?P<indent> *)", re.MULTILINE)
+_FLOW = re.compile(r"""\{.*["']?(?:services|include)["']?\s*:""", re.DOTALL)
+_ENV_LINE = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+
+
+class ComposeConnector:
+    """``path`` and the globs of ``entry``. ``references`` None: only what names and contents show."""
+
+    def __init__(self, entry: ComposeSource, root: Path, *, limit: int, apart: Path | None, references: References | None) -> None:
+        self._directory = source_directory(entry, root)
+        self._limit = limit
+        self._apart = apart
+        self._include = Globs(entry.include)
+        self._exclude = Globs(entry.exclude)
+        self._references = references
+
+    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+        """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at all."""
+        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._apart)
+        listing = directory.list()
+        for path in [p for p in listing.items if self._exclude.matches(p)]:
+            del listing.items[path]
+        yield from items(directory, listing, self._roles(listing, tombstoned), self._limit, tombstoned)
+
+    def _roles(self, listing: Listing, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
+        roles: dict[str, Role] = {}
+        projects: list[str] = []
+        for path, item in listing.items.items():
+            asked = bool(self._include) and self._include.matches(path)
+            if any(is_env(n) for n in names(path, item)):
+                if asked or not self._include:
+                    roles[path] = "input"
+            elif asked or not self._include:
+                name = path.rsplit("/", 1)[-1]
+                if _YAML.fullmatch(name):
+                    if asked or self._is_project(name, item):
+                        projects.append(path)
+                elif asked or _DOCKERFILE.fullmatch(name):
+                    roles[path] = "document"
+        for path in projects:
+            roles[path] = "document"
+            env = _beside(path, ".env")
+            if env in listing.items:
+                roles[env] = "input"
+        self._follow(projects, roles, listing, tombstoned)
+        return roles
+
+    def _is_project(self, name: str, item: File | Skipped | Failed) -> bool:
+        if _COMPOSE_NAME.fullmatch(name):
+            return True
+        if _OTHER_NAME.fullmatch(name):
+            return False
+        data = read(item, self._limit) if isinstance(item, File) else item
+        # What cannot be read may be a project: it must fail by name, not vanish.
+        return has_services(decode(data)) if isinstance(data, bytes) else isinstance(data, Failed)
+
+    def _follow(
+        self, projects: list[str], roles: dict[str, Role], listing: Listing, tombstoned: Callable[[str], bool]
+    ) -> None:
+        """Add what the projects name, and what that names, to ``roles``. A tombstoned file is absent, so it names nothing."""
+        if self._references is None:
+            return
+        queue = list(projects)
+        seen = set(queue)
+        while queue:
+            path = queue.pop()
+            text = self._text(path, listing, tombstoned)
+            if text is None:
+                continue
+            environment = self._text(_beside(path, ".env"), listing, tombstoned) or ""
+            try:
+                references = self._references(text, path, dict(_variables(environment)))
+            except TabootError:
+                continue  # the file is taken all the same, and its interpretation says what is wrong with it
+            for named, role in references:
+                if named not in listing.items:
+                    continue
+                if role == "input" or any(is_env(n) for n in names(named, listing.items[named])):
+                    roles[named] = "input"
+                else:
+                    roles.setdefault(named, "document")
+                if role == "document" and named not in seen and _YAML.fullmatch(named):
+                    seen.add(named)
+                    queue.append(named)
+
+    def _text(self, path: str, listing: Listing, tombstoned: Callable[[str], bool]) -> str | None:
+        item = listing.items.get(path)
+        if not isinstance(item, File) or tombstoned(path):
+            return None
+        data = read(item, self._limit)
+        return decode(data) if isinstance(data, bytes) else None
+
+
+def has_services(text: str) -> bool:
+    """Whether a YAML text has ``services`` or ``include`` as a key at its top, syntax errors further down or not."""
+    first = _FIRST_KEY.search(text)
+    if first is None:
+        return False
+    if text.startswith("{", first.end()):
+        return _FLOW.match(text, first.end()) is not None
+    key = rf"^{first['indent']}([\"']?)(?:services|include)\1[ \t]*:(?=\s|$)"
+    return re.search(key, text, re.MULTILINE) is not None
+
+
+def decode(data: bytes) -> str:
+    """Good enough to look for names: UTF-16 with its mark, else UTF-8 with what is not replaced."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+def _beside(path: str, name: str) -> str:
+    return f"{path.rpartition('/')[0]}/{name}" if "/" in path else name
+
+
+def _variables(text: str) -> Iterator[tuple[str, str]]:
+    """``NAME=value`` lines, quotes and comments taken off: enough for the paths that a Compose file builds from them."""
+    for name, value in _ENV_LINE.findall(text):
+        if value[:1] in ("'", '"'):
+            yield name, value[1:].partition(value[0])[0]
+        else:
+            yield name, re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()

@@ -1,0 +1,91 @@
+"""Connector of a directory of documents (type ``files``).
+
+By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment files
+(``.env``, ``*.env``, ``.env.*``) are never documents (rule 18), whatever the globs say, nor are links to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.connectors.sources_file import DirectorySource
+from taboot_pipelines.connectors.walk import Directory, File, Listing, read
+from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Known, Role, Skipped
+
+DEFAULT_INCLUDE = (
+    "*.md", "*.markdown", "*.html", "*.htm", "*.xhtml", "*.txt", "*.rst", "*.yaml", "*.yml", "*.json",
+    "*.conf", "*.cfg", "*.ini", "*.toml",
+)  # fmt: skip
+_ENV = re.compile(r"(?i)\.env|.*\.env|\.env\..*", re.DOTALL)
+
+
+def is_env(name: str) -> bool:
+    """Whether a file name says that it holds environment variables."""
+    return _ENV.fullmatch(name) is not None
+
+
+def source_directory(entry: DirectorySource, root: Path) -> Path:
+    """Where the entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or from ``~``."""
+    try:
+        return root / Path(entry.path).expanduser()
+    except RuntimeError:  # no such home: a directory of that name does not exist either
+        return root / entry.path
+
+
+class FilesConnector:
+    """``path`` and the globs of ``entry``; ``default_include`` where the entry gives none. ``apart`` is never entered."""
+
+    def __init__(
+        self, entry: DirectorySource, root: Path, *, limit: int, apart: Path | None, default_include: tuple[str, ...] = DEFAULT_INCLUDE
+    ) -> None:
+        self._directory = source_directory(entry, root)
+        self._limit = limit
+        self._apart = apart
+        #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
+        self._fold = not entry.include
+        self._include = Globs(entry.include or default_include)
+        self._exclude = Globs(entry.exclude)
+
+    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+        """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at all."""
+        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._apart)
+        listing = directory.list()
+        yield from items(directory, listing, self._roles(listing), self._limit, tombstoned)
+
+    def _roles(self, listing: Listing) -> dict[str, Role]:
+        return {
+            path: "document"
+            for path, item in listing.items.items()
+            if self._include.matches(path.lower() if self._fold else path) and not self._exclude.matches(path) and not any(is_env(n) for n in names(path, item))
+        }
+
+
+def names(path: str, item: File | Skipped | Failed) -> tuple[str, ...]:
+    """The file's name and, for a link, its target's."""
+    return item.names if isinstance(item, File) else (path.rsplit("/", 1)[-1],)
+
+
+def items(
+    directory: Directory, listing: Listing, roles: Mapping[str, Role], limit: int, tombstoned: Callable[[str], bool]
+) -> Iterator[Event]:
+    """The events of a listing: problems of directories, then what ``roles`` names in the order of paths, then the end."""
+    yield from listing.directories
+    for path in sorted(roles):
+        item = listing.items[path]
+        if tombstoned(path):
+            yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+        elif isinstance(item, File):
+            data = read(item, limit)
+            if isinstance(data, bytes):
+                yield Fetched(path, data, roles[path])
+            elif data is not None:
+                yield data
+        else:
+            yield item
+    if listing.complete and not directory.still_there():
+        yield Enumerated(False, "the directory was replaced or unmounted meanwhile")
+    else:
+        yield Enumerated(listing.complete, listing.reason)

@@ -1,0 +1,108 @@
+"""What a sitemap lists (sitemaps.org protocol): urlset, index, plain text, gzip; RSS 2.0 and 1.0, Atom 0.3 and 1.0."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lxml import etree
+
+from taboot_pipelines.connectors.http import inflate
+from taboot_pipelines.errors import TabootError
+
+#: The protocol's own limit, uncompressed.
+MAX_BYTES = 50 * 1024 * 1024
+_ITEMS = {"urlset": "url", "sitemapindex": "sitemap", "rss": "item", "RDF": "item", "feed": "entry"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sitemap:
+    """``locations`` as written, in order: sitemaps if ``is_index``, else pages."""
+
+    is_index: bool
+    locations: list[str]
+
+
+def parse_sitemap(data: bytes, name: str) -> Sitemap:
+    """Raises ``E_PARSE`` for what is no sitemap or lists nothing, ``E_TOO_LARGE`` beyond :data:`MAX_BYTES`; ``name`` is
+    what the message calls it. Entities are not expanded and nothing is loaded."""
+    if data.startswith(b"\x1f\x8b"):
+        data = _gunzip(data, name)
+    if len(data) > MAX_BYTES:
+        raise TabootError("E_TOO_LARGE", f"The sitemap {name} is larger than {MAX_BYTES} bytes.", url=name)
+    sitemap = _xml(data, name) if _is_xml(data) else Sitemap(False, _lines(data))
+    if not sitemap.locations:
+        raise TabootError(
+            "E_PARSE", f"The sitemap {name} lists nothing.", remedy="Remove it from the source, or list pages by `urls`.", url=name
+        )
+    return sitemap
+
+
+def _gunzip(data: bytes, name: str) -> bytes:
+    out = bytearray()
+    try:
+        for piece in inflate([data], gzip=True):
+            out += piece
+            if len(out) > MAX_BYTES:
+                break
+    except (zlib.error, EOFError):
+        raise TabootError("E_PARSE", f"The sitemap {name} is broken gzip.", url=name) from None
+    return bytes(out)
+
+
+def _is_xml(data: bytes) -> bool:
+    head = data[:512]
+    text = head.decode("utf-16", "replace") if head[:2] in (b"\xff\xfe", b"\xfe\xff") else head.decode("utf-8-sig", "replace")
+    return text.lstrip().startswith("<")
+
+
+def _lines(data: bytes) -> list[str]:
+    lines = (line.strip() for line in data.decode("utf-8-sig", "replace").splitlines())
+    return [line for line in lines if line.lower().startswith(("http://", "https://"))]
+
+
+def _xml(data: bytes, name: str) -> Sitemap:
+    root = None
+    locations: list[str] = []
+    try:
+        events = etree.iterparse(
+            io.BytesIO(data), events=("start", "end"), resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+        )
+        for event, element in events:
+            if root is None:
+                root = element
+                if _local(root) not in _ITEMS:
+                    raise TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
+            if event == "end" and _local(element) == _ITEMS[_local(root)] and element is not root:
+                locations += _locations(element)
+                # What was read is let go, so that memory does not grow with the list.
+                element.clear()
+                parent = element.getparent()
+                while parent is not None and element.getprevious() is not None:
+                    del parent[0]
+    except etree.XMLSyntaxError as error:
+        line = error.position[0] if error.position else 0
+        raise TabootError("E_PARSE", f"The sitemap {name} is not valid XML (line {line}).", url=name, line=line) from None
+    return Sitemap(root is not None and _local(root) == "sitemapindex", locations)
+
+
+def _locations(element: etree._Element) -> Iterator[str]:
+    """The one location of an entry: its ``loc``, or its link."""
+    children = [(c, _local(c)) for c in element if isinstance(c.tag, str)]
+    for child, local in children:
+        if local in ("loc", "link") and (text := (child.text or "").strip()):
+            yield text
+            return
+        if local == "link" and child.get("rel", "alternate") == "alternate" and (href := (child.get("href") or "").strip()):
+            yield href
+            return
+    for child, local in children:
+        if local == "guid" and child.get("isPermaLink", "true") == "true" and (text := (child.text or "").strip()):
+            yield text
+            return
+
+
+def _local(element: etree._Element) -> str:
+    return str(etree.QName(element).localname)

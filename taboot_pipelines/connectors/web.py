@@ -1,0 +1,196 @@
+"""Connector of web pages (type ``web``): what ``urls`` and ``sitemaps`` list, fetched over HTTP(S).
+
+A page's locator is the canonical key of the URL as listed; two listed URLs with one key are one item. What the entry's globs
+leave out is absent. Every list must have been read and not be empty, or the enumeration is incomplete (rule 15).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from taboot_pipelines.connectors.globs import UrlGlobs
+from taboot_pipelines.connectors.guard import Resolver, resolve
+from taboot_pipelines.connectors.http import Fetcher
+from taboot_pipelines.connectors.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.connectors.sources_file import WebSource
+from taboot_pipelines.connectors.urls import WebUrl, canonical_key, parse_url
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import (
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Gone,
+    Known,
+    NotModified,
+    Skipped,
+)
+from taboot_pipelines.settings import HttpSettings
+
+MAX_SITEMAPS = 1000
+MAX_SITEMAP_DEPTH = 5
+MAX_LISTED = 1_000_000
+_MIMES = frozenset({
+    "text/html", "application/xhtml+xml", "text/markdown", "text/x-markdown", "text/plain",
+    "application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml",
+})  # fmt: skip
+#: What servers without a better word say; then the name decides.
+_UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
+_TEXT_NAME = re.compile(r"(?i).*\.(?:md|markdown|txt|rst|ya?ml|json|html?|xhtml|conf)", re.DOTALL)
+_CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([A-Za-z0-9_.:+-]{1,40})")
+
+
+class WebConnector:
+    """``urls``, ``sitemaps``, globs and ``allow_cidrs`` of ``entry``. ``limit`` bounds a page's bytes."""
+
+    def __init__(self, entry: WebSource, http: HttpSettings, *, limit: int, resolver: Resolver = resolve) -> None:
+        self._entry = entry
+        self._http = http
+        self._limit = limit
+        self._resolver = resolver
+        self._include = UrlGlobs(entry.include)
+        self._exclude = UrlGlobs(entry.exclude)
+
+    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+        """Problems of the lists first, then the pages in the order of their keys, at most ``max_concurrency`` held at once."""
+        allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
+        with Fetcher(self._http, allowed, resolver=self._resolver) as fetcher:
+            lists = _Lists(fetcher, self._wanted)
+            lists.read(self._entry.urls, self._entry.sitemaps)
+            yield from lists.problems
+            yield from self._pages(fetcher, lists.pages, known, tombstoned)
+        yield Enumerated(not lists.reason, lists.reason)
+
+    def _wanted(self, key: str) -> bool:
+        return (not self._include or self._include.matches(key)) and not self._exclude.matches(key)
+
+    def _pages(
+        self, fetcher: Fetcher, pages: Mapping[str, WebUrl], known: Mapping[str, Known], tombstoned: Callable[[str], bool]
+    ) -> Iterator[Event]:
+        pending: deque[Event | Future[Event]] = deque()
+        executor = ThreadPoolExecutor(self._http.max_concurrency, thread_name_prefix="taboot-web")
+        taken = 0
+        try:
+            for key in sorted(pages):
+                if tombstoned(key):
+                    pending.append(Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose."))
+                elif taken >= self._entry.max_pages:
+                    pending.append(Skipped(key, "E_TOO_LARGE", f"{key} lies beyond max_pages ({self._entry.max_pages})."))
+                else:
+                    taken += 1
+                    pending.append(executor.submit(self._page, fetcher, key, pages[key], known.get(key)))
+                if len(pending) >= self._http.max_concurrency:
+                    yield _event(pending.popleft())
+            while pending:
+                yield _event(pending.popleft())
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+    def _page(self, fetcher: Fetcher, key: str, url: WebUrl, known: Known | None) -> Event:
+        try:
+            answer = fetcher.get(url, self._limit, known, _admit)
+        except TabootError as error:
+            if error.code == "E_NOT_FOUND":
+                return Gone(key, error.code, error.message)
+            if error.code in ("E_TOO_LARGE", "E_MIME"):
+                return Skipped(key, error.code, error.message)
+            return Failed(key, error)
+        if answer.status == 304:
+            return NotModified(key)
+        content_type = answer.headers.get("content-type", "")
+        mime, charset = _mime(content_type), _CHARSET.search(content_type)
+        return Fetched(
+            key,
+            answer.body,
+            mime=None if mime in _UNSPECIFIC else mime,
+            charset=charset[1].lower() if charset else None,
+            url=url.text,
+            final_url=answer.url,
+            etag=answer.headers.get("etag"),
+            last_modified=answer.headers.get("last-modified"),
+        )
+
+
+class _Lists:
+    """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad; ``reason``: why the
+    enumeration is incomplete, or empty."""
+
+    def __init__(self, fetcher: Fetcher, wanted: Callable[[str], bool]) -> None:
+        self._fetcher = fetcher
+        self._wanted = wanted
+        self.pages: dict[str, WebUrl] = {}
+        self.problems: list[Failed] = []
+        self.reason = ""
+
+    def read(self, urls: list[str], sitemaps: list[str]) -> None:
+        for i, text in enumerate(urls):
+            self._page(text, None, f"urls[{i}]")
+        queue: deque[tuple[WebUrl, int]] = deque()
+        for i, text in enumerate(sitemaps):
+            try:
+                queue.append((parse_url(text), 0))
+            except TabootError as error:
+                self._fail(f"sitemaps[{i}]", error)
+        seen: set[str] = set()
+        while queue:
+            url, depth = queue.popleft()
+            key = canonical_key(url)
+            if key in seen:
+                continue
+            seen.add(key)
+            if len(seen) > MAX_SITEMAPS or depth > MAX_SITEMAP_DEPTH or len(self.pages) > MAX_LISTED:
+                self._fail(key, TabootError("E_TOO_LARGE", f"The sitemap {key} is one too many, or too deep.", url=key))
+                return
+            try:
+                answer = self._fetcher.get(url, MAX_BYTES)
+                sitemap = parse_sitemap(answer.body, key)
+            except TabootError as error:
+                self._fail(key, error)
+                continue
+            for i, text in enumerate(sitemap.locations):
+                if not sitemap.is_index:
+                    self._page(text, answer.url, f"{key}#{i}")
+                    continue
+                try:
+                    queue.append((parse_url(text, answer.url), depth + 1))
+                except TabootError as error:
+                    self._fail(f"{key}#{i}", error)
+
+    def _page(self, text: str, base: str | None, name: str) -> None:
+        try:
+            url = parse_url(text, base)
+        except TabootError as error:
+            self.problems.append(Failed(name, error))
+            return
+        key = canonical_key(url)
+        if not self._wanted(key):
+            return
+        # Whatever the order of the lists, the same URL stands for a key: the key itself if it is listed, else the smallest.
+        have = self.pages.get(key)
+        if have is None or (url.text != key, url.text) < (have.text != key, have.text):
+            self.pages[key] = url
+
+    def _fail(self, name: str, error: TabootError) -> None:
+        self.problems.append(Failed(name, error))
+        self.reason = self.reason or f"the list {name} could not be read"
+
+
+def _event(pending: Event | Future[Event]) -> Event:
+    return pending.result() if isinstance(pending, Future) else pending
+
+
+def _mime(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _admit(headers: dict[str, str], url: str) -> None:
+    mime = _mime(headers.get("content-type", ""))
+    if mime in _MIMES:
+        return
+    if mime in _UNSPECIFIC and (not mime or _TEXT_NAME.fullmatch(url.partition("?")[0])):
+        return
+    raise TabootError("E_MIME", f"{url} has a content type that is not read.", url=url)
