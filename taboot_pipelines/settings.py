@@ -88,6 +88,7 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     rrf_k: Positive = 60
     vector_weight: float = Field(1.0, ge=0)
     keyword_weight: float = Field(1.0, ge=0)
+    candidates: int = Field(200, ge=10, description="How many distinct texts of each arm take part in the fusion.")
     bm25_k1: float = Field(1.2, ge=0)
     bm25_b: float = Field(0.75, ge=0, le=1)
 

@@ -23,7 +23,7 @@ _LONGEST = 128
 
 STOP_WORDS = frozenset(
     """a an and are as at be been but by can did do does for from had has have how if in into is it its no not of on or
-    s such t than that the their then there these they this to was were what when where which who why will with""".split()
+    s such t than that the their then there these they this to was were what when where which who why will with""".split()  # noqa: SIM905 - read as words
 )
 
 

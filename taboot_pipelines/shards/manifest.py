@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import NAME_PATTERN
-from taboot_pipelines.shards.layout import FORMAT, manifest_path
+from taboot_pipelines.shards.layout import manifest_path
 
 
 class _Model(BaseModel):
@@ -81,7 +81,7 @@ class SpaceEntry(_Model):
 class Manifest(_Model):
     """``version`` grows by one with each publish; ``snapshot`` names the snapshot that the shards hold."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1  # layout.FORMAT; a manifest of another format is not understood
     namespace: str
     version: int = Field(ge=1)
     snapshot: str

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -124,7 +125,7 @@ def _document_leaves(given: ShardInput, settings: ShardSettings) -> Iterator[_Le
     docs = given.docs.select(["doc_id", "chunk_count", "fingerprint"]).sort_by("doc_id")
     names, counts, prints = (docs.column(c).to_pylist() for c in docs.column_names)
     positions = [_position(d) for d in names]
-    if any(a >= b for a, b in zip(names, names[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(names)):
         raise TabootError("E_TABLE", "A document stands twice in the list of documents.", table="docs")
     space = [given.space.model, given.space.revision, given.space.dimension]
     for lo, hi in layout.cut(positions, [max(c, 1) for c in counts], 128, settings.max_chunks):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +103,22 @@ class Shards:
         with ThreadPoolExecutor(max_workers=8) as pool:
             for _ in pool.map(DocumentShard.prepare, self.documents):
                 pass
+
+    def document(self, doc_id: str) -> dict[str, Any] | None:
+        """The row of the database's ``documents`` table for one document, if there is one."""
+        import duckdb
+
+        at = bisect_right([s.entry.first for s in self.documents], doc_id) - 1
+        if at < 0:
+            return None
+        shard = self.documents[at]
+        path = verified_path(shard.folder, shard.entry, layout.DATABASE)
+        try:
+            with duckdb.connect(str(path), read_only=True) as connection:
+                rows: list[dict[str, Any]] = connection.sql("FROM documents WHERE doc_id = ?", params=[doc_id]).to_arrow_table().to_pylist()
+        except duckdb.Error as error:
+            raise TabootError("E_SHARD_CORRUPT", f"A shard's database cannot be read ({type(error).__name__}).", file=str(path)) from error
+        return rows[0] if rows else None
 
     def tables(self, kind: str, queries: Sequence[str]) -> list[pa.Table]:
         """The results of SQL ``queries`` over every shard of ``kind`` (``documents`` or ``entities``), concatenated.

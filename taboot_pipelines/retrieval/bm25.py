@@ -1,0 +1,78 @@
+"""BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance Framework") over the postings of all shards.
+
+Stored are term frequencies and lengths only; number, average length and document frequencies count the live chunks at
+query time, so the scores do not depend on how chunks lie in shards. Everything is summed in float64, terms in order.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from taboot_pipelines.retrieval.fusion import Ids, Scores, rank
+from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.shards.analyzer import analyze
+
+#: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
+_CACHE_BYTES = 64 * 1024 * 1024
+_SLACK = 2e-6
+
+
+class Keywords:
+    """The keyword arm of one index."""
+
+    def __init__(self, index: Index, k1: float, b: float) -> None:
+        self._index = index
+        self._k1 = k1
+        mean = index.total_length / len(index) if len(index) and index.total_length else 1.0
+        self._norm: Scores = k1 * (1 - b + b * index.length / mean)
+        self._terms: OrderedDict[str, tuple[npt.NDArray[np.int32], Scores]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def idf(self, term: str) -> float:
+        """ln(1 + (N − df + ½) / (df + ½)), which is never negative."""
+        df = len(self._term(term)[0])
+        return math.log(1 + (len(self._index) - df + 0.5) / (df + 0.5))
+
+    def scores(self, query: str) -> Scores:
+        """The score of every row."""
+        total = np.zeros(len(self._index))
+        for term in sorted(analyze(query)[0]):
+            rows, impact = self._term(term)
+            if len(rows):
+                total[rows] += self.idf(term) * impact
+        return total
+
+    def search(self, scores: Scores, limit: int, rows: Ids | None) -> tuple[Ids, Scores]:
+        """The best ``limit`` of ``rows`` (ascending; None: all) that score above 0, ties by row; scores rounded."""
+        found = np.flatnonzero(scores > 0) if rows is None else rows[scores[rows] > 0]
+        own = scores[found]
+        if len(own) > limit:
+            keep = own >= np.partition(own, len(own) - limit)[len(own) - limit] - _SLACK
+            found, own = found[keep], own[keep]
+        return rank(found, own, limit)
+
+    def _term(self, term: str) -> tuple[npt.NDArray[np.int32], Scores]:
+        """The rows that hold ``term`` and what it adds to each, but for the IDF."""
+        with self._lock:
+            known = self._terms.get(term)
+            if known is not None:
+                self._terms.move_to_end(term)
+                return known
+        parts = [(i, p) for i, s in enumerate(self._index.shards) if (p := s.postings(term)) is not None]
+        rows = np.concatenate([p[0] + np.int32(self._index.starts[i]) for i, p in parts]) if parts else np.zeros(0, dtype=np.int32)
+        tf = np.concatenate([p[1] for _, p in parts]).astype(np.float64) if parts else np.zeros(0)
+        impact = tf * (self._k1 + 1) / (tf + self._norm[rows])
+        with self._lock:
+            if term not in self._terms:
+                self._terms[term] = (rows, impact)
+                self._bytes += rows.nbytes + impact.nbytes + 200
+            while self._bytes > _CACHE_BYTES and self._terms:
+                _, (old_rows, old_impact) = self._terms.popitem(last=False)
+                self._bytes -= old_rows.nbytes + old_impact.nbytes + 200
+        return rows, impact

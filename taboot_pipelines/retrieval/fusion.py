@@ -1,0 +1,38 @@
+"""One ranking for every backend (DESIGN rule 19): scores rounded to 1e-6, ties by id, arms joined by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+#: Digits after the point that a score keeps: what two backends may compute differently lies below.
+DIGITS = 6
+
+Ids = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+
+
+def rank(ids: Ids, scores: Scores, limit: int) -> tuple[Ids, Scores]:
+    """The best ``limit`` of ids (whose order is the order of the things named) by rounded score, ties by id."""
+    rounded = np.round(scores, DIGITS)
+    order = np.lexsort((ids, -rounded))[:limit]
+    return ids[order], rounded[order]
+
+
+def reciprocal_rank_fusion(arms: Sequence[tuple[Ids, float]], k: int, limit: int) -> tuple[Ids, Scores]:
+    """Join ranked lists: score(d) = Σ weight / (k + rank of d in the arm), ranks from 1 (Cormack, Clarke, Büttcher 2009).
+
+    ``arms``: (ids, best first; weight). An arm of weight 0 takes no part.
+    """
+    used = [(ids, weight) for ids, weight in arms if weight > 0 and len(ids)]
+    if not used:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    every, place = np.unique(np.concatenate([ids for ids, _ in used]), return_inverse=True)
+    scores = np.zeros(len(every))
+    at = 0
+    for ids, weight in used:
+        scores[place[at : at + len(ids)]] += weight / (k + 1 + np.arange(len(ids)))
+        at += len(ids)
+    return rank(every, scores, limit)

@@ -1,0 +1,191 @@
+"""The chunks of one manifest as one numbered list, with what every query needs of each row in memory.
+
+Row numbers ascend by (doc_id, chunk_index), so comparing rows compares ids, whatever the shards. Vectors, texts and
+postings stay in the mapped files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.shards import Manifest, Shards
+
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a hit must be. None: anything. ``sources``, ``types``, ``languages``: one of; ``tags``: has one of; dates:
+    the document's own date, else when its bytes were first seen, in ``[date_from, date_to)``."""
+
+    sources: frozenset[str] | None = None
+    types: frozenset[str] | None = None
+    tags: frozenset[str] | None = None
+    languages: frozenset[str] | None = None
+    date_from: datetime | None = None
+    date_to: datetime | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self == Filter()
+
+
+def as_moment(value: datetime | date | str, *, end: bool) -> datetime:
+    """A point in time, UTC unless it says otherwise; a bare date is its first moment, or with ``end`` the next day's.
+
+    Raises ``ValueError`` for text that is not ISO 8601.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        value = date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return moment + timedelta(days=1) if end else moment
+
+
+class Index:
+    """See the module. ``len(index)`` chunks; arrays have one element a row unless they say otherwise."""
+
+    def __init__(self, shards: Shards) -> None:
+        shards.prepare()
+        self.manifest: Manifest = shards.manifest
+        self.shards = shards.documents
+        counts = [s.entry.chunks for s in self.shards]
+        #: Row at which each shard starts, and the end.
+        self.starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        self.documents = _concat([s.documents for s in self.shards])
+        bases = np.concatenate(([0], np.cumsum([s.entry.documents for s in self.shards])))
+        self.document = self._column("document", np.int64)
+        for i, base in enumerate(bases[:-1]):
+            self.document[self.starts[i] : self.starts[i + 1]] += base
+        self.length = self._column("length", np.float64)
+        self.scale = self._column("scale", np.float64)
+        self.error = self._column("error", np.float64)
+        self.radius = self._column("radius", np.float64)
+        self.total_length = sum(s.entry.length for s in self.shards)
+        self._equal_texts()
+        self._document_facts()
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def _column(self, name: str, dtype: Any) -> Any:
+        parts = [s.chunks.column(name).to_numpy() for s in self.shards]
+        return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype=dtype)
+
+    def _equal_texts(self) -> None:
+        """``group``: number of the row's text; ``sizes``: rows of each text."""
+        hashes = pa.chunked_array([c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)).combine_chunks()
+        encoded = hashes.dictionary_encode()
+        self.group: Rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self.sizes = np.bincount(self.group, minlength=len(encoded.dictionary))
+        self.repeats = len(encoded.dictionary) < len(self)
+        self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
+
+    def _document_facts(self) -> None:
+        d = self.documents
+        self._source_ids, self._source = _encode(d, "source_id")
+        self._langs, self._lang = _encode(d, "lang")
+        moment = pc.coalesce(d.column("date"), d.column("since")) if d.num_rows else None
+        self._moment = moment.combine_chunks().cast(pa.int64()).to_numpy() if moment is not None else np.zeros(0, dtype=np.int64)
+
+    def _smallest(self, rows: Rows) -> Rows:
+        """Of ascending ``rows``, those that are the smallest with their text."""
+        first = np.full(len(self.sizes), -1, dtype=np.int64)
+        first[self.group[rows[::-1]]] = rows[::-1]  # of equal indices the last assignment stands
+        return np.sort(first[first >= 0])
+
+    def passing(self, wanted: Filter) -> Mask | None:
+        """Which rows pass; None: all of them."""
+        if wanted.empty:
+            return None
+        sources = self.manifest.sources
+        allowed = [
+            (wanted.sources is None or s in wanted.sources)
+            and (wanted.types is None or (s in sources and sources[s].type in wanted.types))
+            and (wanted.tags is None or (s in sources and not wanted.tags.isdisjoint(sources[s].tags)))
+            for s in self._source_ids
+        ]
+        keep = np.array(allowed, dtype=bool)[self._source]
+        if wanted.languages is not None:
+            keep &= np.array([language in wanted.languages for language in self._langs], dtype=bool)[self._lang]
+        if wanted.date_from is not None:
+            keep &= self._moment >= _micros(wanted.date_from)
+        if wanted.date_to is not None:
+            keep &= self._moment < _micros(wanted.date_to)
+        mask: Mask = keep[self.document]
+        return mask
+
+    def candidates(self, mask: Mask | None) -> Rows | None:
+        """The rows to rank: of each text the smallest row that passes. None: every row."""
+        if mask is None:
+            return self._first
+        rows = np.flatnonzero(mask)
+        return self._smallest(rows) if self.repeats else rows
+
+    def others(self, row: int, mask: Mask | None) -> list[int]:
+        """The other rows with the same text that pass."""
+        group = self.group[row]
+        if self.sizes[group] == 1:
+            return []
+        rows = np.flatnonzero(self.group == group)
+        return [int(r) for r in rows if r != row and (mask is None or mask[r])]
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """(shard, row in it)"""
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return shard, row - int(self.starts[shard])
+
+    def chunk(self, row: int) -> dict[str, Any]:
+        """The chunk's columns, and ``chunk_id``, with its document's as ``doc``."""
+        shard, local = self.locate(row)
+        table = self.shards[shard].chunks
+        fields = ("chunk_index", "start", "end", "text", "section", "content_type", "tokens", "line")
+        chunk: dict[str, Any] = {f: table.column(f)[local].as_py() for f in fields}
+        doc = int(self.document[row])
+        chunk["doc"] = {name: self.documents.column(name)[doc].as_py() for name in ("doc_id", "source_id", "path", "url", "title", "lang")}
+        chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
+        return chunk
+
+    def row_of(self, doc_id: str, chunk_index: int) -> int | None:
+        """The row of a chunk, if there is one."""
+        at = pc.index(self.documents.column("doc_id"), doc_id).as_py() if self.documents.num_rows else -1
+        if at < 0:
+            return None
+        rows = np.flatnonzero(self.document == at)
+        for row in rows.tolist():
+            shard, local = self.locate(row)
+            if self.shards[shard].chunks.column("chunk_index")[local].as_py() == chunk_index:
+                return int(row)
+        return None
+
+    def gather(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """The exact vectors of ascending ``rows``, (len(rows), dimension)."""
+        cuts = np.searchsorted(rows, self.starts)
+        parts = [s.float32[rows[cuts[i] : cuts[i + 1]] - self.starts[i]] for i, s in enumerate(self.shards) if cuts[i] < cuts[i + 1]]
+        return np.concatenate(parts) if parts else np.zeros((0, self.manifest.space.dimension), dtype=np.float32)
+
+
+def _concat(parts: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts).combine_chunks() if parts else pa.table({"doc_id": pa.array([], pa.string())})
+
+
+def _encode(table: pa.Table, name: str) -> tuple[list[str], Rows]:
+    if not table.num_rows:
+        return [], np.zeros(0, dtype=np.int64)
+    encoded = table.column(name).combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
