@@ -1,0 +1,233 @@
+"""Which blocks of a page are its main content.
+
+Pages of known documentation generators say it themselves, by their markup. For all others trafilatura decides (Barbaresi
+2021, ACL demo): its text is taken as evidence, and the blocks of the positioned tree whose words it holds are kept, so that
+code, tables and positions come from the tree. Where trafilatura finds nothing, or the page is too large for it, markup
+and link density decide.
+"""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.documents.html_markdown import Block, is_hidden, render
+from taboot_pipelines.documents.html_tree import Element
+
+#: Beyond these trafilatura takes too long; pages for people are far smaller.
+_LIBRARY_MAX_CHARS = 2_000_000
+_LIBRARY_MAX_TAGS = 25_000
+
+#: (tag or None, attribute, word in it) of the element that holds the text, by generator.
+_CONTAINERS: tuple[tuple[str | None, str, str], ...] = (
+    ("article", "class", "md-content__inner"),  # MkDocs Material
+    (None, "class", "theme-doc-markdown"),  # Docusaurus
+    (None, "class", "vp-doc"),  # VitePress
+    (None, "class", "theme-default-content"),  # VuePress
+    (None, "class", "sl-markdown-content"),  # Starlight
+    (None, "class", "td-content"),  # Docsy
+    (None, "class", "markdown-body"),  # GitHub, Gitea
+    (None, "id", "mw-content-text"),  # MediaWiki
+    (None, "class", "rst-content"),
+    (None, "class", "book-page"),
+    (None, "class", "gitbook-markdown"),
+)
+#: Names that others use as well: they count on a page whose generator is known.
+_GENERIC = (("div", "itemprop", "articleBody"), ("div", "role", "main"))  # Read the Docs; Sphinx, MkDocs
+_GENERATOR = re.compile(r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc")
+_BOILERPLATE_TAGS = frozenset(("nav", "footer", "aside", "form", "header"))
+_BOILERPLATE_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "complementary", "menu", "dialog", "alertdialog"))
+_BOILERPLATE = re.compile(
+    r"(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|toc|table-of-contents|breadcrumbs?|sidebar|footer|pagination|pager|prev-?next|edit-?this-?page|edit-?page|"
+    r"share|sharing|social|newsletter|subscribe|cookies?|consent|banner|related|recommended|advert\w*|sponsor\w*|promo|comments?|feedback|skip-link)(?:$|[\s_-])"
+)
+_WORD = re.compile(r"\w+")
+_SHINGLE = 4
+
+
+def _furniture(element: Element) -> bool:
+    """Parts of a documentation container that are not text of the page."""
+    tag = element.tag
+    if tag in ("nav", "form", "footer") or element.get("role") in _BOILERPLATE_ROLES:
+        return True
+    names = f"{element.get('class')} {element.get('id')}"
+    if tag == "aside":
+        return _BOILERPLATE.search(names) is not None
+    return tag in ("div", "section", "ul", "header", "p") and names != " " and _DOC_FURNITURE.search(names) is not None
+
+
+_DOC_FURNITURE = re.compile(r"(?i)(?:^|[\s_-])(?:toc|breadcrumbs?|pagination|edit-?this-?page|edit-?page|page-nav|rst-footer-buttons|feedback|tocCollapsible\w*|toctree-wrapper-nav)(?:$|[\s_-])")
+
+
+def _boilerplate(element: Element) -> bool:
+    tag = element.tag
+    if tag in _BOILERPLATE_TAGS:
+        # A header inside an article holds its title.
+        return not (tag == "header" and any(True for e in element.walk() if e.tag == "h1"))
+    if tag not in ("div", "section", "ul", "ol", "p", "table", "td"):
+        return False
+    if element.get("role") in _BOILERPLATE_ROLES:
+        return True
+    names = f"{element.get('class')} {element.get('id')}"
+    return names != " " and _BOILERPLATE.search(names[:400]) is not None
+
+
+def _documentation(source: str, root: Element) -> Element | None:
+    """The element that a documentation generator puts its text in, or None."""
+    found: dict[int, Element] = {}
+    mains: list[Element] = []
+    generated = "_static/documentation_options.js" in source or "_static/pygments.css" in source  # Sphinx names itself rarely
+    known = _CONTAINERS + _GENERIC
+    for element in root.walk():
+        if element.tag == "meta" and element.get("name").lower() == "generator":
+            generated = generated or _GENERATOR.search(element.get("content")[:400]) is not None
+        if element.tag in ("main", "article"):
+            mains.append(element)
+        if not element.attributes or is_hidden(element):
+            continue
+        for rank, (tag, attribute, word) in enumerate(known):
+            if (tag is None or element.tag == tag) and rank not in found and word in element.get(attribute).split():
+                found[rank] = element
+    ranks = sorted(r for r in found if generated or r < len(_CONTAINERS))
+    if ranks:
+        return found[ranks[0]]
+    if generated:
+        articles = [m for m in mains if m.tag == "article"]
+        whole = [m for m in mains if m.tag == "main"]
+        if len(articles) == 1:
+            return articles[0]
+        if whole:
+            return whole[0]
+    return None
+
+
+def _library_text(source: str) -> str:
+    """What trafilatura takes for the main content, or nothing."""
+    import logging
+
+    import trafilatura
+
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    try:
+        return trafilatura.extract(source, favor_precision=True, include_comments=False, include_tables=True) or ""
+    except Exception:  # noqa: BLE001  whatever it stumbles over, the page can still be read by its markup
+        return ""
+
+
+class _Evidence:
+    """Where the library's text, as a sequence of words, holds the words of a block."""
+
+    def __init__(self, text: str) -> None:
+        self.words: list[str] = []
+        #: A whole line -> where it begins.
+        self.lines: dict[tuple[str, ...], list[int]] = {}
+        for line in text.split("\n"):
+            words = _tokens(line)
+            self.lines.setdefault(tuple(words), []).append(len(self.words))
+            self.words += words
+        self.shingles: dict[tuple[str, ...], list[int]] = {}
+        for i in range(len(self.words) - _SHINGLE + 1):
+            self.shingles.setdefault(tuple(self.words[i : i + _SHINGLE]), []).append(i)
+
+    def places(self, words: list[str]) -> list[tuple[int, int, int]]:
+        """(start, end, words in common) of each place that holds at least half of the block's shingles."""
+        whole = self.lines.get(tuple(words), [])[:_MAX_PLACES]
+        if whole or len(words) <= _SHINGLE:
+            return [(at, at + len(words), len(words)) for at in whole]
+        # Shingles that stand at one distance from their place in the block belong to one passage.
+        passages: dict[int, list[int]] = {}
+        found = 0
+        for i in range(len(words) - _SHINGLE + 1):
+            at_once = self.shingles.get(tuple(words[i : i + _SHINGLE]), ())
+            found += bool(at_once)
+            for at in at_once[:_MAX_PLACES]:
+                passages.setdefault(at - i, []).append(at)
+        if 2 * found < len(words) - _SHINGLE + 1:
+            return []
+        most = sorted(passages.values(), key=len, reverse=True)[:_MAX_PLACES]
+        return [(p[0], p[-1] + _SHINGLE, len(p)) for p in most if 2 * len(p) >= len(most[0])]
+
+
+#: Of equal passages in the library's text, as many are tried as places for one block.
+_MAX_PLACES = 8
+
+
+def _tokens(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _in_order(candidates: list[list[tuple[int, int, int]]], length: int) -> set[int]:
+    """The blocks of the heaviest selection in which each follows the one before in the library's text, without overlap:
+    a teaser that repeats the text elsewhere on the page loses against the text. O(n log n), a Fenwick tree of maxima."""
+    tree: list[tuple[int, int]] = [(0, -1)] * (length + 2)
+    nodes: list[tuple[int, int]] = []  # (block, node before)
+    best = (0, -1)
+    for block, places in enumerate(candidates):
+        reached = []
+        for start, end, weight in places:
+            before = (0, -1)
+            i = start + 1
+            while i > 0:
+                before = max(before, tree[i])
+                i -= i & -i
+            nodes.append((block, before[1]))
+            reached.append((before[0] + weight, len(nodes) - 1, end))
+        for value, node, end in reached:
+            best = max(best, (value, node))
+            i = end + 1
+            while i < len(tree):
+                tree[i] = max(tree[i], (value, node))
+                i += i & -i
+    chosen = set()
+    at = best[1]
+    while at >= 0:
+        block, at = nodes[at]
+        chosen.add(block)
+    return chosen
+
+
+def _supported(blocks: list[Block], text: str) -> list[Block]:
+    """The blocks that the library's text holds, in its order, and the code, tables and headings between them."""
+    evidence = _Evidence(text)
+    words = [_tokens(b.plain) for b in blocks]
+    chosen = _in_order([evidence.places(w) for w in words], len(evidence.words))
+    long = [i for i in sorted(chosen) if len(words[i]) > 2 * _SHINGLE]
+    if not long:
+        return [blocks[i] for i in sorted(chosen)]
+    keep = [i in chosen and long[0] - 3 <= i <= long[-1] + 3 for i in range(len(blocks))]
+    for i in range(long[0] + 1, long[-1]):
+        block = blocks[i]
+        if keep[i] or block.linked >= 0.5:
+            continue
+        if block.kind in ("code", "table"):
+            keep[i] = i - 1 in chosen or i + 1 in chosen
+        elif block.kind == "heading":
+            keep[i] = i + 1 in chosen and blocks[i + 1].kind != "heading"
+    return [b for b, k in zip(blocks, keep, strict=True) if k]
+
+
+def _by_markup(source: str, root: Element) -> list[Block]:
+    """Main content by element names, class names and link density alone."""
+    candidates = [e for e in root.walk() if e.tag in ("main", "article") or e.get("role") == "main" or e.get("id") in ("content", "main", "main-content")]
+    for element in [*candidates[:1], root]:
+        blocks = [b for b in render(source, element, _boilerplate) if b.linked < 0.8 or b.kind == "heading"]
+        if sum(len(b.plain) for b in blocks) >= 200:
+            return blocks
+    return render(source, root)
+
+
+def main_content(source: str, root: Element) -> list[Block]:
+    """The blocks of the page's main content in document order; all visible blocks where nothing stands out.
+
+    Time is bounded: linear in the page beyond the size at which the library is left out.
+    """
+    if container := _documentation(source, root):
+        blocks = render(source, container, _furniture)
+        if any(b.plain for b in blocks):
+            return blocks
+    if len(source) <= _LIBRARY_MAX_CHARS and source.count("<") <= 2 * _LIBRARY_MAX_TAGS:
+        text = _library_text(source)
+        if len(text) >= 60:
+            kept = _supported(render(source, root), text)
+            if sum(len(b.plain) for b in kept) >= 0.5 * len(text):
+                return kept
+    return _by_markup(source, root)

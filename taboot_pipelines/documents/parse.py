@@ -1,0 +1,136 @@
+"""A blob becomes a document: text, title, language, metadata, and the map that leads back to the blob's bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from taboot_pipelines.documents import language, metadata
+from taboot_pipelines.documents.encoding import decode
+from taboot_pipelines.documents.html_content import main_content
+from taboot_pipelines.documents.html_markdown import Segment, join
+from taboot_pipelines.documents.html_tree import parse as parse_html
+from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of
+from taboot_pipelines.documents.secrets import mask, mask_value
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.records import ParsedDocument
+
+#: Part of every fingerprint downstream: raise it when the same bytes would give another document.
+PARSER_VERSION = "1"
+
+_PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
+_SURROGATES = re.compile("[\ud800-\udfff\x00]")
+
+
+def parse_document(
+    data: bytes, *, path: str, mime: str | None, charset: str | None, languages: Sequence[str], max_chars: int
+) -> ParsedDocument:
+    """The document in ``data``.
+
+    Text formats keep their text to the code point (a byte order mark is left out, newlines stay), with an exact map. HTML
+    gives the Markdown of its main content; its map leads each block (in code, each line) to the source of the element that
+    holds it, and covers every code point. Secret values are masked in text, title and metadata (DESIGN rule 18).
+
+    ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1 codes that
+    are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds the document's text.
+    Raises ``E_EMPTY``, ``E_BINARY``, ``E_ENCODING``, ``E_PARSE``, ``E_TOO_LARGE``, ``E_LANGUAGE``, ``E_MIME``.
+    """
+    try:
+        return _parse(data, path, mime, charset, languages, max_chars)
+    except TabootError as error:
+        if "path" in error.details:
+            raise
+        raise TabootError(error.code, f"{path}: {error.message}", path=path, **error.details) from error
+    except (RecursionError, MemoryError) as error:
+        raise TabootError("E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path) from error
+    except Exception as error:
+        # No message of the original: it may quote the document.
+        raise TabootError("E_PARSE", f"{path}: the parser failed with {type(error).__name__}.", path=path) from error
+
+
+def _parse(
+    data: bytes, path: str, declared: str | None, charset: str | None, languages: Sequence[str], max_chars: int
+) -> ParsedDocument:
+    if not data.strip():
+        raise TabootError("E_EMPTY", f"{path} is empty.", path=path)
+    mime = mime_of(path, data, declared)
+    if not is_text(mime):
+        if magic_of(data) or mime == "application/octet-stream":
+            raise TabootError("E_BINARY", f"{path} is not text but {mime}.", path=path, mime=mime)
+        raise TabootError("E_MIME", f"{path} has the content type {mime}, which is not read.", path=path, mime=mime)
+    # No charset takes more than 4 bytes for a code point, so this much cannot fit.
+    if mime != HTML and len(data) > 4 * max_chars + 4:
+        raise TabootError("E_TOO_LARGE", f"{path} is longer than {max_chars} characters.", path=path, bytes=len(data))
+    source, codec, bom = decode(data, charset, html=mime == HTML)
+    if mime == HTML:
+        text, facts, offsets = _html(source, codec, bom)
+    else:
+        if "\x00" in source:
+            raise TabootError("E_BINARY", f"{path} is not text: it holds NUL at character {source.index(chr(0))}.", path=path)
+        text = source
+        offsets = OffsetMap.of_text(text, codec, bom)
+        if text and int(offsets.byte_end[-1]) != len(data):
+            raise TabootError("E_ENCODING", f"{path}: in {codec} its characters have no bytes of their own.", path=path, charset=codec)
+        if mime == MARKDOWN:
+            facts = metadata.of_markdown(text)
+        else:
+            facts = metadata.of_markdown(text, restructured=True) if mime == "text/x-rst" else metadata.Facts()
+    if not text.strip():
+        raise TabootError("E_EMPTY", f"{path} holds no text.", path=path)
+    if len(text) > max_chars:
+        raise TabootError("E_TOO_LARGE", f"{path} has {len(text)} characters, more than {max_chars}.", path=path, chars=len(text))
+    lang = language.UNDETERMINED
+    if mime in _PROSE:
+        lang = language.detect(text, [facts.lang, *languages])
+        if not language.allowed(lang, languages):
+            raise TabootError("E_LANGUAGE", f"{path} is in {lang!r}, which its source does not list.", path=path, language=lang)
+    return ParsedDocument(
+        text=mask(text, MARKDOWN if mime == HTML else mime),
+        title=mask(facts.title, PLAIN) or metadata.title_of_path(path),
+        mime=mime,
+        charset=codec,
+        lang=lang,
+        offsets=offsets,
+        metadata=_masked(facts.metadata),
+        date=facts.date,
+    )
+
+
+def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: [mask_value("", x) for x in v] if isinstance(v, list) else mask_value("", v) for k, v in fields.items()}
+
+
+def _html(source: str, codec: str, bom: int) -> tuple[str, metadata.Facts, OffsetMap]:
+    root = parse_html(source)
+    facts = metadata.of_html(source, root)
+    text, segments = join(main_content(source, root))
+    # Bytes that were not UTF-8, and NULs: one replacement character each, so that positions hold.
+    return _SURROGATES.sub("\ufffd", text), facts, _block_map(source, codec, bom, segments)
+
+
+def _block_map(source: str, codec: str, bom: int, segments: Sequence[Segment]) -> OffsetMap:
+    """Block segments (width 0) in bytes, from segments in code points of the decoded source."""
+    if not segments:
+        return OffsetMap.of([])
+    rows = np.array(segments, dtype=np.int64)
+    ends = _byte_ends(source, codec) + bom
+    return OffsetMap.of(np.column_stack([rows[:, 0], rows[:, 1], ends[rows[:, 2]], ends[rows[:, 3]], np.zeros(len(rows), np.int64)]))
+
+
+def _byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """n + 1 offsets: the byte at which each code point of ``source`` begins. A surrogate stands for one escaped byte."""
+    exact = OffsetMap.of_text(source, codec) if not _SURROGATES.search(source) else None
+    if exact is not None:
+        widths = np.repeat(exact.width, exact.doc_end - exact.doc_start)
+    else:
+        points = np.frombuffer(source.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        if codec == "utf-8":
+            widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
+            widths[(points >= 0xD800) & (points <= 0xDFFF)] = 1
+        else:
+            widths = np.array([len(c.encode(codec, "surrogateescape")) for c in source], dtype=np.int64)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(widths)))

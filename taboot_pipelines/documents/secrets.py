@@ -1,0 +1,578 @@
+"""Secret values stop here (DESIGN rule 18): they are replaced by as many asterisks, so that every offset holds.
+
+Three ways lead to a secret: a name that announces it (``POSTGRES_PASSWORD=…``, in any of the usual notations), a shape
+that only credentials have (``ghp_…``, a private key), and the place in a URL or header where credentials stand. Each
+search is linear: every pattern has bounded repetition, and what is looked for ahead is looked for once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+
+from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN
+from taboot_pipelines.documents.secret_names import KEYWORD, is_no_secret, is_webhook, looks_secret, strength
+
+#: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
+MASK_VERSION = "1"
+
+Span = tuple[int, int]
+
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+_MAX_NAME = 80
+_MAX_LINE = 4096
+
+# Shapes -----------------------------------------------------------------------------------------------------------------
+
+_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255}|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_.-]{16,255}"
+    r"|sk-[A-Za-z0-9_-]{16,255}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,255}|whsec_[A-Za-z0-9+/=]{16,255}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{8,255}|xapp-[A-Za-z0-9-]{8,255}|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])|AIza[A-Za-z0-9_-]{30,100}|ya29\.[A-Za-z0-9_-]{20,512}"
+    r"|eyJ[A-Za-z0-9_-]{8,8192}\.[A-Za-z0-9_-]{8,8192}(?:\.[A-Za-z0-9_-]{0,8192})?"
+    r"|tskey-[A-Za-z0-9-]{8,255}|npm_[A-Za-z0-9]{30,100}|pypi-[A-Za-z0-9_-]{30,512}|do[opr]_v1_[a-f0-9]{40,100}|SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,128}"
+    r"|hf_[A-Za-z0-9]{30,100}|hv[sbr]\.[A-Za-z0-9_-]{20,512}|dckr_pat_[A-Za-z0-9_-]{20,100}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|AGE-SECRET-KEY-1[A-Z0-9]{50,70}"
+    r"|lin_api_[A-Za-z0-9]{30,60}|sq0[a-z]{3}-[A-Za-z0-9_-]{22,60}|[0-9]{8,10}:AA[A-Za-z0-9_-]{32,40}|glsa_[A-Za-z0-9_]{30,60}|ops_eyJ[A-Za-z0-9_-]{40,4096}"
+    r")"
+    r"|\$\$?2[abxy]?\$\$?[0-9]{2}\$\$?[./A-Za-z0-9]{53}|\$\$?apr1\$\$?[./A-Za-z0-9]{1,16}\$\$?[./A-Za-z0-9]{22}"
+    r"|\$\$?[156y]\$\$?(?:rounds=[0-9]{1,9}\$\$?)?[./A-Za-z0-9$]{1,60}\$[./A-Za-z0-9]{22,128}|\$\$?argon2(?:id|i|d)\$\$?v=[0-9]{1,4}\$\$?[A-Za-z0-9,=]{1,60}\$\$?[A-Za-z0-9+/]{8,128}\$\$?[A-Za-z0-9+/]{16,256}"
+    r"|\{SSHA(?:256|512)?\}[A-Za-z0-9+/=]{20,200}|\{SHA\}[A-Za-z0-9+/=]{20,100}"
+)
+_WEBHOOK = re.compile(
+    r"(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/[0-9]{1,30}/|webhook\.office\.com/webhookb2/|api\.telegram\.org/bot"
+    r"|chat\.googleapis\.com/v1/spaces/|maker\.ifttt\.com/trigger/[\w-]{1,80}/with/key/|hc-ping\.com/|outlook\.office\.com/webhook/)([A-Za-z0-9_/:@.%-]{6,512})"
+)
+_USERINFO = re.compile(r"://([^\s/:@\"'<>`?#\[\]]{0,128}):([^\s/\"'<>`?#]{1,256})@")
+_SOLE_USERINFO = re.compile(r"://([A-Za-z0-9_~.%-]{16,256})@")
+_BEARER = re.compile(r"(?i)(?<![A-Za-z])(bearer|basic|token)[ \t]{1,4}([A-Za-z0-9._~+/=:-]{8,4096})")
+_CURL_USER = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{1,3}[\"']?([^\s:\"']{1,100}):([^\s\"']{1,200})")
+_ATTACHED = re.compile(r"\b(?:mysql|mysqladmin|mysqldump|mariadb|mariadb-admin|mariadb-dump|sshpass)\b[^\n|;]{0,200}?[ \t]-p[ \t]?([^\s\"'-][^\s\"']{0,200})")
+_REDIS_AUTH = re.compile(r"\bredis-cli\b[^\n|;]{0,200}?[ \t](?:-a|--pass)[ \t]{1,3}([^\s\"']{1,200})")
+_DOCKER_LOGIN = re.compile(r"\blogin\b[^\n|;]{0,200}?[ \t]-p[ \t]{1,3}([^\s\"']{1,200})")
+_HTPASSWD = re.compile(r"\bhtpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-[A-Za-z]{0,5}b[A-Za-z]{0,5}[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}[^\s|;]{1,200}[ \t]{1,3}[^\s|;]{1,100}[ \t]{1,3}([^\s|;\"']{1,200})")
+_PEM = re.compile(r"-----BEGIN ((?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----")
+_PEM_BODY = re.compile(r"(?:\\r)?(?:\\n|[ \t\r\n\"'+,\\])*[A-Za-z0-9+/=:\-]{1,128}")
+_QUERY_NAME = re.compile(r"[?&;](?:amp;)?(key|sig|signature|code|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|auth|sas|sid|session)=([^\s&\"'<>`)#\]]{6,2048})", re.I)
+
+# Names and what follows them -------------------------------------------------------------------------------------------
+
+_SEPARATOR = re.compile(r"(?P<close>\\?[\"']|[`*]{1,3}|\\?[\"']?\])?(?P<gap>[ \t]{0,40})(?P<sep>=>|:=|\?=|\+=|=(?!=)|:(?![:/]))(?P<bold>\*{1,2}(?=[ \t]))?(?P<space>[ \t]{0,80})")
+_TO_VALUE = re.compile(r"[\"'`*)\]]{0,3}[ \t]{1,3}(?:(?:is|to|as|be|with|of|was|value|set|defaults|equal|equals)[ \t]{1,3}){1,3}(?P<quote>[`\"'])(?P<value>[^`\"'\n]{1,200})(?P=quote)")
+_TABLE_VALUE = re.compile(r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}(?P<quote>[`\"']?)(?P<value>[^\s|`\"']{1,200})(?P=quote)[ \t]{0,200}\|")
+_SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
+_WORD_DIRECTIVES = frozenset(("requirepass", "masterauth", "password", "passwd", "psk", "secret", "secure_link_secret", "auth-pass", "auth_pass", "authkey"))
+_SPACED_PREFIX = re.compile(
+    r"(?i)[ \t]*(?:set[ \t]+\$|(?:proxy_set_header|grpc_set_header|add_header|more_set_headers|more_set_input_headers|fastcgi_param|uwsgi_param|scgi_param|request_header|header_up|env|arg|setenv|set)[ \t]+[\"'+]?|"
+    r"(?:machine|login|user|default)[ \t]+\S{1,100}[ \t]+(?:login[ \t]+\S{1,100}[ \t]+)?)"
+)
+_DQ = re.compile(r'"((?:[^"\\\n]|\\.){0,4096})"')
+_SQ = re.compile(r"'((?:[^'\n]|''){0,4096})'")
+_BQ = re.compile(r"`([^`\n]{0,1024})`")
+_ESCAPED_DQ = re.compile(r'\\"([^"\\\n]{0,2048})\\"')
+_BLOCK_SCALAR = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,40}(?:#[^\n]{0,400})?\r?(?=\n|\Z)")
+_DEFAULTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]{0,100}:?[-+=]")
+_SCHEME = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|negotiate|bot)[ \t]+")
+_ITEM = re.compile(r"[ \t]{0,200}-[ \t]{1,20}(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'|([^\s:{\[\"'#&*!|>][^\s:]{0,400}))[ \t]{0,40}\r?(?=\n|\Z)")
+_FENCE_LINE = re.compile(r"^[ \t>]{0,12}(?:[-*+][ \t]+)?(`{3,}|~{3,})", re.M)
+_NAMED_VALUE = re.compile(
+    r"(?:\"name\"[ \t]*:[ \t]*\"|(?<![\w\"])name[ \t]*:[ \t]*[\"']?)([A-Za-z_][\w.-]{0,80})[\"']?[ \t]*,?[ \t]*\r?\n?[ \t]{0,80}\"?value\"?[ \t]*:[ \t]*"
+)
+_SECRET_KIND = re.compile(r"^([ \t]{0,40})\"?kind\"?[ \t]*:[ \t]*\"?Secret\"?[ \t]*,?\r?$", re.M)
+_DATA_MAP = re.compile(r"^([ \t]{0,40})(?:data|stringData)[ \t]*:[ \t]*\r?\n", re.M)
+_DATA_ENTRY = re.compile(r"([ \t]{1,80})([\"']?[\w./-]{1,200}[\"']?)[ \t]*:[ \t]*")
+_COMMENT = re.compile(r"[ \t]+#")
+_XML_VALUE = re.compile(r">([^<>\n]{1,1000})</")
+_COMMON = frozenset(["the", "a", "an", "your", "my", "our", "this", "that", "it", "of", "for", "to", "in", "is", "are", "see", "use", "and", "or", "not", "be", "as", "see:", "if", "when", "with", "must", "should", "can", "will", "at", "from", "on", "set", "get"])
+
+_PROSE = (MARKDOWN, PLAIN, HTML, "text/x-rst", "text/asciidoc")
+_KEY_VALUE_LINES = ("text/x-dotenv", "text/x-ini")
+
+
+class _Finder:
+    def __init__(self, text: str, mime: str) -> None:
+        self.text = text
+        self.prose = mime in _PROSE
+        self.mime = mime
+        self.spans: list[Span] = []
+        self.fences = self._fences() if mime == MARKDOWN else []
+        self._fence = 0
+
+    def _fences(self) -> list[Span]:
+        """The fenced code of a Markdown text."""
+        found: list[Span] = []
+        opened: tuple[int, str] | None = None
+        for m in _FENCE_LINE.finditer(self.text):
+            if opened is None:
+                opened = m.end(), m[1]
+            elif m[1].startswith(opened[1]):
+                found.append((opened[0], m.start()))
+                opened = None
+        if opened is not None:
+            found.append((opened[0], len(self.text)))
+        return found
+
+    def in_code(self, at: int) -> bool:
+        """Whether ``at`` stands in configuration or code. Positions must be asked for in ascending order."""
+        if not self.prose:
+            return True
+        while self._fence < len(self.fences) and self.fences[self._fence][1] < at:
+            self._fence += 1
+        return self._fence < len(self.fences) and self.fences[self._fence][0] <= at
+
+    def add(self, start: int, end: int) -> None:
+        if start < end:
+            self.spans.append((start, end))
+
+    def add_value(self, start: int, end: int, strong: bool, literal: bool, webhook: bool = False) -> None:
+        """Mask ``[start, end)`` if it is a secret; of ``${VAR:-default}`` only the default."""
+        value = self.text[start:end]
+        stripped = value.lstrip()
+        start += len(value) - len(stripped)
+        value = stripped.rstrip()
+        end = start + len(value)
+        if (scheme := _SCHEME.match(value)) and scheme.end() < len(value):
+            start += scheme.end()
+            value = value[scheme.end() :]
+        if m := _DEFAULTED.match(value):
+            stop = value.find("}", m.end())
+            stop = stop if stop >= 0 else len(value)
+            if not is_no_secret(value[m.end() : stop], True) and (strong or looks_secret(value[m.end() : stop])):
+                self.add(start + m.end(), start + stop)
+            return
+        if webhook and (url := re.match(r"[a-z]{2,10}://[^/\s]{1,255}/", value)):
+            self.add(start + url.end(), end)
+            return
+        if is_no_secret(value, literal) or not (strong or looks_secret(value)):
+            return
+        self.add(start, end)
+
+    # Shapes and places ---------------------------------------------------------------------------------------------
+
+    def shapes(self) -> None:
+        text = self.text
+        for m in _SHAPES.finditer(text):
+            self.add(*m.span())
+        for pattern in (_WEBHOOK, _ATTACHED, _REDIS_AUTH, _DOCKER_LOGIN, _HTPASSWD):
+            for m in pattern.finditer(text):
+                if not is_no_secret(m[1], literal=True):
+                    self.add(*m.span(1))
+        for m in _USERINFO.finditer(text):
+            if not is_no_secret(m[2], literal=True) or m[2] in ("secret", "default"):
+                default = _DEFAULTED.match(m[2])
+                self.add(m.start(2) + (default.end() if default else 0), m.end(2) - bool(default))
+        for m in _SOLE_USERINFO.finditer(text):
+            if looks_secret(m[1]):
+                self.add(*m.span(1))
+        for m in _CURL_USER.finditer(text):
+            if not is_no_secret(m[2], literal=True) and not m[2].isdigit():
+                self.add(*m.span(2))
+        for m in _QUERY_NAME.finditer(text):
+            if not is_no_secret(m[2], literal=True):
+                self.add(*m.span(2))
+        for m in _BEARER.finditer(text):
+            value = m[2]
+            if m[1].lower() == "basic":
+                secret = _is_basic(value)
+            else:
+                secret = (any(c.isdigit() for c in value) and len(value) >= 12 and not is_no_secret(value, True)) or len(value) >= 32
+            if secret:
+                self.add(*m.span(2))
+        self._private_keys()
+
+    def _private_keys(self) -> None:
+        text = self.text
+        at = 0
+        while m := _PEM.search(text, at):
+            label = m[1]
+            stop = text.find(f"-----END {label}-----", m.end(), m.end() + 65536)
+            if stop >= 0:
+                body = text[m.end() : stop]
+                # In a string literal the line ends are written as `\n`, and are masked with the rest.
+                for line in re.finditer(r"[^\r\n]+", body):
+                    content = line[0].strip(" \t")
+                    lead = len(line[0]) - len(line[0].lstrip(" \t"))
+                    self.add(m.end() + line.start() + lead, m.end() + line.start() + lead + len(content))
+                at = stop
+                continue
+            at = m.end()
+            while (body_line := _PEM_BODY.match(text, at)) and at - m.end() < 65536:
+                token = re.search(r"[A-Za-z0-9+/=:\-]{1,128}\Z", body_line[0])
+                if token is None or text.startswith("-----", body_line.end() - len(token[0])):
+                    break
+                self.add(body_line.end() - len(token[0]), body_line.end())
+                at = body_line.end()
+
+    # Names ---------------------------------------------------------------------------------------------------------
+
+    def names(self) -> None:
+        text = self.text
+        n = len(text)
+        done = 0
+        for hit in KEYWORD.finditer(text):
+            if hit.start() < done:
+                continue
+            a, b = hit.start(), min(hit.end(), n)
+            if text[b - 1] == "=":
+                b -= 1
+            floor = max(done, a - _MAX_NAME)
+            while a > floor and text[a - 1] in _NAME_CHARS:
+                a -= 1
+            ceiling = min(n, b + _MAX_NAME)
+            while b < ceiling and text[b] in _NAME_CHARS:
+                b += 1
+            done = b
+            while b > a and text[b - 1] in ".-":  # the end of a sentence
+                b -= 1
+            name = text[a:b]
+            kind = strength(name)
+            if kind is not None:
+                self._named(a, b, name, kind == "strong")
+
+    def _named(self, a: int, b: int, name: str, strong: bool) -> None:
+        text = self.text
+        before = text[a - 1] if a else ""
+        separator = _SEPARATOR.match(text, b)
+        webhook = is_webhook(name)
+        if separator is not None:
+            self._assigned(a, separator, before, strong, webhook)
+            return
+        if before == "<" and (m := _XML_VALUE.match(text, b)):
+            self.add_value(m.start(1), m.end(1), strong, True, webhook)
+            return
+        begin = self._line_start(a)
+        prefix = text[begin:a]
+        flag = name.startswith("-")
+        directive = name.lower() in _WORD_DIRECTIVES and self.in_code(a) and not prefix.strip(" \t\"'")
+        lead = _SPACED_PREFIX.fullmatch(prefix)
+        if (flag or directive or (lead and self.in_code(a))) and (gap := _SPACED.match(text, b)):
+            at = gap.end()
+            value = self._quoted(at)
+            if value is not None:
+                self.add_value(*value, strong or flag, True, webhook)
+            elif at < len(text) and text[at] not in "-|<>#(&;\n\r":
+                end = self._token_end(at, "\"'`,;)]}")
+                if not (flag and self.prose and not self.in_code(a) and text[at:end].lower().strip(".") in _COMMON):
+                    self.add_value(at, end, strong, False, webhook)
+            return
+        if not strong or not self.prose:
+            return
+        if m := _TO_VALUE.match(text, b):
+            self.add_value(m.start("value"), m.end("value"), True, True)
+        elif m := _TABLE_VALUE.match(text, b):
+            quoted = bool(m["quote"])
+            if (quoted or _unwordly(m["value"])) and not is_no_secret(m["value"], True) and strength(m["value"]) is None:
+                self.add(*m.span("value"))
+
+    def _line_start(self, at: int) -> int:
+        """The start of the line, or of its last 400 characters: lines may be megabytes long."""
+        floor = max(0, at - 400)
+        return max(self.text.rfind("\n", floor, at) + 1, floor)
+
+    def _line_end(self, at: int) -> int:
+        ceiling = min(len(self.text), at + _MAX_LINE)
+        end = self.text.find("\n", at, ceiling)
+        end = end if end >= 0 else ceiling
+        return end - 1 if end > at and self.text[end - 1] == "\r" else end
+
+    def _token_end(self, at: int, stops: str) -> int:
+        text = self.text
+        end, limit = at, min(len(text), at + _MAX_LINE)
+        while end < limit and not text[end].isspace() and text[end] not in stops:
+            if text.startswith("${", end) and (close := text.find("}", end, end + 400)) >= 0:
+                end = close
+            end += 1
+        return end
+
+    def _quoted(self, at: int) -> Span | None:
+        """The inside of the quoted string that begins at ``at``; up to the line's end if it never closes."""
+        text = self.text
+        mark = text[at : at + 1]
+        pattern = {'"': _DQ, "'": _SQ, "`": _BQ}.get(mark)
+        if pattern is None:
+            if mark == "\\" and (m := _ESCAPED_DQ.match(text, at)):
+                return m.span(1)
+            return None
+        if m := pattern.match(text, at):
+            return m.span(1)
+        return at + 1, self._line_end(at)
+
+    def _assigned(self, a: int, separator: re.Match[str], before: str, strong: bool, webhook: bool) -> None:
+        text = self.text
+        at = separator.end()
+        sep = separator["sep"]
+        begin = self._line_start(a)
+        lead = text[begin:a]
+        item = lead.strip(" \t\"'>|*") in ("", "-", "+", "export", "- export", "set", "declare -x", "-e", "- -e", "ENV", "ARG", "#", ";", "//", "--")
+        code = self.in_code(a)
+        # An anchor or a tag stands before the value itself.
+        while skip := re.compile(r"&[\w-]{1,60}[ \t]+|!!str[ \t]+|!vault[ \t]+").match(text, at):
+            at = skip.end()
+        mark = text[at : at + 1]
+        if sep == ":" and mark in ("|", ">") and (scalar := _BLOCK_SCALAR.match(text, at)):
+            self._block_scalar(begin, scalar.end(), strong)
+            return
+        if sep == ":" and mark in ("", "\n", "\r", "#"):
+            if strong and code and item:
+                self._items(at, begin)
+            return
+        if mark == "[" and code:
+            self._flow_list(at, strong)
+            return
+        if mark in ("{", "(", "!", "\n", "\r", "") or (mark == "*" and sep == ":" and text[at + 1 : at + 2] not in (" ", "*")):
+            return
+        enclosing = before if before in ('"', "'", "`") and not (separator["close"] or "").endswith(before) else ""
+        if not enclosing and (value := self._quoted(at)) is not None:
+            self.add_value(*value, strong, True, webhook)
+            return
+        if enclosing:
+            end = text.find(enclosing, at, self._line_end(at))
+            end = end if end >= 0 else self._line_end(at)
+        elif before in ("?", "&", ";") or lead.endswith("&amp;"):
+            end = self._token_end(at, "&\"'<>`)]#,;")
+        elif sep == ":" and code and not item:
+            end = self._token_end(at, ",}]\"'`")
+        elif sep == ":" and code:
+            if self.mime == "application/json":
+                end = self._token_end(at, ",}]")
+            else:
+                end = self._line_end(at)
+                if comment := _COMMENT.search(text, at, end):
+                    end = comment.start()
+        elif sep == ":":
+            self._prose_value(at, strong, webhook)
+            return
+        else:
+            spaced = bool(separator["gap"]) or bool(separator["space"])
+            whole_line = item and code and (self.mime in _KEY_VALUE_LINES or (self.mime == "application/yaml" and "-" in lead) or (spaced and bool(separator["gap"])))
+            if spaced and not code:
+                self._prose_value(at, strong, webhook)
+                return
+            if whole_line:
+                end = self._line_end(at)
+                if comment := _COMMENT.search(text, at, end):
+                    end = comment.start()
+            else:
+                end = self._token_end(at, "\"'`;,)<|" if not item else "\"'`;|")
+        self.add_value(at, end, strong, False, webhook)
+
+    def _prose_value(self, at: int, strong: bool, webhook: bool) -> None:
+        """``password: hunter2`` in running text: a single word at the line's end, or one that no sentence holds."""
+        text = self.text
+        end = self._token_end(at, "\"'`|<>")
+        while end > at and text[end - 1] in ".,;:!?)*":
+            end -= 1
+        value = text[at:end]
+        rest = text[end : self._line_end(end)].strip(" \t.,;:!?)*|`\"'")
+        if value.lower() in _COMMON or value.startswith("["):
+            return
+        if not rest or _unwordly(value):
+            self.add_value(at, end, strong, False, webhook)
+
+    def _block_scalar(self, key_line: int, at: int, strong: bool) -> None:
+        """The lines of a YAML block scalar: those indented more than the line of its key."""
+        text = self.text
+        indent = _indent(text, key_line)
+        pos = at + 1
+        while pos < len(text):
+            end = text.find("\n", pos)
+            end = end if end >= 0 else len(text)
+            own = _indent(text, pos)
+            content = text[pos + own : end].rstrip("\r \t")
+            if content:
+                if own <= indent:
+                    return
+                self.add_value(pos + own, pos + own + len(content), strong, True)
+            pos = end + 1
+
+    def _items(self, at: int, key_line: int) -> None:
+        """A YAML list of scalars below a key such as ``api_keys:``."""
+        text = self.text
+        key = text[key_line : at].strip(" \t-:\"'")
+        if key in ("secrets", "secret"):  # Compose lists the names of secrets here
+            return
+        pos = text.find("\n", at) + 1
+        indent = _indent(text, key_line)
+        while pos and (m := _ITEM.match(text, pos)) and _indent(text, pos) >= indent:
+            group = 1 if m[1] else 2 if m[2] else 3
+            self.add_value(*m.span(group), True, True)
+            pos = m.end() + 1
+
+    def _flow_list(self, at: int, strong: bool) -> None:
+        text = self.text
+        end = text.find("]", at, self._line_end(at))
+        if end < 0:
+            return
+        for m in re.finditer(r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})", text[at + 1 : end]):
+            group = 1 if m[1] else 2 if m[2] else 3
+            self.add_value(at + 1 + m.start(group), at + 1 + m.end(group), strong, True)
+
+    # Kubernetes ----------------------------------------------------------------------------------------------------
+
+    def manifests(self) -> None:
+        """``env`` entries of the form name and value, and the data of Secret objects."""
+        text = self.text
+        for m in _NAMED_VALUE.finditer(text):
+            kind = strength(m[1])
+            if kind is None:
+                continue
+            value = self._quoted(m.end())
+            end = self._line_end(m.end())
+            if value is None and (comment := _COMMENT.search(text, m.end(), end)):
+                end = comment.start()
+            self.add_value(*(value or (m.end(), end)), kind == "strong", value is not None)
+        for kind_line in _SECRET_KIND.finditer(text):
+            # The object reaches from one document mark to the next.
+            floor = max(text.rfind("\n---", max(0, kind_line.start() - 20000), kind_line.start()), 0)
+            ceiling = text.find("\n---", kind_line.end(), kind_line.end() + 65536)
+            ceiling = ceiling if ceiling >= 0 else min(len(text), kind_line.end() + 65536)
+            for data in _DATA_MAP.finditer(text, floor, ceiling):
+                pos = data.end()
+                while (entry := _DATA_ENTRY.match(text, pos)) and len(entry[1]) > len(data[1]):
+                    end = self._line_end(entry.end())
+                    if scalar := _BLOCK_SCALAR.match(text, entry.end()):
+                        self._block_scalar(pos, scalar.end(), True)
+                        pos = scalar.end() + 1
+                        while pos < ceiling and _indent(text, pos) > len(entry[1]):
+                            pos = (text.find("\n", pos) + 1) or len(text)
+                        continue
+                    value = self._quoted(entry.end())
+                    self.add_value(*(value or (entry.end(), end)), True, True)
+                    pos = (text.find("\n", end) + 1) or len(text)
+
+
+def _indent(text: str, at: int) -> int:
+    end = at
+    while end < len(text) and text[end] in " \t" and end - at < 400:
+        end += 1
+    return end - at
+
+
+def _unwordly(value: str) -> bool:
+    """Whether no sentence holds it: digits and letters mixed, or signs within."""
+    return (len(value) >= 4 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)) or bool(re.search(r"\w[!@#$%^&+=~]+\w", value))
+
+
+def _is_basic(value: str) -> bool:
+    """Whether it is the ``user:password`` of HTTP basic authentication in base64."""
+    try:
+        return b":" in base64.b64decode(value[:512] + "=" * (-len(value[:512]) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def find_secrets(text: str, mime: str) -> list[Span]:
+    """Spans of secret values in code points, ascending and disjoint. In HTML also across its tags and in attributes."""
+    finder = _Finder(text, mime)
+    finder.shapes()
+    finder.names()
+    finder.manifests()
+    spans = finder.spans
+    if mime == HTML:
+        spans = spans + list(_through_markup(text))
+    return _merged(spans)
+
+
+def _through_markup(source: str) -> Iterator[Span]:
+    """Secrets in the text that a page shows, mapped back: highlighted code has tags between a key and its value."""
+    from taboot_pipelines.documents.html_tree import BLOCK, RAW, Text, parse, pieces
+
+    parts: list[str] = []
+    starts: list[int] = []  # the position of each piece in the shown text
+    sources: list[Span] = []
+    at = 0
+
+    def put(text: str, start: int, end: int) -> None:
+        nonlocal at
+        parts.append(text)
+        starts.append(at)
+        sources.append((start, end))
+        at += len(text)
+
+    stack: list[object] = [parse(source)]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Text):
+            for piece in pieces(source, node.start, node.end):
+                put(*piece)
+        elif isinstance(node, str):
+            put(node, -1, -1)
+        elif (tag := getattr(node, "tag", "")) not in RAW:
+            children = list(reversed(getattr(node, "children", [])))
+            stack.extend(["\n", *children, "\n"] if tag in BLOCK or tag == "br" else children)
+    shown = "".join(parts)
+    i = 0
+    # As a configuration, then as prose: the page does not say which it is.
+    for start, end in _merged(find_secrets(shown, PLAIN) + _code_secrets(source, shown, starts, sources)):
+        while i + 1 < len(starts) and starts[i + 1] <= start:
+            i += 1
+        j = i
+        while j < len(starts) and starts[j] < end:
+            a, b = sources[j]
+            if a >= 0:
+                if len(parts[j]) == b - a:
+                    yield a + max(0, start - starts[j]), min(b, a + end - starts[j])
+                else:
+                    yield a, b
+            j += 1
+
+
+def _code_secrets(source: str, shown: str, starts: list[int], sources: list[Span]) -> list[Span]:
+    """Secrets in the ``pre`` elements, read as YAML: the strictest reading of key and value."""
+    if "<pre" not in source and "<PRE" not in source:
+        return []
+    from bisect import bisect_left
+
+    from taboot_pipelines.documents.html_tree import parse
+
+    found: list[Span] = []
+    # Pieces that stand in text, in source order, which is the order of the page.
+    indexes = [i for i, (a, _) in enumerate(sources) if a >= 0]
+    places = [sources[i][0] for i in indexes]
+    last = -1
+    for element in parse(source).walk():
+        if element.tag != "pre" or element.start < last:
+            continue
+        last = element.end
+        lo, hi = bisect_left(places, element.content_start), bisect_left(places, element.content_end)
+        if lo == hi:
+            continue
+        begin = starts[indexes[lo]]
+        stop = starts[indexes[hi]] if hi < len(indexes) else len(shown)
+        found.extend((begin + a, begin + b) for a, b in find_secrets(shown[begin:stop], "application/yaml"))
+    return found
+
+
+def mask(text: str, mime: str) -> str:
+    """``text`` with every secret value replaced by asterisks: the same number of code points, the same lines."""
+    spans = find_secrets(text, mime)
+    if not spans:
+        return text
+    parts = []
+    at = 0
+    for start, end in spans:
+        parts.append(text[at:start])
+        hidden = text[start:end]
+        parts.append("*" * len(hidden) if "\n" not in hidden and "\r" not in hidden else re.sub(r"[^\r\n]", "*", hidden))
+        at = end
+    parts.append(text[at:])
+    return "".join(parts)
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a setting or field called ``name``, masked if the name or its shape says that it is secret."""
+    kind = strength(name) if name else None
+    if kind is not None and not is_no_secret(value, literal=True) and (kind == "strong" or looks_secret(value)):
+        return re.sub(r"[^\r\n]", "*", value)
+    return mask(value, PLAIN)
