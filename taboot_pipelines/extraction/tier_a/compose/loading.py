@@ -1,0 +1,475 @@
+"""A Compose project from its files, as ``docker compose config`` puts it together: ``.env``, interpolation, several
+documents, ``extends``, ``include``, override files. Nothing outside the source's root is read; a part that cannot be
+read becomes a :class:`Problem` and the rest stands.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose import merging
+from taboot_pipelines.extraction.tier_a.compose.nodes import (
+    MAPPING,
+    SCALAR,
+    SEQUENCE,
+    Entry,
+    Node,
+    Origin,
+    Problems,
+    parse,
+    with_children,
+    with_text,
+)
+from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
+from taboot_pipelines.model.records import FileView, Problem
+
+#: Compose's own order of the files it looks for in a directory.
+DEFAULT_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+OVERRIDE_FILES = ("compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml")
+
+#: The longest chain of `extends`, the deepest `include`, and the most files that includes of one project may load.
+MAX_CHAIN = 32
+MAX_INCLUDES = 256
+
+_MODEL_KEYS = frozenset({"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"})
+#: Keys that tell a Compose service from what other programs call a service.
+_SERVICE_KEYS = frozenset({
+    "image", "build", "extends", "command", "entrypoint", "environment", "env_file", "ports", "expose", "volumes", "networks",
+    "network_mode", "depends_on", "labels", "container_name", "restart", "deploy", "links", "profiles", "healthcheck",
+})
+_HINT = re.compile(r"services|include|image|build")
+_TOP_LEVEL = re.compile(r"^['\"]?services['\"]?\s*:", re.MULTILINE)
+
+
+def resolve_path(base: str, path: str) -> str | None:
+    """``path`` relative to ``base``, as a path from the source's root; None if it leads out of it."""
+    if not path or path[0] in "/~" or "\x00" in path:
+        return None
+    joined = posixpath.normpath(posixpath.join(base, unicodedata.normalize("NFC", path)))
+    return None if joined == ".." or joined.startswith(("../", "/")) else "" if joined == "." else joined
+
+
+def looks_like_compose(path: str, text: str) -> bool:
+    """A cheap look before parsing: False only for a text that cannot be a Compose file."""
+    return _HINT.search(text) is not None or _named_compose(path)
+
+
+def _named_compose(path: str) -> bool:
+    name = posixpath.basename(path).lower()
+    return "compose" in name or name.startswith("fig.")
+
+
+def normalize_project(name: str) -> str:
+    """Compose's project names: lower case, only ``a-z0-9_-``, starting with a letter or digit."""
+    return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-")
+
+
+@dataclass(slots=True)
+class Project:
+    """A project put together. ``environment`` is what interpolation saw; the two sets are paths from the root."""
+
+    name: str
+    services: dict[str, Entry]
+    networks: dict[str, Entry]
+    environment: Environment
+    subordinates: set[str] = field(default_factory=set)
+    environment_files: set[str] = field(default_factory=set)
+
+
+class Loader:
+    """Loads one project through one :class:`FileView`; keeps what it parsed, and which files it read as what."""
+
+    def __init__(self, view: FileView) -> None:
+        self.view = view
+        self.problems = Problems()
+        self.subordinates: set[str] = set()
+        self.environment_files: set[str] = set()
+        self._parsed: dict[tuple[str, str], list[Node] | None] = {}
+        self._models: dict[tuple[str, str, int], Node | None] = {}
+        self._interpolated: dict[tuple[str, str, int], list[Node]] = {}
+        self._extended: dict[tuple[str, str, int, str], Node] = {}
+        self._environments: list[Environment] = []
+        self._includes = 0
+
+    def read(self, path: str | None) -> str | None:
+        """The text of a file, None if it is absent or cannot be read (which is a problem of its own)."""
+        if path is None:
+            return None
+        try:
+            return self.view.read(path)
+        except TabootError as error:
+            self.problems.add(Problem(path, error.code, error.message))
+            return None
+
+    def read_environment(self, path: str | None, environment: Environment, *, raw: bool = False) -> dict[str, str | None] | None:
+        """The assignments of an environment file; None if it is absent."""
+        text = self.read(path)
+        if text is None or path is None:
+            return None
+        self.environment_files.add(path)
+        if raw:
+            lines = (line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
+            return {key: value for key, _, value in (line.partition("=") for line in lines)}
+        return parse_env(text, environment)
+
+    def load(self, files: Sequence[str], fallback_name: str, *, default_file: bool) -> Project | None:
+        """The project of ``files`` (the main file first), or None if the main file is no Compose file.
+
+        ``default_file``: whether ``COMPOSE_PROJECT_NAME`` and ``COMPOSE_FILE`` of the ``.env`` beside it apply.
+        """
+        base = posixpath.dirname(files[0])
+        main = self.parsed(files[0], base)
+        if main is None or not any(is_model(document, files[0]) for document in main):
+            return None
+        environment = dict(self.read_environment(posixpath.join(base, ".env"), {}) or {})
+        if default_file:
+            files = self._listed_files(files, base, environment)
+        name = environment.get("COMPOSE_PROJECT_NAME") if default_file else None
+        if not name or not normalize_project(name):
+            name = self._declared_name(files, base, environment)
+        project = normalize_project(name or "") or normalize_project(fallback_name) or "default"
+        environment["COMPOSE_PROJECT_NAME"] = project
+        self._environments.append(environment)
+        model: Node | None = None
+        for path in files:
+            layer = self.model(path, base, len(self._environments) - 1, ())
+            if layer is not None:
+                model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
+        if model is None:
+            return None
+        model = merging.prune(model)
+        services = model.get("services")
+        networks = model.get("networks")
+        return Project(
+            project,
+            self._named(services, "service"),
+            self._named(networks, "network"),
+            environment,
+            self.subordinates - {files[0]},
+            self.environment_files,
+        )
+
+    def _named(self, node: Node | None, what: str) -> dict[str, Entry]:
+        if node is None:
+            return {}
+        if node.kind != MAPPING:
+            self.problems.at(node, "E_PARSE", f"the {what}s are not a mapping.")
+            return {}
+        return node.entries
+
+    def _listed_files(self, files: Sequence[str], base: str, environment: Environment) -> Sequence[str]:
+        listed = environment.get("COMPOSE_FILE")
+        if not listed:
+            return files
+        separator = environment.get("COMPOSE_PATH_SEPARATOR") or ":"
+        paths = [p for p in (resolve_path(base, part.strip()) for part in listed.split(separator)[:MAX_CHAIN]) if p]
+        if not paths or paths[0] != files[0]:
+            return files
+        self.subordinates.update(p for p in paths[1:] if p in self.view.paths)
+        return list(dict.fromkeys(paths))
+
+    def _declared_name(self, files: Sequence[str], base: str, environment: Environment) -> str | None:
+        name = None
+        for path in files:
+            for document in self.parsed(path, base) or ():
+                node = document.scalar("name")
+                if node is not None:
+                    result = expand(node.text, environment)
+                    name = result.text if not result.missing and result.valid else name
+        return name
+
+    def parsed(self, path: str, base: str) -> list[Node] | None:
+        """The documents of a YAML file; None if it is absent or no valid YAML (a problem)."""
+        key = (path, base)
+        if key not in self._parsed:
+            self._parsed[key] = self._parse(path, base)
+        return self._parsed[key]
+
+    def _parse(self, path: str, base: str) -> list[Node] | None:
+        text = self.read(path)
+        if text is None or not looks_like_compose(path, text):
+            return None
+        found = Problems()
+        try:
+            documents = parse(Origin(path, text, base), found)
+        except TabootError as error:
+            # Another program's YAML dialect is no concern of this extractor.
+            if _named_compose(path) or _TOP_LEVEL.search(text):
+                self.problems.add(Problem(path, error.code, error.message))
+            return None
+        if any(is_model(document, path) for document in documents):
+            self.problems.extend(found)
+        return documents
+
+    def model(self, path: str, base: str, environment: int, including: tuple[str, ...]) -> Node | None:
+        """One file's model: documents merged, variables replaced, ``extends`` and ``include`` resolved."""
+        key = (path, base, environment)
+        if key not in self._models:
+            self._models[key] = self._model(path, base, environment, including)
+        return self._models[key]
+
+    def _model(self, path: str, base: str, environment: int, including: tuple[str, ...]) -> Node | None:
+        model: Node | None = None
+        for document in self.interpolated(path, base, environment):
+            services = document.get("services")
+            entries = dict(document.entries)
+            if services is not None and services.kind == MAPPING:
+                resolved = {
+                    name: (key, self.extended(document, name, path, base, environment, ())) for name, (key, _) in services.entries.items()
+                }
+                entries["services"] = (entries["services"][0], with_children(services, entries=resolved))
+            layer = self._with_includes(with_children(document, entries=entries), environment, (*including, path))
+            model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
+        return model
+
+    def interpolated(self, path: str, base: str, environment: int) -> list[Node]:
+        """The file's documents that are models, with their variables replaced."""
+        key = (path, base, environment)
+        if key not in self._interpolated:
+            self._interpolated[key] = self._interpolate_file(path, base, environment)
+        return self._interpolated[key]
+
+    def _interpolate_file(self, path: str, base: str, environment: int) -> list[Node]:
+        made: list[Node] = []
+        values = self._environments[environment]
+        for document in self.parsed(path, base) or ():
+            if document.kind != MAPPING:
+                continue
+            document = _modern(document, path)
+            entries = {k: e for k, e in document.entries.items() if k in ("services", "networks", "include")}
+            done: dict[int, Node] = {}
+            if "$" in document.origin.text:
+                entries = {k: (e[0], self._interpolate(e[1], values, done)) for k, e in entries.items()}
+            services = entries.get("services")
+            if services is not None and services[1].kind == MAPPING:
+                bare = {k: (e[0], _with_bare_variables(e[1], values)) for k, e in services[1].entries.items()}
+                entries["services"] = (services[0], with_children(services[1], entries=bare))
+            made.append(with_children(document, entries=entries))
+        return made
+
+    def _interpolate(self, node: Node, values: Environment, done: dict[int, Node]) -> Node:
+        known = done.get(id(node))
+        if known is not None:
+            return known
+        made = node
+        if node.kind == SCALAR:
+            if "$" in node.text:
+                result = expand(node.text, values)
+                if not result.valid:
+                    self.problems.at(node, "E_PARSE", "a variable is not written as Compose allows; the value is kept as it stands.")
+                    made = with_text(node, node.text, ("$",), plain=False)
+                else:
+                    made = with_text(node, result.text, result.missing, plain=False)
+        elif node.kind == MAPPING:
+            made = with_children(node, entries={k: (key, self._interpolate(v, values, done)) for k, (key, v) in node.entries.items()})
+            made.tag = node.tag
+        else:
+            made = with_children(node, items=[self._interpolate(i, values, done) for i in node.items])
+            made.tag = node.tag
+        done[id(node)] = made
+        return made
+
+    # --- extends -----------------------------------------------------------------------------------------------
+
+    def extended(self, document: Node, name: str, path: str, base: str, environment: int, stack: tuple[tuple[str, str], ...]) -> Node:
+        """Service ``name`` of ``document`` with what it extends beneath it."""
+        services = document.get("services")
+        entry = services.entries.get(name) if services is not None else None
+        if entry is None:
+            raise TabootError("E_INTERNAL", f"{path}: a service to extend was not looked up first.")
+        node = entry[1]
+        extends = node.get("extends")
+        if extends is None:
+            return node
+        key = (path, f"{base}\0{document.start}", environment, name)
+        if key not in self._extended:
+            found = self._base_of(document, extends, path, base, environment, (*stack, (path, name)))
+            own = with_children(node, entries={k: e for k, e in node.entries.items() if k != "extends"})
+            self._extended[key] = own if found is None else merging.merge(found, own, merging.SERVICE_RULES)
+        return self._extended[key]
+
+    def _base_of(
+        self, document: Node, extends: Node, path: str, base: str, environment: int, stack: tuple[tuple[str, str], ...]
+    ) -> Node | None:
+        wanted = extends if extends.kind == SCALAR else extends.scalar("service")
+        file = extends.scalar("file")
+        if wanted is None or wanted.missing or (file is not None and file.missing):
+            self.problems.at(extends, "E_PARSE", "`extends` does not name a service.")
+            return None
+        target, target_base = path, base
+        documents = [document]
+        if file is not None:
+            found = resolve_path(file.origin.base, file.text)
+            if found is None or found not in self.view.paths:
+                # Absent is remembered too, so that the file's appearance is noticed.
+                self.read(found)
+                self.problems.at(file, "E_NOT_FOUND", "the file that `extends` names is not in the source.")
+                return None
+            if found != path:
+                self.subordinates.add(found)
+                target, target_base = found, posixpath.dirname(found)
+                documents = self.interpolated(target, target_base, environment)
+        if (target, wanted.text) in stack:
+            self.problems.at(wanted, "E_CYCLE", "`extends` leads back to the service it stands in.")
+            return None
+        if len(stack) >= MAX_CHAIN:
+            self.problems.at(wanted, "E_PARSE", f"the chain of `extends` is longer than {MAX_CHAIN}.")
+            return None
+        for candidate in documents:
+            services = candidate.get("services")
+            if services is not None and wanted.text in services.entries:
+                return self.extended(candidate, wanted.text, target, target_base, environment, stack)
+        self.problems.at(wanted, "E_NOT_FOUND", "the service that `extends` names is not in that file.")
+        return None
+
+    # --- include -----------------------------------------------------------------------------------------------
+
+    def _with_includes(self, model: Node, environment: int, including: tuple[str, ...]) -> Node:
+        include = model.get("include")
+        entries = {k: e for k, e in model.entries.items() if k != "include"}
+        if include is None:
+            return with_children(model, entries=entries)
+        for item in include.items if include.kind == SEQUENCE else (include,):
+            included = self._included(item, environment, including)
+            if included is None:
+                continue
+            for section in ("services", "networks"):
+                theirs = included.get(section)
+                if theirs is None or theirs.kind != MAPPING:
+                    continue
+                own = entries[section][1] if section in entries else None
+                if own is None or own.is_null:
+                    entries[section] = included.entries[section]
+                    continue
+                combined = dict(own.entries)
+                for name, entry in theirs.entries.items():
+                    mine = combined.setdefault(name, entry)
+                    if (mine[0].origin, mine[0].start) != (entry[0].origin, entry[0].start):
+                        self.problems.at(entry[0], "E_PARSE", f"an included {section[:-1]} has the name of another; the including file's counts.")
+                entries[section] = (entries[section][0], with_children(own, entries=combined))
+        return with_children(model, entries=entries)
+
+    def _included(self, item: Node, environment: int, including: tuple[str, ...]) -> Node | None:
+        written = [item] if item.kind == SCALAR else list((item.get("path") or item).each())
+        paths: list[str] = []
+        for node in written:
+            path = None if node.missing else resolve_path(node.origin.base, node.text)
+            if path in including:
+                self.problems.at(node, "E_CYCLE", "`include` leads back to the file it stands in.")
+                return None
+            if path is None or path not in self.view.paths:
+                self.read(path)
+                self.problems.at(node, "E_NOT_FOUND", "the file that `include` names is not in the source.")
+                return None
+            paths.append(path)
+        self._includes += len(paths)
+        if not paths or len(including) > MAX_CHAIN or self._includes > MAX_INCLUDES:
+            self.problems.at(item, "E_PARSE", "`include` names no file, or more than Compose projects need.")
+            return None
+        directory = item.scalar("project_directory")
+        base = posixpath.dirname(paths[0]) if directory is None else resolve_path(directory.origin.base, directory.text)
+        if base is None:
+            self.problems.at(item, "E_NOT_FOUND", "the project directory of `include` is not in the source.")
+            return None
+        env_files = item.get("env_file")
+        sources = [resolve_path(n.origin.base, n.text) for n in env_files.each()] if env_files is not None else [posixpath.join(base, ".env")]
+        outer = self._environments[environment]
+        values: dict[str, str | None] = {}
+        for source in sources:
+            values.update(self.read_environment(source, {**values, **outer}) or {})
+        values.update(outer)
+        # Equal environments share one number, so that a file included twice is loaded once.
+        if values not in self._environments:
+            self._environments.append(values)
+        number = self._environments.index(values)
+        self.subordinates.update(paths)
+        model: Node | None = None
+        for path in paths:
+            layer = self.model(path, base, number, including)
+            if layer is not None:
+                model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
+        return model
+
+
+def is_model(document: Node, path: str) -> bool:
+    """A Compose model: `services` or `include` at the top, and nothing that belongs to another program's file."""
+    if document.kind != MAPPING:
+        return False
+    services, include = document.get("services"), document.get("include")
+    named = _named_compose(path)
+    if services is None and include is None:
+        return named and _is_version_1(document)
+    if services is not None and services.kind != MAPPING:
+        return False
+    if named:
+        return True
+    if any(key not in _MODEL_KEYS and not key.startswith("x-") for key in document.entries):
+        return False
+    if services is None:
+        return include is not None and any(i.kind == SCALAR or i.get("path") is not None for i in include.items)
+    return any(not _SERVICE_KEYS.isdisjoint(value.entries) for _, value in services.entries.values())
+
+
+def _is_version_1(document: Node) -> bool:
+    """The first format: services at the top, no `version`, every one with an image or a build."""
+    return (
+        bool(document.entries)
+        and "version" not in document.entries
+        and all(value.kind == MAPPING and ("image" in value.entries or "build" in value.entries) for _, value in document.entries.values())
+    )
+
+
+def _modern(document: Node, path: str) -> Node:
+    if "services" in document.entries or "include" in document.entries or not (_named_compose(path) and _is_version_1(document)):
+        return document
+    services: dict[str, Entry] = {}
+    for name, (key, value) in document.entries.items():
+        entries = {("network_mode" if k == "net" else k): e for k, e in value.entries.items()}
+        dockerfile = entries.pop("dockerfile", None)
+        build = value.scalar("build")
+        if dockerfile is not None and build is not None:
+            entries["build"] = (entries["build"][0], with_children(build, entries={"context": (build, build), "dockerfile": dockerfile}))
+        services[name] = (key, with_children(value, entries=entries))
+    return with_children(document, entries={"services": (document, with_children(document, entries=services))})
+
+
+def _with_bare_variables(service: Node, values: Environment) -> Node:
+    """``environment`` entries without a value take it from the project's environment."""
+    environment = service.get("environment")
+    if environment is None:
+        return service
+    entries = merging.pairs(environment)
+    given = {
+        name: (key, with_text(value, known, plain=False))
+        for name, (key, value) in entries.items()
+        if value.is_null and value.plain and (known := values.get(name)) is not None
+    }
+    if not given:
+        return service
+    changed = with_children(environment, entries={**entries, **given})
+    changed.tag = environment.tag
+    made = with_children(service, entries={**service.entries, "environment": (service.entries["environment"][0], changed)})
+    made.tag = service.tag
+    return made
+
+
+def group_units(paths: Collection[str]) -> list[tuple[str, ...]]:
+    """The YAML files of a listing by unit, main file first: a directory's default file with its override is one unit."""
+    folders: dict[str, dict[str, str]] = {}
+    for path in paths:
+        if path.lower().endswith((".yml", ".yaml")):
+            folders.setdefault(posixpath.dirname(path), {})[posixpath.basename(path)] = path
+    units: list[tuple[str, ...]] = []
+    for files in folders.values():
+        main = next((files[n] for n in DEFAULT_FILES if n in files), None)
+        override = next((files[n] for n in OVERRIDE_FILES if n in files), None)
+        default = () if main is None else (main,) if override is None else (main, override)
+        if default:
+            units.append(default)
+        units.extend((path,) for path in files.values() if path not in default)
+    return sorted(units)

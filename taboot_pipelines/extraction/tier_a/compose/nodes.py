@@ -1,0 +1,307 @@
+"""YAML as a tree that remembers where each value stands.
+
+libyaml's events are read in a loop (never by recursion in C), so nesting, aliases and size are bounded before anything
+walks the tree. Offsets are code points of the text; libyaml does not count a byte order mark, so it is added back.
+Anchors are shared, not copied: an aliased value keeps the place of its anchor. Merge keys are resolved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from yaml.cyaml import CLoader
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Problem
+
+#: Deeper nesting than this is refused; Compose's own schema ends well before 20.
+MAX_DEPTH = 64
+#: Nodes of one file, counted as written and counted with every alias expanded, and entries that merge keys may copy.
+MAX_NODES = 1_000_000
+
+SCALAR, SEQUENCE, MAPPING = 0, 1, 2
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset({"true", "yes", "on", "y", "t", "1"})
+_FALSE = frozenset({"false", "no", "off", "n", "f", "0"})
+
+Entry = tuple["Node", "Node"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A file as read: its path from the source's root, its text, and the directory its relative paths start from."""
+
+    path: str
+    text: str
+    base: str
+
+
+class Node:
+    """A scalar (``text``), a sequence (``items``) or a mapping (``entries``: key -> (key node, value node)), standing at
+    code points ``[start, end)`` of ``origin``. ``missing`` names the variables that a scalar could not be given."""
+
+    __slots__ = ("depth", "end", "entries", "items", "kind", "missing", "origin", "plain", "size", "start", "tag", "text")
+
+    def __init__(self, kind: int, origin: Origin, start: int, end: int, tag: str | None = None) -> None:
+        self.kind = kind
+        self.origin = origin
+        self.start = start
+        self.end = end
+        self.tag = tag
+        self.text = ""
+        self.plain = False
+        self.items: list[Node] = _NO_ITEMS
+        self.entries: dict[str, Entry] = _NO_ENTRIES
+        self.missing: tuple[str, ...] = ()
+        self.size = 1
+        self.depth = 1
+
+    @property
+    def is_null(self) -> bool:
+        return self.kind == SCALAR and self.plain and self.text in _NULLS
+
+    @property
+    def is_map(self) -> bool:
+        return self.kind == MAPPING
+
+    def get(self, key: str) -> Node | None:
+        """The value of ``key``; None if there is none, if it is null, or if this is no mapping."""
+        entry = self.entries.get(key)
+        return None if entry is None or entry[1].is_null else entry[1]
+
+    def scalar(self, key: str) -> Node | None:
+        """The value of ``key`` if it is a scalar with text."""
+        node = self.get(key)
+        return node if node is not None and node.kind == SCALAR and node.text != "" else None
+
+    def boolean(self, default: bool = False) -> bool:
+        text = self.text.lower() if self.kind == SCALAR else ""
+        return True if text in _TRUE else False if text in _FALSE else default
+
+    def each(self) -> Iterator[Node]:
+        """The scalars of a sequence, or this one if it is a scalar itself (the ``string or list`` fields)."""
+        if self.kind == SEQUENCE:
+            for item in self.items:
+                if item.kind == SCALAR and not item.is_null:
+                    yield item
+        elif self.kind == SCALAR and not self.is_null:
+            yield self
+
+
+_NO_ITEMS: list[Node] = []
+_NO_ENTRIES: dict[str, Entry] = {}
+
+
+def with_text(node: Node, text: str, missing: tuple[str, ...] = (), plain: bool | None = None) -> Node:
+    """A scalar at the place of ``node`` with another text."""
+    made = Node(SCALAR, node.origin, node.start, node.end, node.tag)
+    made.text = text
+    made.plain = node.plain if plain is None else plain
+    made.missing = missing or node.missing
+    return made
+
+
+def with_children(node: Node, *, items: list[Node] | None = None, entries: dict[str, Entry] | None = None) -> Node:
+    """A sequence or mapping at the place of ``node`` with other children and no tag."""
+    made = Node(SEQUENCE if items is not None else MAPPING, node.origin, node.start, node.end)
+    if items is not None:
+        made.items = items
+    if entries is not None:
+        made.entries = entries
+    return made
+
+
+def position(text: str, offset: int) -> str:
+    """``line L, column C`` of a code point, counted from 1."""
+    line = text.count("\n", 0, offset) + 1
+    return f"line {line}, column {offset - (text.rfind(chr(10), 0, offset) + 1) + 1}"
+
+
+class Problems:
+    """The problems of a unit, each once, in the order found; bounded, since finding a position reads the text."""
+
+    limit = 200
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+
+    def add(self, problem: Problem) -> None:
+        if len(self._found) == self.limit:
+            problem = Problem(problem.path, "E_PARSE", f"{problem.path}: there are more than {self.limit} problems; the rest is not listed.")
+        if len(self._found) <= self.limit:
+            self._found.setdefault(problem)
+
+    def at(self, node: Node, code: str, what: str) -> None:
+        """``what``, with the file and the position of ``node``."""
+        if len(self._found) <= self.limit:
+            where = position(node.origin.text, node.start)
+            self.add(Problem(node.origin.path, code, f"{node.origin.path}, {where}: {what}"))
+
+    def extend(self, other: Problems) -> None:
+        for problem in other._found:
+            self.add(problem)
+
+    def listed(self) -> tuple[Problem, ...]:
+        return tuple(self._found)
+
+
+def parse(origin: Origin, problems: Problems) -> list[Node]:
+    """The documents of a file, in order. Raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE`` with the position."""
+    try:
+        return _Builder(origin, problems).documents()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "an unknown position"
+        raise TabootError("E_PARSE", f"{origin.path}, {where}: this is not valid YAML.", path=origin.path) from None
+    except (yaml.YAMLError, ValueError):
+        # Control characters and lone surrogates are refused before there is a mark.
+        raise TabootError("E_PARSE", f"{origin.path}: the text holds characters that YAML does not allow.", path=origin.path) from None
+
+
+class _Builder:
+    def __init__(self, origin: Origin, problems: Problems) -> None:
+        self.origin = origin
+        self.problems = problems
+        self.shift = 1 if origin.text.startswith("\ufeff") else 0
+        self.nodes = 0
+        self.copied = 0
+
+    def fail(self, code: str, offset: int, what: str) -> TabootError:
+        where = position(self.origin.text, offset)
+        return TabootError(code, f"{self.origin.path}, {where}: {what}", path=self.origin.path)
+
+    def documents(self) -> list[Node]:
+        text = self.origin.text
+        loader: Any = CLoader(text[self.shift :] if self.shift else text)
+        shift, origin = self.shift, self.origin
+        roots: list[Node] = []
+        anchors: dict[str, Node] = {}
+        open_nodes: list[Node] = []
+        #: Keys and values of the open mappings, alternating.
+        children: list[list[Node]] = []
+        flows: list[bool] = []
+        try:
+            while True:
+                event = loader.get_event()
+                if event is None:
+                    break
+                kind = type(event)
+                if kind is ScalarEvent:
+                    start, end = event.start_mark.index + shift, event.end_mark.index + shift
+                    node = Node(SCALAR, origin, start, end, event.tag)
+                    node.text = event.value
+                    style = event.style
+                    node.plain = style is None or style == ""
+                    if style == "|" or style == ">":
+                        node.end = max(start + 1, start + len(text[start:end].rstrip()))
+                elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                    start = event.start_mark.index + shift
+                    node = Node(MAPPING if kind is MappingStartEvent else SEQUENCE, origin, start, event.end_mark.index + shift, event.tag)
+                    if len(open_nodes) >= MAX_DEPTH:
+                        raise self.fail("E_PARSE", start, f"the nesting is deeper than {MAX_DEPTH}.")
+                    if event.anchor is not None:
+                        anchors[event.anchor] = node
+                    self.count(node)
+                    open_nodes.append(node)
+                    children.append([])
+                    flows.append(bool(event.flow_style))
+                    continue
+                elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                    node = open_nodes.pop()
+                    self.close(node, children.pop(), flows.pop(), event.end_mark.index + shift)
+                    if not open_nodes:
+                        roots.append(node)
+                    else:
+                        children[-1].append(node)
+                    continue
+                elif kind is AliasEvent:
+                    found = anchors.get(event.anchor)
+                    start = event.start_mark.index + shift
+                    if found is None:
+                        raise self.fail("E_PARSE", start, "an alias names an anchor that is not defined.")
+                    if found in open_nodes:
+                        raise self.fail("E_CYCLE", start, "an alias stands inside its own anchor.")
+                    children[-1].append(found)
+                    continue
+                elif kind is DocumentStartEvent:
+                    anchors.clear()
+                    continue
+                else:
+                    continue
+                self.count(node)
+                if event.anchor is not None:
+                    anchors[event.anchor] = node
+                if open_nodes:
+                    children[-1].append(node)
+                else:
+                    roots.append(node)
+        finally:
+            loader.dispose()
+        return roots
+
+    def count(self, node: Node) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise self.fail("E_TOO_LARGE", node.start, f"the file holds more than {MAX_NODES} YAML nodes.")
+
+    def close(self, node: Node, children: list[Node], flow: bool, end: int) -> None:
+        size = 1
+        depth = 0
+        own_end = node.end
+        for child in children:
+            size += child.size
+            if child.depth > depth:
+                depth = child.depth
+            # An alias stands elsewhere: only what stands after the start and before the end belongs to the span.
+            if node.start <= child.start and own_end < child.end <= end:
+                own_end = child.end
+        node.size, node.depth = size, depth + 1
+        if size > MAX_NODES or node.depth > MAX_DEPTH:
+            raise self.fail("E_TOO_LARGE", node.start, f"its aliases expand to more than {MAX_NODES} nodes or {MAX_DEPTH} levels.")
+        # A block collection's end mark lies at the next token, behind comments; its own end is its last child's.
+        node.end = end if flow else own_end
+        if node.kind == SEQUENCE:
+            node.items = children
+            return
+        entries: dict[str, Entry] = {}
+        merges: list[Node] = []
+        for i in range(0, len(children) - 1, 2):
+            key, value = children[i], children[i + 1]
+            if key.kind != SCALAR:
+                self.problems.at(key, "E_PARSE", "a mapping key is not a string; it is left out.")
+                continue
+            name = key.text
+            if name == "<<" and key.plain:
+                merges.append(value)
+                continue
+            if name in entries:
+                self.problems.at(key, "E_PARSE", "a mapping key stands twice; the last one counts.")
+            entries[name] = (key, value)
+        for merge in merges:
+            self.merge(entries, merge)
+        node.entries = entries
+
+    def merge(self, entries: dict[str, Entry], merge: Node) -> None:
+        """Keys written in the mapping win over merged ones, an earlier merged mapping over a later one."""
+        for other in merge.items if merge.kind == SEQUENCE else (merge,):
+            if other.kind != MAPPING:
+                if not other.is_null:
+                    self.problems.at(other, "E_PARSE", "a merge key does not name a mapping; it is left out.")
+                continue
+            self.copied += len(other.entries)
+            if self.copied > MAX_NODES:
+                raise self.fail("E_TOO_LARGE", other.start, f"its merge keys copy more than {MAX_NODES} entries.")
+            for name, entry in other.entries.items():
+                entries.setdefault(name, entry)

@@ -1,0 +1,92 @@
+"""Which other files a Compose text names: what a connector has to fetch with it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose.claims import dockerfile_path
+from taboot_pipelines.extraction.tier_a.compose.loading import is_model, looks_like_compose, resolve_path
+from taboot_pipelines.extraction.tier_a.compose.nodes import (
+    MAPPING,
+    SCALAR,
+    SEQUENCE,
+    Node,
+    Origin,
+    Problems,
+    parse,
+    with_text,
+)
+from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.model.records import Role
+
+_NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file")
+
+
+def references(text: str, path: str, env: Mapping[str, str | None], project_directory: str | None = None) -> set[tuple[str, Role]]:
+    """(path from the source's root, role) of the files that the Compose text at ``path`` names, present or not.
+
+    Files of `extends` and `include` and Dockerfiles are documents; `env_file`, `label_file` and each ``.env`` are input.
+    ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults to the text's own directory. A text
+    that is no Compose file, or no YAML, names nothing. What only a merge of two files names is not seen here.
+    """
+    base = posixpath.dirname(path) if project_directory is None else project_directory
+    if not looks_like_compose(path, text):
+        return set()
+    try:
+        documents = parse(Origin(path, text, base), Problems())
+    except TabootError:
+        return set()
+    models = [document for document in documents if is_model(document, path)]
+    found: set[tuple[str, Role]] = {(posixpath.join(base, ".env"), "input")} if models else set()
+    if _NAMES_FILES.search(text) is None:
+        return found
+    for document in models:
+        for named, role in _of_model(document, env):
+            if named is not None and named != path:
+                found.add((named, role))
+    return found
+
+
+def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[str | None, Role]]:
+    include = document.get("include")
+    for item in (include.items if include.kind == SEQUENCE else [include]) if include is not None else ():
+        paths = [_resolved(n, env) for n in ([item] if item.kind == SCALAR else (item.get("path") or item).each())]
+        yield from ((p, "document") for p in paths)
+        directory, files = item.scalar("project_directory"), item.get("env_file")
+        if files is not None:
+            yield from ((_resolved(n, env), "input") for n in files.each())
+        elif directory is not None or (paths and paths[0] is not None):
+            base = _resolved(directory, env) if directory is not None else posixpath.dirname(paths[0] or "")
+            yield (None if base is None else posixpath.join(base, ".env")), "input"
+    services = document.get("services")
+    for _, service in services.entries.values() if services is not None else ():
+        for field in ("env_file", "label_file"):
+            files = service.get(field)
+            for item in (files.items if files.kind == SEQUENCE else [files]) if files is not None else ():
+                node = item.scalar("path") if item.kind == MAPPING else item
+                if node is not None:
+                    yield _resolved(node, env), "input"
+        extends = service.get("extends")
+        file = extends.scalar("file") if extends is not None else None
+        if file is not None:
+            yield _resolved(file, env), "document"
+        build = service.get("build")
+        if build is not None and build.get("dockerfile_inline") is None:
+            context = build if build.kind == SCALAR else build.scalar("context")
+            dockerfile = build.scalar("dockerfile")
+            yield dockerfile_path(_expanded(context, env), _expanded(dockerfile, env)), "document"
+
+
+def _expanded(node: Node | None, env: Mapping[str, str | None]) -> Node | None:
+    if node is None or "$" not in node.text:
+        return node
+    result = expand(node.text, env)
+    return with_text(node, result.text, result.missing if result.valid else ("$",))
+
+
+def _resolved(node: Node, env: Mapping[str, str | None]) -> str | None:
+    node = _expanded(node, env) or node
+    return None if node.missing or node.kind != SCALAR else resolve_path(node.origin.base, node.text)
