@@ -1,1 +1,1 @@
-"""TODO"""
+"""From observations to the current truth: what names mean, how claims are reduced, where known names are mentioned."""

@@ -205,9 +205,9 @@ class Catalog:
             ))
         return job_id
 
-    def end_job(self, job_id: str, state: JobState, *, error: Mapping[str, Any] | None = None, **counts: Any) -> None:
+    def end_job(self, job_id: str, state: JobState, counts: Mapping[str, Any] | None = None, *, error: Mapping[str, Any] | None = None) -> None:
         with self.begin() as c:
-            self._end_job(c, job_id, state, error, counts)
+            self._end_job(c, job_id, state, error, counts or {})
 
     def _end_job(self, c: Connection, job_id: str, state: JobState, error: Mapping[str, Any] | None, counts: Mapping[str, Any]) -> None:
         current = c.execute(sa.select(t.job.c.state).where(t.job.c.job_id == job_id)).scalar_one()
@@ -318,11 +318,13 @@ class Catalog:
                 .values(lifecycle=Lifecycle.ACTIVE.value)
             )
 
-    def blob_in_use(self, namespace: str, sha256: str) -> bool:
+    def hashes_only_of(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
+        """Blobs, past versions included, that no locator but those of these documents ever held."""
+        located = {(source, x.path) for source, x in self.locators_of(namespace, doc_ids)}
         with self.read() as c:
-            return c.execute(
-                sa.select(sa.literal(1)).where(t.locator.c.namespace == namespace, t.locator.c.sha256 == sha256, t.locator.c.state == "present").limit(1)
-            ).scalar() is not None
+            rows = c.execute(sa.select(t.fetch.c.source_id, t.fetch.c.path, t.fetch.c.sha256).where(t.fetch.c.namespace == namespace, t.fetch.c.sha256.is_not(None))).all()
+        theirs = {r.sha256 for r in rows if (r.source_id, r.path) in located}
+        return sorted(theirs - {r.sha256 for r in rows if (r.source_id, r.path) not in located})
 
     def blob_hashes(self, namespace: str) -> set[str]:
         with self.read() as c:
@@ -369,6 +371,7 @@ class Catalog:
             return {r.unit_id: {
                 "run_id": r.run_id, "reads": orjson.loads(r.reads), "fingerprint": r.fingerprint, "subordinates": orjson.loads(r.subordinates),
                 "environment": orjson.loads(r.environment), "problems": orjson.loads(r.problems),
+                "suppressed": r.suppressed,
             } for r in rows}
 
     def record_runs(self, namespace: str, source_id: str, tier: str, runs: Sequence[Row], states: Sequence[Row], gone: Collection[str]) -> None:
@@ -385,6 +388,16 @@ class Catalog:
                 c.execute(sa.delete(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier, u.c.unit_id.in_(part)))
             self._upsert(c, r, [{"namespace": namespace, "source_id": source_id, "tier": tier, "created_at": now, "archived_at": None, **x} for x in runs])
             self._upsert(c, u, [{"namespace": namespace, "source_id": source_id, "tier": tier, **x} for x in states])
+
+    def set_suppressed(self, namespace: str, source_id: str, tier: str, units: Mapping[str, bool]) -> None:
+        """A suppressed unit's run is archived; the run of one that is a unit again is active again."""
+        now, r, u = now_micros(), t.interpretation_run, t.unit_state
+        with self.begin() as c:
+            for unit_id, suppressed in units.items():
+                where = (u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier, u.c.unit_id == unit_id)
+                c.execute(sa.update(u).where(*where).values(suppressed=suppressed))
+                run_id = c.execute(sa.select(u.c.run_id).where(*where)).scalar_one()
+                c.execute(sa.update(r).where(r.c.namespace == namespace, r.c.run_id == run_id).values(archived_at=now if suppressed else None))
 
     def runs(self, namespace: str, *, unit_id: str | None = None, active: bool | None = None) -> list[Row]:
         r = t.interpretation_run
@@ -479,7 +492,7 @@ class Catalog:
                         table.c.unit_id.in_([f"document:{x.doc_id}", f"compose:{x.path}", f"nginx:{x.path}"])))
                 # Units that read the file are interpreted again; their memory of it names its path and hash.
                 for r in c.execute(sa.select(t.unit_state.c.unit_id, t.unit_state.c.tier, t.unit_state.c.reads).where(t.unit_state.c.namespace == namespace, t.unit_state.c.source_id == source_id)).all():
-                    if x.path in orjson.loads(r.reads):
+                    if x.path in orjson.loads(r.reads)["files"]:
                         c.execute(sa.delete(t.unit_state).where(t.unit_state.c.namespace == namespace, t.unit_state.c.source_id == source_id, t.unit_state.c.tier == r.tier, t.unit_state.c.unit_id == r.unit_id))
             for part in _parts(sorted(blobs)):
                 sizes = c.execute(sa.select(t.blob.c.byte_size).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars().all()

@@ -199,11 +199,13 @@ unit_state = Table(
     Column("tier", Text, primary_key=True),
     Column("unit_id", Text, primary_key=True),
     Column("run_id", Text, nullable=False),
-    Column("reads", Text, nullable=False),  # {path: sha256 or null}
+    Column("reads", Text, nullable=False),  # {files: {path: bytes seen or null}, globs: {pattern: paths}}
     Column("fingerprint", Text, nullable=False),
     Column("subordinates", Text, nullable=False),
     Column("environment", Text, nullable=False),
     Column("problems", Text, nullable=False),
+    # Another unit takes its main file in by `extends` or `include`: it keeps its memory but has no rows.
+    Column("suppressed", Boolean, nullable=False),
 )
 
 dead_letter = Table(

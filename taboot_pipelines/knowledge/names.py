@@ -1,0 +1,82 @@
+"""What a name means in a namespace (DESIGN rule 10, ``graph-mapping``: "Resolving a bare name").
+
+A function of the declarations alone: order and history never matter, and a second candidate undoes the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.model.tables import NAMES
+
+#: Labels whose declared names count as known in the namespace.
+NAMED = frozenset({"Service", "Container", "Host"})
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The nodes that a structured source declares under one name, as keys in ascending order."""
+
+    services: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def service(self) -> str | None:
+        """The one service it means, by its name or its ``container_name``."""
+        return self.services[0] if len(self.services) == 1 else None
+
+    def targets(self, name: str) -> tuple[NodeRef, ...]:
+        """What a mention of the name points to, by the name as observed; an ambiguous container name points nowhere.
+
+        An ambiguous service name is kept here and dropped by the resolution, so that a document's rows do not change
+        when the meaning of a name it holds does.
+        """
+        found = []
+        if self.services:
+            found.append(NodeRef("Service", ("", name), name))
+        elif len(self.containers) == 1:
+            found.append(NodeRef("Container", (self.containers[0],), name))
+        if self.hosts:
+            found.append(NodeRef("Host", (self.hosts[0],), name))
+        return tuple(found)
+
+
+def meanings(declarations: pa.Table) -> dict[str, Meaning]:
+    """{name: meaning} of ``tables.DECLARATIONS`` rows."""
+    found: dict[str, dict[str, set[str]]] = {}
+    columns = (declarations.column(c).to_pylist() for c in ("name", "label", "key"))
+    for name, label, key in zip(*columns, strict=True):
+        found.setdefault(name, {}).setdefault(label, set()).add(key)
+    return {
+        name: Meaning(*(tuple(sorted(by.get(label, ()))) for label in ("Service", "Container", "Host"))) for name, by in sorted(found.items())
+    }
+
+
+def bare_key(name: str) -> str:
+    """The key of a service of which only the name is known."""
+    return ids.node_key(("", name))
+
+
+def names_table(known: Mapping[str, Meaning]) -> pa.Table:
+    """``tables.NAMES``: for each declared service name what the bare name stands for, and why."""
+    rows = []
+    for name, meaning in known.items():
+        if not meaning.services:
+            continue
+        count = len(meaning.services)
+        reason = "the only service of the namespace with this name or container_name" if count == 1 else f"ambiguous: {count} services have this name or container_name"
+        rows.append({
+            "name": name, "observed_key": bare_key(name), "resolved_key": meaning.service, "reason": reason, "candidates": list(meaning.services),
+        })
+    return pa.Table.from_pylist(rows, schema=NAMES)
+
+
+def resolutions(known: Mapping[str, Meaning]) -> dict[str, str]:
+    """{key of a bare service: key of the service it means}."""
+    return {bare_key(name): meaning.service for name, meaning in known.items() if meaning.service is not None}

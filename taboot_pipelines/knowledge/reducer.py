@@ -1,0 +1,69 @@
+"""The reducer: many claims about one entity, one truth (DESIGN rule 10, seed 003 §4).
+
+Deterministic and independent of order: each property is that of the claim with the highest rank (source priority, then
+specificity, then recency, then id).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
+from taboot_pipelines.model.tables import canonical_json
+
+REDUCER_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one document says of one node. ``recency``: the document's own date, else its bytes' ``since`` (microseconds)."""
+
+    doc_id: str
+    observed_key: str
+    name: str
+    source: str
+    confidence: float
+    recency: int
+    properties: str  # canonical JSON
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        return PRIORITY[EdgeSource(self.source)], self.confidence, self.recency, self.doc_id
+
+    def dumps(self) -> list[Any]:
+        return [self.doc_id, self.observed_key, self.name, self.source, self.confidence, self.recency, self.properties]
+
+
+def reduce_entity(label: str, key: str, claims: Iterable[Claim]) -> dict[str, Any]:
+    """A row of ``tables.ENTITIES`` (without ``bucket``) from at least one claim."""
+    distinct = sorted(set(claims), key=lambda c: (c.doc_id, c.observed_key, c.source, c.properties, c.name))
+    properties: dict[str, tuple[tuple[Any, ...], Any]] = {}
+    for claim in distinct:
+        if claim.properties == "{}":
+            continue
+        for field, value in json.loads(claim.properties).items():
+            rank = (*claim.rank, canonical_json(value))
+            if field not in properties or rank > properties[field][0]:
+                properties[field] = (rank, value)
+    parts = json.loads(key) if len(NODES[label].key) > 1 else [key]
+    if label == "Service":
+        name = parts[1]
+    else:
+        # A claim with properties knows the node better than one that only refers to it.
+        name = max(distinct, key=lambda c: (c.properties != "{}", *c.rank, c.name)).name
+    return {
+        "label": label, "key": key, "name": name, "scope": parts[0] if label == "Service" else None,
+        "properties": canonical_json({k: v for k, (_, v) in properties.items()}), "claims": canonical_json([c.dumps() for c in distinct]),
+    }
+
+
+def load_claims(text: str) -> list[Claim]:
+    return [Claim(*c) for c in json.loads(text)]
+
+
+def resolve_key(label: str, key: str, resolved: Mapping[str, str]) -> str:
+    """The key that a node observed under ``key`` has after resolution."""
+    return resolved.get(key, key) if label == "Service" else key

@@ -1,0 +1,59 @@
+"""The chain from a sources file to a knowledge base, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages import (
+    chunks,
+    deletion,
+    documents,
+    embeddings,
+    entity_snapshots,
+    kb_shards,
+    raw_blobs,
+    tier_a_triples,
+)
+from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+
+#: Stages of one source, in order; each takes the source's lease.
+OF_SOURCE: dict[str, Callable[[Workspace, Entry, Progress], StageReport]] = {
+    "documents": documents.run,
+    "chunks": chunks.run,
+    "embeddings": embeddings.run,
+    "tier_a_triples": tier_a_triples.run,
+}
+#: Stages of the namespace, in order; each brings in everything pending, under the namespace's lease.
+OF_NAMESPACE: dict[str, Callable[[Workspace, str, str, Progress], StageReport]] = {
+    "entity_snapshots": entity_snapshots.run,
+    "kb_shards": kb_shards.run,
+}
+STAGES: tuple[str, ...] = ("raw_blobs", *OF_SOURCE, *OF_NAMESPACE)
+
+
+def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> list[StageReport]:
+    """Run one stage of a partition: one report per entry (two while a source moves to another namespace).
+
+    The last stage finishes what was asked for beside the chain: pending deletions, and the retirement of a source.
+    """
+    entries = workspace.entries(source_id)
+    if stage == "raw_blobs":
+        return [raw_blobs.run(workspace, e, progress, confirm_deletes=confirm_deletes) for e in entries]
+    if stage in OF_SOURCE:
+        return [OF_SOURCE[stage](workspace, e, progress) for e in entries]
+    if stage not in OF_NAMESPACE:
+        raise TabootError("E_NOT_FOUND", f"There is no stage {stage!r}.", stages=STAGES)
+    reports = [OF_NAMESPACE[stage](workspace, namespace, source_id, progress) for namespace in dict.fromkeys(e.namespace for e in entries)]
+    if stage == STAGES[-1]:
+        for entry in entries:
+            deletion.finish_pending(workspace, entry.namespace)
+            if entry.retiring:
+                deletion.finish_retirement(workspace, entry)
+    return reports
+
+
+def run_chain(workspace: Workspace, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> list[StageReport]:
+    """All stages of a partition, without Dagster: for deletions, tests and notebooks."""
+    return [r for stage in STAGES for r in run_stage(workspace, stage, source_id, progress, confirm_deletes=confirm_deletes)]

@@ -1,0 +1,180 @@
+"""Deleting, erasing and restoring documents, and retiring sources (DESIGN rules 15 and 16).
+
+A deletion is set arithmetic on support: it runs the same stages as any other change and calls no model. An erasure then
+removes every byte of the document from our files; its receipt names each store and is final when none is pending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
+from taboot_pipelines.shards import prune
+from taboot_pipelines.stages import (
+    chunks,
+    documents,
+    embeddings,
+    entity_snapshots,
+    kb_shards,
+    raw_blobs,
+    tier_a_triples,
+)
+from taboot_pipelines.stages.workspace import Entry, Workspace
+from taboot_pipelines.stores.tables import NAMESPACE
+
+#: Every place that may hold bytes of a document, in the order in which an erasure empties them.
+STORES = ("tables", "vectors", "shards", "blobs", "catalog")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a deletion did: ``stores`` says for each store ``done`` or ``pending``; ids only, no names and no content."""
+
+    receipt_id: str
+    namespace: str
+    doc_ids: tuple[str, ...]
+    erase: bool
+    stores: dict[str, str]
+
+    @property
+    def final(self) -> bool:
+        return all(state == "done" for state in self.stores.values())
+
+
+@dataclass(frozen=True)
+class Restored:
+    """``restored`` documents are back; ``awaiting_fetch`` were erased and come back when their source is ingested."""
+
+    restored: tuple[str, ...]
+    awaiting_fetch: tuple[str, ...] = field(default=())
+
+
+def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, erase: bool = False) -> Receipt:
+    """Delete documents for good: a tombstone makes connectors pass them by until :func:`restore`.
+
+    Raises ``E_NOT_FOUND`` if an id is of no document of the namespace; then nothing is deleted.
+    """
+    catalog = workspace.catalog
+    wanted = tuple(sorted(set(doc_ids)))
+    located = catalog.locators_of(namespace, wanted)
+    unknown = sorted(set(wanted) - {x.doc_id for _, x in located} - set(catalog.tombstones(namespace)))
+    if unknown:
+        raise TabootError("E_NOT_FOUND", f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.", doc_ids=unknown[:10])
+    receipt_id = uuid.uuid4().hex
+    sources = sorted({source for source, _ in located})
+    with _leases(workspace, namespace, sources):
+        catalog.add_tombstones(namespace, wanted, "erased" if erase else "deleted")
+        catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(STORES if erase else STORES[:3], "pending"), [])
+        catalog.audit(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
+        return _carry_out(workspace, namespace, receipt_id, wanted, erase)
+
+
+def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
+    """Carry out what a killed deletion left pending."""
+    done = []
+    for row in workspace.catalog.pending_receipts(namespace):
+        sources = [r["source_id"] for r in workspace.catalog.sources(namespace)]
+        with _leases(workspace, namespace, sources):
+            done.append(_carry_out(workspace, namespace, row["receipt_id"], tuple(row["doc_ids"]), row["erase"]))
+    return done
+
+
+def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> Restored:
+    """Take the tombstones away and bring back what is still stored. Raises ``E_NOT_FOUND`` for ids without a tombstone."""
+    catalog = workspace.catalog
+    wanted = sorted(set(doc_ids))
+    tombstones = catalog.tombstones(namespace)
+    missing = [d for d in wanted if d not in tombstones]
+    if missing:
+        raise TabootError("E_NOT_FOUND", f"{len(missing)} of {len(wanted)} documents were not deleted.", doc_ids=missing[:10])
+    located = catalog.locators_of(namespace, wanted)
+    stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
+    with _leases(workspace, namespace, sorted({source for source, _ in located})):
+        catalog.remove_tombstones(namespace, wanted)
+        catalog.restore_locators(namespace, [x.doc_id for x in stored])
+        catalog.audit(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
+        _run_chain(workspace, namespace, {source for source, _ in located})
+    back = tuple(sorted(x.doc_id for x in stored))
+    return Restored(back, tuple(d for d in wanted if d not in back))
+
+
+def finish_retirement(workspace: Workspace, entry: Entry) -> None:
+    """All documents of the source are gone from the namespace: drop its tables and pointers."""
+    with _leases(workspace, entry.namespace, [entry.source_id]):
+        workspace.catalog.drop_pointers(entry.namespace, entry.source_id)
+        workspace.tables.drop_owner(entry.namespace, entry.source_id)
+        workspace.catalog.set_source_state(entry.namespace, entry.source_id, "retired")
+
+
+@contextlib.contextmanager
+def _leases(workspace: Workspace, namespace: str, sources: Iterable[str]) -> Iterator[None]:
+    """The sources' leases in ascending order, then the namespace's."""
+    with contextlib.ExitStack() as stack:
+        for source in sorted(set(sources)):
+            stack.enter_context(workspace.leases.source(namespace, source))
+        stack.enter_context(workspace.leases.namespace(namespace))
+        yield
+
+
+def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool) -> Receipt:
+    catalog = workspace.catalog
+    located = catalog.locators_of(namespace, doc_ids)
+    sources = {source for source, _ in located}
+    job_id = receipt_id
+    for source in sorted(sources):
+        catalog.record_absent(namespace, source, job_id, [x for s, x in located if s == source and x.state == "present"], "deleted")
+    _run_chain(workspace, namespace, sources)
+    stores = dict.fromkeys(STORES if erase else STORES[:3], "done")
+    if erase:
+        blobs = catalog.hashes_only_of(namespace, doc_ids)
+        _drop_dead_vectors(workspace, namespace)
+        for owner in [*(sources or {r["source_id"] for r in catalog.sources(namespace)}), NAMESPACE]:
+            for name in workspace.tables.names(namespace, owner):
+                workspace.tables.vacuum(namespace, owner, name)
+        prune(workspace.home / "kb", namespace)
+        for sha256 in blobs:
+            workspace.blobs.delete(namespace, sha256)
+        catalog.forget(namespace, doc_ids, blobs)
+        catalog.compact()
+    catalog.save_receipt(namespace, receipt_id, doc_ids, erase, stores, [])
+    return Receipt(receipt_id, namespace, doc_ids, erase, stores)
+
+
+def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> None:
+    """The stages that follow from a change of the catalog alone, without fetching anything."""
+    entries = [e for e in workspace.active_entries(namespace) if e.source_id in sources]
+    for entry in entries:
+        raw_blobs.publish_listing(workspace, entry)
+        for stage in (documents, chunks, embeddings, tier_a_triples):
+            stage.run(workspace, entry)
+    if entries:
+        entity_snapshots.run(workspace, namespace, entries[0].source_id)
+        kb_shards.run(workspace, namespace, entries[0].source_id)
+
+
+def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
+    """Keep only vectors of texts that some document of the namespace still holds."""
+    tables = workspace.tables
+    live: set[str] = set()
+    for row in workspace.catalog.sources(namespace):
+        source = row["source_id"]
+        live |= set(tables.read(namespace, source, "chunks", tables.version(namespace, source, "chunks"), columns=["sha256"]).column("sha256").to_pylist())
+    for name in tables.names(namespace, NAMESPACE):
+        if not name.startswith("vectors."):
+            continue
+        with workspace.leases.exclusive(f"{namespace}.vectors"):
+            version = tables.version(namespace, NAMESPACE, name)
+            rows = tables.read(namespace, NAMESPACE, name, version, columns=["bucket", "sha256"])
+            dead = rows.filter(pc.invert(pc.is_in(rows.column("sha256"), pa.array(sorted(live), pa.string()))))
+            buckets = set(dead.column("bucket").to_pylist())
+            if buckets:
+                old = tables.read(namespace, NAMESPACE, name, version, buckets=buckets)
+                kept = old.filter(pc.is_in(old.column("sha256"), pa.array(sorted(live), pa.string())))
+                tables.replace(namespace, NAMESPACE, name, kept, buckets=buckets, txn="erase")

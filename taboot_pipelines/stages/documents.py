@@ -1,0 +1,106 @@
+"""documents: blobs parsed to normalized Markdown, with a map back to their bytes (DESIGN rules 5 and 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from taboot_pipelines.documents.parse import PARSER_VERSION, parse_document
+from taboot_pipelines.documents.secrets import MASK_VERSION
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.tables import DOCUMENTS, canonical_json
+from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog import Locator, Pointer
+
+STAGE = "documents"
+VERSION = "1"
+#: Rejections on purpose: recorded with their reason, no failure of anything.
+_REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
+#: Failures of the store rather than of the bytes: tried again at every run.
+_TRANSIENT = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
+
+
+def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) -> StageReport:
+    """Parse what changed. One bad blob becomes a dead letter and never fails its batch (rule 17)."""
+    namespace, source_id = entry.namespace, entry.source_id
+    catalog, tables = workspace.catalog, workspace.tables
+    with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
+        raw = catalog.pointer(namespace, source_id, "raw_blobs")
+        if raw is None:
+            raise TabootError("E_NOT_FOUND", f"Source {source_id} has not been fetched yet.", remedy="Materialize raw_blobs first.")
+        settings = (VERSION, PARSER_VERSION, MASK_VERSION, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
+        letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
+        transient = any(d["code"] in _TRANSIENT for d in letters.values())
+        inputs = ids.digest(raw.inputs, *settings)
+        old = catalog.pointer(namespace, source_id, STAGE)
+        report.data_version = inputs
+        if old is not None and old.inputs == inputs and not transient:
+            report.tables, report.skipped = dict(old.tables), "unchanged"
+            report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
+            return report
+
+        locators = {x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"}
+        version = tables.version(namespace, source_id, STAGE)
+        current = fingerprints(tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"]), "doc_id")
+        wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
+        known_bad = {
+            d for d, x in locators.items()
+            if (letter := letters.get(x.path)) and letter["fingerprint"] == wanted[d] and letter["code"] not in _TRANSIENT
+        }
+        diff = difference({d: f for d, f in wanted.items() if d not in known_bad}, current)
+        report.counts |= {"new": 0, "reused": len(wanted) - len(known_bad) - len(diff.changed), "removed": len(diff.removed), "failed": 0, "rejected": 0}
+        new_letters: list[dict[str, Any]] = []
+        done = 0
+        for buckets, changed, removed in batches(diff, workspace.settings.limits.batch_documents):
+            rows = []
+            for doc_id in changed:
+                x = locators[doc_id]
+                try:
+                    rows.append(_row(workspace, entry, x, wanted[doc_id]))
+                except TabootError as error:
+                    kind = "skipped" if error.code in _REJECTIONS else "failed"
+                    new_letters.append({"item": x.path, "code": error.code, "message": error.message, "fingerprint": wanted[doc_id], "kind": kind})
+            report.add("new", len(rows))
+            version = replace_keys(
+                tables, namespace, source_id, STAGE, version, key="doc_id", buckets=buckets, drop=[*changed, *removed],
+                rows=pa.Table.from_pylist(rows, schema=DOCUMENTS), txn=inputs, order=("doc_id",),
+            )
+            done += len(changed)
+            progress(STAGE, done, len(diff.changed))
+        still_bad = {locators[d].path for d in known_bad} | {x["item"] for x in new_letters}
+        catalog.record_dead(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
+        for letter in catalog.dead_letters(namespace, source_id, STAGE):
+            report.add("failed" if letter["kind"] == "failed" else "rejected")
+            if letter["kind"] == "failed":
+                report.problem(letter["code"], letter["item"], letter["message"])
+        catalog.publish(namespace, source_id, Pointer(STAGE, {STAGE: version}, inputs, inputs, {}))
+        report.tables = {STAGE: version}
+        report.counts["total"] = len(wanted) - report.counts["failed"] - report.counts["rejected"]
+    return report
+
+
+def _fingerprint(x: Locator, settings: Iterable[Any]) -> str:
+    return ids.digest(x.sha256, x.path, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id, *settings)
+
+
+def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> dict[str, Any]:
+    data = workspace.blobs.get(entry.namespace, x.sha256)
+    parsed = parse_document(
+        data, path=x.path, mime=x.mime, charset=x.charset, languages=entry.config.languages, max_chars=workspace.settings.limits.max_document_chars
+    )
+    metadata = dict(parsed.metadata)
+    if x.final_url and x.final_url != x.url:
+        metadata["final_url"] = x.final_url
+    return {
+        "bucket": ids.bucket(x.doc_id), "doc_id": x.doc_id, "source_id": entry.source_id, "source_type": entry.config.type, "path": x.path,
+        # The path of a local file is shown as an absolute path only where the root is known (DESIGN §7).
+        "url": x.url or f"{entry.source_id}:{x.path}",
+        "title": parsed.title, "mime": parsed.mime, "charset": parsed.charset, "lang": parsed.lang, "text": parsed.text,
+        "text_sha256": ids.sha256_hex(parsed.text), "blob_sha256": x.sha256, "offsets": parsed.offsets.dumps(), "metadata": canonical_json(metadata),
+        "date": parsed.date, "created_at": x.created_at, "since": x.since, "job_id": x.job_id, "fingerprint": fingerprint,
+    }

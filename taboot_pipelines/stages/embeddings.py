@@ -1,0 +1,92 @@
+"""embeddings: one vector per distinct chunk text of the namespace (DESIGN rules 7 and 20)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
+from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import NAMESPACE
+
+STAGE = "embeddings"
+#: A slice is committed before the next begins; the time bound keeps a slow embedder's loss small.
+_SLICE_TEXTS = 256
+_COMMIT_TEXTS = 8192
+_COMMIT_SECONDS = 15.0
+
+
+def table_name(space_id: str) -> str:
+    return f"vectors.{space_id}"
+
+
+def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) -> StageReport:
+    """Embed the texts of this source that the namespace has no vector of yet."""
+    namespace, source_id = entry.namespace, entry.source_id
+    catalog, tables = workspace.catalog, workspace.tables
+    with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
+        chunks = catalog.pointer(namespace, source_id, "chunks")
+        if chunks is None:
+            raise TabootError("E_NOT_FOUND", f"Source {source_id} has no chunks table yet.", remedy="Materialize chunks first.")
+        space = workspace.embedder.space
+        name = table_name(space.id)
+        inputs = ids.digest(chunks.tables, space.id)
+        report.data_version = inputs
+        old = catalog.pointer(namespace, source_id, STAGE)
+        if old is not None and old.inputs == inputs:
+            report.skipped = "unchanged"
+            report.tables = {name: tables.version(namespace, NAMESPACE, name)}
+            return report
+        shas = set(tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256"]).column("sha256").to_pylist())
+        version = tables.version(namespace, NAMESPACE, name)
+        known = set(tables.read(namespace, NAMESPACE, name, version, columns=["sha256"]).column("sha256").to_pylist())
+        missing = shas - known
+        report.counts |= {"distinct_texts": len(shas), "reused": len(shas) - len(missing), "new": 0}
+        pending: list[pa.Table] = []
+        last = time.monotonic()
+        for texts in _texts(workspace, entry, chunks.tables["chunks"], missing):
+            vectors = workspace.embedder.embed(list(texts.values()))
+            pending.append(pa.table({
+                "bucket": pa.array([ids.bucket(s) for s in texts], pa.int32()), "sha256": list(texts),
+                "vector": pa.ListArray.from_arrays(pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32()), pa.array(vectors.reshape(-1))),
+            }))
+            report.add("new", len(texts))
+            progress(STAGE, report.counts["new"], len(missing))
+            if time.monotonic() - last > _COMMIT_SECONDS or sum(p.num_rows for p in pending) >= _COMMIT_TEXTS:
+                _commit(workspace, namespace, name, pending, inputs)
+                pending, last = [], time.monotonic()
+        _commit(workspace, namespace, name, pending, inputs)
+        catalog.publish(namespace, source_id, Pointer(STAGE, {}, inputs, inputs, {"chunks": chunks.tables["chunks"], "space": space.id}))
+        report.tables = {name: tables.version(namespace, NAMESPACE, name)}
+    return report
+
+
+def _texts(workspace: Workspace, entry: Entry, version: int | None, missing: set[str]) -> Iterator[dict[str, str]]:
+    """Slices of {hash: text} of the missing texts, each text once, read bucket by bucket."""
+    todo = set(missing)
+    part: dict[str, str] = {}
+    for b in range(ids.BUCKETS):
+        if not todo and not part:
+            return
+        rows = workspace.tables.read(entry.namespace, entry.source_id, "chunks", version, columns=["sha256", "text"], buckets=[b])
+        for sha, text in zip(rows.column("sha256").to_pylist(), rows.column("text").to_pylist(), strict=True):
+            if sha in todo:
+                todo.discard(sha)
+                part[sha] = text
+                if len(part) == _SLICE_TEXTS:
+                    yield part
+                    part = {}
+    if part:
+        yield part
+
+
+def _commit(workspace: Workspace, namespace: str, name: str, pending: list[pa.Table], txn: str) -> None:
+    if pending:
+        # Two sources may embed the same text at once; the reader takes either row, they are equal.
+        with workspace.leases.exclusive(f"{namespace}.vectors"):
+            workspace.tables.append(namespace, NAMESPACE, name, pa.concat_tables(pending), txn=txn)

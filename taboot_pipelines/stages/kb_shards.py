@@ -1,0 +1,114 @@
+"""kb_shards: the embedded serving store and the portable copy, equal to the snapshot (DESIGN rule 21)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
+from taboot_pipelines.shards import DocumentRows, ShardInput, load_manifest, publish
+from taboot_pipelines.stages.embeddings import table_name
+from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import NAMESPACE
+
+STAGE = "kb_shards"
+VERSION = "1"
+
+
+def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
+    """Publish the shards of the snapshot's exact versions; writes nothing if nothing changed."""
+    catalog = workspace.catalog
+    with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
+        snapshot = catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+        if snapshot is None:
+            raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
+        sources = {
+            e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.active_entries(namespace)
+        }
+        space = workspace.embedder.space
+        root = workspace.home / "kb"
+        inputs = ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, workspace.settings.shards.model_dump(), VERSION)
+        report.data_version = inputs
+        old = catalog.pointer(namespace, NAMESPACE, STAGE)
+        if old is not None and old.inputs == inputs and _published(root, namespace) == old.applied["manifest"]:
+            report.skipped = "unchanged"
+            report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
+            return report
+        reader = _Reader(workspace, namespace, snapshot, table_name(space.id), progress)
+        published = publish(root, ShardInput(
+            namespace=namespace, space=space, docs=reader.docs(), entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
+            names=reader.snapshot("names", None), sources=sources, snapshot=snapshot.inputs, load=reader.load,
+        ), workspace.settings.shards)
+        shards = published.shards_new + published.shards_reused
+        catalog.publish(namespace, NAMESPACE, Pointer(STAGE, {}, inputs, inputs, {"manifest": published.manifest_version, "shards": shards}))
+        report.counts |= {
+            "shards_new": published.shards_new, "shards_reused": published.shards_reused, "shards_removed": published.shards_removed,
+            "documents": published.documents, "chunks": published.chunks, "entities": published.entities, "manifest_version": published.manifest_version,
+        }
+        report.bytes = published.bytes_written
+    return report
+
+
+def _published(root: Path, namespace: str) -> int | None:
+    """The version of the manifest in force; None if there is none that can be read, which a publish mends."""
+    try:
+        manifest = load_manifest(root, namespace)
+    except TabootError:
+        return None
+    return None if manifest is None else manifest.version
+
+
+def _root(entry: Any) -> str | None:
+    path = getattr(entry.config, "path", None)
+    return None if path is None else str((entry.root / path).absolute())
+
+
+class _Reader:
+    """The rows of a snapshot's documents, at the versions that the snapshot applied."""
+
+    def __init__(self, workspace: Workspace, namespace: str, pointer: Pointer, vectors: str, progress: Progress) -> None:
+        self._workspace, self._namespace, self._pointer, self._vectors, self._progress = workspace, namespace, pointer, vectors, progress
+        self._tables = workspace.tables
+        self._owner: dict[str, str] = {}
+        self._done = 0
+
+    def snapshot(self, name: str, columns: Sequence[str] | None, buckets: Any = None) -> pa.Table:
+        return self._tables.read(self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns, buckets=buckets)
+
+    def docs(self) -> pa.Table:
+        state = self.snapshot("doc_state", ["doc_id", "source_id", "document_fingerprint", "chunks_fingerprint", "relations_fingerprint", "chunk_count"])
+        doc_ids, owners, *prints, counts = (state.column(i).to_pylist() for i in range(6))
+        self._owner = dict(zip(doc_ids, owners, strict=True))
+        return pa.table({
+            "doc_id": pa.array(doc_ids, pa.string()), "chunk_count": pa.array(counts, pa.int32()),
+            "fingerprint": pa.array([ids.digest(*p) for p in zip(*prints, strict=True)], pa.string()),
+        })
+
+    def load(self, doc_ids: Sequence[str]) -> DocumentRows:
+        buckets = {ids.bucket(d) for d in doc_ids}
+        by_source: dict[str, list[str]] = {}
+        for d in doc_ids:
+            by_source.setdefault(self._owner[d], []).append(d)
+        parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": []}
+        for source, members in by_source.items():
+            for name, tables in parts.items():
+                rows = self._tables.read(self._namespace, source, name, self._pointer.applied[source][name], buckets={ids.bucket(d) for d in members})
+                tables.append(_of(rows, "doc_id", members))
+        documents, chunks = (pa.concat_tables(parts[n]) for n in ("documents", "chunks"))
+        shas = pc.unique(chunks.column("sha256")).to_pylist()
+        version = self._tables.version(self._namespace, NAMESPACE, self._vectors)
+        vectors = self._tables.read(self._namespace, NAMESPACE, self._vectors, version, columns=["sha256", "vector"], buckets={ids.bucket(s) for s in shas})
+        self._done += len(doc_ids)
+        self._progress(STAGE, self._done, len(self._owner))
+        return DocumentRows(documents, chunks, _of(vectors, "sha256", shas), _of(self.snapshot("relations", None, buckets), "doc_id", doc_ids))
+
+
+def _of(table: pa.Table, column: str, members: Sequence[str]) -> pa.Table:
+    return table.filter(pc.is_in(table.column(column), pa.array(members, pa.string())))

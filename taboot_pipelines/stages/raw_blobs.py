@@ -1,0 +1,244 @@
+"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed (DESIGN rules 2, 13, 15, 17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from taboot_pipelines.connectors import open_connector
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose import references
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.jobs import JobState, Lifecycle
+from taboot_pipelines.model.records import (
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Gone,
+    Known,
+    NotModified,
+    Skipped,
+)
+from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
+
+STAGE = "raw_blobs"
+#: Deletions beyond both limits wait for a confirmation (rule 15).
+MASS_DELETE_SHARE = 0.5
+MASS_DELETE_COUNT = 10
+#: discovered = fetched + not_modified + skipped + failed (rule 17).
+LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
+_FLUSH = 256
+
+
+def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> StageReport:
+    """Fetch what is new, log what changed, and say what is absent. Raises the source's own failure (``E_PATH`` …)."""
+    with reporting(STAGE, entry.source_id, entry.namespace) as report, workspace.leases.source(entry.namespace, entry.source_id):
+        batch = _Batch(workspace, entry, report, progress)
+        try:
+            if entry.retiring:
+                batch.retire()
+            else:
+                batch.fetch(confirm_deletes)
+        except TabootError as error:
+            batch.fail(error)
+            raise
+        batch.publish()
+    return report
+
+
+def publish_listing(workspace: Workspace, entry: Entry) -> dict[str, Locator]:
+    """Publish the raw pointer: its inputs are a hash of the present locators, which is what the next stages depend on."""
+    present = workspace.catalog.locators(entry.namespace, entry.source_id)
+    old = workspace.catalog.pointer(entry.namespace, entry.source_id, STAGE)
+    listing = _listing(present)
+    if old is None or old.inputs != listing:
+        workspace.catalog.publish(entry.namespace, entry.source_id, Pointer(STAGE, {}, listing, listing, {}))
+    return present
+
+
+def _listing(present: dict[str, Locator]) -> str:
+    return ids.digest(*(
+        (x.path, x.sha256, x.role, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id) for _, x in sorted(present.items())
+    ))
+
+
+@dataclass
+class _Batch:
+    """One enumeration of one source: the job of seed 000."""
+
+    workspace: Workspace
+    entry: Entry
+    report: StageReport
+    progress: Progress
+    seen: set[str] = field(default_factory=set)
+    changed: list[Locator] = field(default_factory=list)
+    touched: list[Locator] = field(default_factory=list)
+    letters: list[dict[str, Any]] = field(default_factory=list)
+    gone: dict[str, str] = field(default_factory=dict)
+    #: Bytes that were stored for a new path: a rename is not a deletion (rule 15).
+    appeared: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.catalog = self.workspace.catalog
+        self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
+        self.known = self.catalog.locators(self.namespace, self.source_id)
+        self.job_id = self.catalog.start_job(self.namespace, self.source_id)
+        self.report.counts |= dict.fromkeys(LEDGER, 0)
+        # A blob found damaged by a later stage is written again from the origin's bytes.
+        self.damaged = any(
+            d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"} for d in self.catalog.dead_letters(self.namespace, self.source_id)
+        )
+
+    def fetch(self, confirm_deletes: bool) -> None:
+        tombstones = {d: row for d, row in self.catalog.tombstones(self.namespace).items()}
+
+        def tombstoned(path: str) -> bool:
+            return self._doc_id(path) in tombstones
+
+        connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references)
+        known = {p: Known(x.sha256, x.etag, x.last_modified, x.url) for p, x in self.known.items()}
+        enumerated = Enumerated(False, "the connector ended early")
+        for event in connector.events(known, tombstoned):
+            if isinstance(event, Enumerated):
+                enumerated = event
+            else:
+                self._take(event)
+        self._flush()
+        self._remove(enumerated, confirm_deletes)
+        counts = self.report.counts
+        self.catalog.record_dead(
+            self.namespace, self.source_id, STAGE, self.letters,
+            {d["item"] for d in self.catalog.dead_letters(self.namespace, self.source_id, STAGE)} - {x["item"] for x in self.letters},
+        )
+        self.catalog.end_job(
+            self.job_id, JobState.SUCCEEDED,
+            {**{k: counts[k] for k in LEDGER}, "complete": enumerated.complete, "held": sum(h["deletions"] for h in self.report.held)},
+        )
+        if not enumerated.complete:
+            self.report.problem("E_NOT_FOUND", self.source_id, f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.")
+
+    def retire(self) -> None:
+        gone = list(self.known.values())
+        self.catalog.record_absent(self.namespace, self.source_id, self.job_id, gone)
+        self.report.counts["removed"] = len(gone)
+        self.catalog.end_job(self.job_id, JobState.SUCCEEDED, {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)})
+        self.known = {}
+
+    def fail(self, error: TabootError) -> None:
+        self._flush()
+        self.catalog.end_job(self.job_id, JobState.FAILED, error=error.to_response())
+
+    def publish(self) -> None:
+        present = publish_listing(self.workspace, self.entry)
+        self.report.data_version = _listing(present)
+        self.report.sample = [{"path": x.path, "sha256": x.sha256[:12], "bytes": x.byte_size, "doc_id": x.doc_id} for x in list(present.values())[:10]]
+        self.report.counts["present"] = len(present)
+
+    def _doc_id(self, path: str) -> str:
+        return ids.doc_id(self.namespace, ids.locator(self.source_id, path))
+
+    def _take(self, event: Event) -> None:
+        assert not isinstance(event, Enumerated)
+        counts = self.report.counts
+        counts["discovered"] += 1
+        if counts["discovered"] % 64 == 0:
+            self.progress(STAGE, counts["discovered"], 0)
+        match event:
+            case Fetched():
+                self.seen.add(event.path)
+                self._store(event)
+            case NotModified():
+                self.seen.add(event.path)
+                counts["not_modified"] += 1
+                old = self.known.get(event.path)
+                if old is not None and old.role != event.role:
+                    self.changed.append(replace(old, role=event.role, job_id=self.job_id))
+            case Skipped():
+                self.seen.add(event.path)
+                counts["skipped"] += 1
+                self._letter(event.path, event.code, event.message, "skipped")
+            case Failed():
+                # Its state is unknown: what is known of it stays.
+                self.seen.add(event.path)
+                counts["failed"] += 1
+                self._letter(event.path, event.error.code, event.error.message, "failed")
+            case Gone():
+                # The origin's answer is a typed reason of its own; counted as skipped so that the ledger adds up.
+                counts["skipped"] += 1
+                self.gone[event.path] = event.code
+                self._letter(event.path, event.code, event.message, "skipped" if event.path in self.known else "failed")
+                if event.path not in self.known:
+                    counts["skipped"] -= 1
+                    counts["failed"] += 1
+        if len(self.changed) >= _FLUSH:
+            self._flush()
+
+    def _store(self, item: Fetched) -> None:
+        counts = self.report.counts
+        old = self.known.get(item.path)
+        sha256 = ids.sha256_hex(item.data)
+        same = old is not None and old.sha256 == sha256
+        if not same or self.damaged:
+            try:
+                _, new = self.workspace.blobs.put(self.namespace, item.data, heal=self.damaged)
+            except TabootError as error:
+                counts["failed"] += 1
+                self._letter(item.path, error.code, error.message, "failed")
+                return
+            counts["new_blobs"] = counts.get("new_blobs", 0) + new
+            self.report.bytes += len(item.data) if new else 0
+        stated: dict[str, Any] = {"mime": item.mime, "charset": item.charset, "url": item.url, "final_url": item.final_url, "role": item.role}
+        if same:
+            assert old is not None
+            counts["not_modified"] += 1
+            if any(getattr(old, k) != v for k, v in stated.items()):
+                # Equal bytes, but the origin says something else of them that derived rows show.
+                self.changed.append(replace(old, etag=item.etag, last_modified=item.last_modified, **stated))
+            elif (old.etag, old.last_modified) != (item.etag, item.last_modified):
+                self.touched.append(replace(old, etag=item.etag, last_modified=item.last_modified))
+            return
+        counts["fetched"] += 1
+        if old is None:
+            self.appeared.add(sha256)
+        now = now_micros()
+        self.changed.append(Locator(
+            path=item.path, doc_id=self._doc_id(item.path), state="present", sha256=sha256, byte_size=len(item.data), etag=item.etag,
+            last_modified=item.last_modified, lifecycle=Lifecycle.INGESTED.value if old is None else old.lifecycle,
+            created_at=now if old is None else old.created_at, since=now, job_id=self.job_id, **stated,
+        ))
+
+    def _letter(self, item: str, code: str, message: str, kind: str) -> None:
+        self.letters.append({"item": item, "code": code, "message": message, "fingerprint": "", "kind": kind})
+        if kind == "failed":
+            self.report.problem(code, item, message)
+
+    def _flush(self) -> None:
+        location = self.workspace.blobs.path(self.namespace, "").rstrip("/")
+        self.catalog.record_fetched(self.namespace, self.source_id, self.entry.config.type, self.job_id, self.changed, location)
+        self.catalog.touch_locators(self.namespace, self.source_id, self.touched)
+        self.changed, self.touched = [], []
+
+    def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
+        """What a complete enumeration did not see, and what the origin called gone, is absent."""
+        absent = [x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)]
+        if not absent:
+            return
+        documents = [x for x in self.known.values() if x.role == "document"]
+        deletions = [x for x in absent if x.role == "document" and x.sha256 not in self.appeared]
+        everything = bool(deletions) and len([x for x in absent if x.role == "document"]) == len(documents) and not self.appeared
+        many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * len(documents)
+        if many or everything:
+            if not confirmed:
+                error = TabootError(
+                    "E_MASS_DELETE", f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted; they are kept.",
+                    remedy=f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if it is right.", source=self.source_id,
+                )
+                self.report.held.append({"code": error.code, "message": error.message, "remedy": error.remedy, "deletions": len(deletions)})
+                self.report.counts["held"] = len(deletions)
+                return
+            self.catalog.confirm_deletes(self.namespace, self.source_id, self.job_id, len(deletions))
+        self.catalog.record_absent(self.namespace, self.source_id, self.job_id, absent)
+        self.report.counts["removed"] = len(absent)

@@ -1,0 +1,49 @@
+"""What a stage says about its work: shown by the command line and as Dagster metadata. Never holds document text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class StageReport:
+    """Counts by name (new, reused, removed, failed …), problems as error codes with ids, and where the result is."""
+
+    stage: str
+    source_id: str
+    namespace: str
+    counts: dict[str, int] = field(default_factory=dict)
+    #: {"code", "item", "message"}; at most the first hundred, ``counts["failed"]`` has them all.
+    problems: list[dict[str, str]] = field(default_factory=list)
+    #: Error codes that a person must act on (E_MASS_DELETE); the stage itself succeeded.
+    held: list[dict[str, Any]] = field(default_factory=list)
+    tables: dict[str, int | None] = field(default_factory=dict)
+    #: Rows of ids and counts to look at.
+    sample: list[dict[str, Any]] = field(default_factory=list)
+    #: Why there was nothing to do: ``unchanged``, or the setting that is missing.
+    skipped: str | None = None
+    data_version: str = ""
+    seconds: float = 0.0
+    bytes: int = 0
+
+    def add(self, name: str, count: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + count
+
+    def problem(self, code: str, item: str, message: str) -> None:
+        if len(self.problems) < 100:
+            self.problems.append({"code": code, "item": item, "message": message})
+
+
+@contextmanager
+def reporting(stage: str, source_id: str, namespace: str) -> Iterator[StageReport]:
+    """A report whose ``seconds`` are those of the block."""
+    report = StageReport(stage, source_id, namespace)
+    start = time.perf_counter()
+    try:
+        yield report
+    finally:
+        report.seconds = time.perf_counter() - start

@@ -1,0 +1,91 @@
+"""Everything a stage works with, opened from the settings: stores, leases, embedder, sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from taboot_pipelines.connectors.sources_file import SourceEntry, SourcesFile, load_sources, parse_entry
+from taboot_pipelines.embedding import check_limit, open_embedder
+from taboot_pipelines.embedding.protocol import Embedder
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.tables import Tables
+
+#: Called with (stage, done, total) as work goes on; total 0 when it is not known.
+Progress = Callable[[str, int, int], None]
+
+
+def no_progress(_stage: str, _done: int, _total: int) -> None:
+    """For callers that show no progress."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A source entry as the catalog knows it: the unit of work of every stage up to the observations."""
+
+    namespace: str
+    source_id: str
+    state: str
+    config: SourceEntry
+    root: Path
+
+    @property
+    def retiring(self) -> bool:
+        return self.state == "retiring"
+
+
+class Workspace:
+    """Opened once per process and passed to every stage. Opening touches no network."""
+
+    def __init__(self, settings: Settings | None = None, embedder: Embedder | None = None) -> None:
+        self.settings = settings or load_settings()
+        self.home = self.settings.home_dir
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.leases = Leases(self.home, self.settings.limits.lease_wait_seconds)
+        secret = self.settings.catalog_url
+        self.catalog = Catalog.open(self.home, self.leases, secret.get_secret_value() if secret else None)
+        self.blobs = BlobStore.open(self.home, self.settings.blob_url)
+        self.tables = Tables(self.home)
+        self._embedder = embedder
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedder, loaded when the first stage needs it; refused if it reads less than a chunk holds."""
+        embedder = self._embedder or open_embedder(self.settings)
+        check_limit(embedder.space, self.settings.chunking)
+        return embedder
+
+    def sync_sources(self) -> SourcesFile:
+        """Read the sources file and make the catalog's entries equal to it; an invalid one changes nothing."""
+        sources = load_sources(self.settings.sources_file)
+        self.catalog.sync_sources({
+            entry.id: {"namespace": entry.namespace, "type": entry.type, "config": entry.config_json(), "root": str(sources.root)}
+            for entry in sources.entries.values()
+        })
+        return sources
+
+    def entries(self, source_id: str) -> list[Entry]:
+        """The entries of a partition: one, or two while a source moves to another namespace. Retiring ones come first."""
+        found = [_entry(row) for row in self.catalog.sources() if row["source_id"] == source_id]
+        if not found:
+            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
+        return sorted(found, key=lambda e: not e.retiring)
+
+    def active_entries(self, namespace: str) -> list[Entry]:
+        return [_entry(row) for row in self.catalog.sources(namespace, states=("active",))]
+
+    def close(self) -> None:
+        self.catalog.close()
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(row["namespace"], row["source_id"], row["state"], parse_entry(orjson.loads(row["config"])), Path(row["root"] or "."))
