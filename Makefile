@@ -1,0 +1,49 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Both install into .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_HOME ?= .taboot-demo
+DATA ?= ../shared/data
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test dev bench soak lint clean
+
+help:
+	@echo "make demo   install, ingest examples/homelab, search it, ask it a question"
+	@echo "make test   install, lint, type-check, run all tests"
+	@echo "make dev    open the Dagster UI over the demo's data on http://127.0.0.1:3000"
+	@echo "make bench  run the benchmarks beside their peers (DATA=$(DATA))"
+	@echo "make soak   the random and kill tests, longer (SOAK_SECONDS=1800)"
+
+$(BIN)/.core: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable .
+	touch $@
+
+$(BIN)/.test: $(BIN)/.core
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable ".[test,bench]"
+	touch $@
+
+demo: $(BIN)/.core
+	@TABOOT_HOME=$(DEMO_HOME) $(BIN)/python examples/demo.py
+
+dev: $(BIN)/.core
+	TABOOT_HOME=$(DEMO_HOME) TABOOT_SOURCES=$${TABOOT_SOURCES:-examples/homelab/sources.yaml} $(BIN)/taboot dev
+
+lint: $(BIN)/.test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(BIN)/.test lint
+	$(BIN)/python -m pytest -m "not soak"
+
+soak: $(BIN)/.test
+	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -m "soak" -s
+
+bench: $(BIN)/.test
+	@for b in benchmarks/*.py; do echo "== $$b"; TABOOT_TEST_DATA=$(DATA) $(BIN)/python $$b || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(DEMO_HOME)
