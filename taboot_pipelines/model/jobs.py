@@ -36,31 +36,38 @@ class Lifecycle(StrEnum):
     DELETED = "DELETED"
 
 
-TRANSITIONS: dict[StrEnum, frozenset[StrEnum]] = {
-    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELED}),
-    JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}),
-    JobState.FAILED: frozenset({JobState.RUNNING}),
-    JobState.SUCCEEDED: frozenset(),
-    JobState.CANCELED: frozenset(),
-    RunState.PENDING: frozenset({RunState.RUNNING, RunState.FAILED}),
-    RunState.RUNNING: frozenset({RunState.COMPLETED, RunState.FAILED}),
-    RunState.COMPLETED: frozenset(),
-    RunState.FAILED: frozenset(),
-    Lifecycle.INGESTED: frozenset({Lifecycle.ACTIVE, Lifecycle.MANUAL_DELETE}),
-    Lifecycle.ACTIVE: frozenset({Lifecycle.EXPIRING, Lifecycle.MANUAL_DELETE}),
-    Lifecycle.EXPIRING: frozenset({Lifecycle.ACTIVE, Lifecycle.DELETED, Lifecycle.MANUAL_DELETE}),
-    Lifecycle.MANUAL_DELETE: frozenset({Lifecycle.DELETED}),
-    Lifecycle.DELETED: frozenset({Lifecycle.INGESTED}),
+# One table per kind: members of different StrEnums with the same text are equal.
+TRANSITIONS: dict[type[StrEnum], dict[str, frozenset[StrEnum]]] = {
+    JobState: {
+        JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELED}),
+        JobState.RUNNING: frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELED}),
+        JobState.FAILED: frozenset({JobState.RUNNING}),
+        JobState.SUCCEEDED: frozenset(),
+        JobState.CANCELED: frozenset(),
+    },
+    RunState: {
+        RunState.PENDING: frozenset({RunState.RUNNING, RunState.FAILED}),
+        RunState.RUNNING: frozenset({RunState.COMPLETED, RunState.FAILED}),
+        RunState.COMPLETED: frozenset(),
+        RunState.FAILED: frozenset(),
+    },
+    Lifecycle: {
+        Lifecycle.INGESTED: frozenset({Lifecycle.ACTIVE, Lifecycle.MANUAL_DELETE}),
+        Lifecycle.ACTIVE: frozenset({Lifecycle.EXPIRING, Lifecycle.MANUAL_DELETE}),
+        Lifecycle.EXPIRING: frozenset({Lifecycle.ACTIVE, Lifecycle.DELETED, Lifecycle.MANUAL_DELETE}),
+        Lifecycle.MANUAL_DELETE: frozenset({Lifecycle.DELETED}),
+        Lifecycle.DELETED: frozenset({Lifecycle.INGESTED}),
+    },
 }
 
 
 def check_transition(current: StrEnum, target: StrEnum) -> None:
     """Raise ``E_TRANSITION`` unless ``current -> target`` is one of the seed's arrows."""
-    if target not in TRANSITIONS[current]:
+    if target not in TRANSITIONS[type(current)][current]:
         raise TabootError(
             "E_TRANSITION",
             f"{type(current).__name__} cannot go from {current.value} to {target.value}.",
             current=current.value,
             target=target.value,
-            allowed=sorted(s.value for s in TRANSITIONS[current]),
+            allowed=sorted(s.value for s in TRANSITIONS[type(current)][current]),
         )

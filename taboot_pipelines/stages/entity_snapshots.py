@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.incremental import Difference, batches
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, name_tokens, regions, tokens
 from taboot_pipelines.knowledge.names import NAMED, Meaning, meanings, names_table, resolutions
@@ -327,7 +328,7 @@ class _Snapshot:
     def _mentions(self, document: dict[str, Any], chunks: ChunkIndex) -> list[Statement]:
         """Names that are declared somewhere in the namespace and stand in this document's text."""
         text = document["text"]
-        hits = self.matcher.find(text, regions(text, document["mime"]))
+        hits = self.matcher.find(text, regions(text, code=is_code(document["mime"])))
         if not hits:
             return []
         starts, ends = np.array([h[0] for h in hits]), np.array([h[1] for h in hits])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from taboot_pipelines.connectors import open_connector
+from taboot_pipelines.connectors.protocol import open_connector
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import references
 from taboot_pipelines.model import ids
@@ -93,7 +93,7 @@ class _Batch:
         )
 
     def fetch(self, confirm_deletes: bool) -> None:
-        tombstones = {d: row for d, row in self.catalog.tombstones(self.namespace).items()}
+        tombstones = self.catalog.tombstones(self.namespace)
 
         def tombstoned(path: str) -> bool:
             return self._doc_id(path) in tombstones

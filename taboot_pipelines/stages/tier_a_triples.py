@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from taboot_pipelines.documents.encoding import decode
+from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
@@ -243,7 +244,7 @@ class _Work:
     def _prose(self, unit: _Unit, text: str, offsets: bytes) -> _Outcome:
         path, _text_sha, blob_sha, mime = self.documents[unit.anchor]
         outcome = _Outcome()
-        mentions = find_mentions(text)
+        mentions = find_mentions(text, code=is_code(mime))
         if not mentions:
             return outcome
         try:

@@ -1,0 +1,34 @@
+"""Fixtures of all tests: the real data in place, a world to run the chain in, one fake embedding server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines_tests.fakes.tei import FakeTei
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The real data sets, read in place. Their absence fails, it never skips."""
+    from taboot_pipelines_tests.world import DATA
+
+    assert DATA.is_dir(), f"the test data is missing at {DATA}; set TABOOT_TEST_DATA"
+    return DATA
+
+
+@pytest.fixture(scope="session")
+def tei() -> Iterator[FakeTei]:
+    with FakeTei() as server:
+        yield server
+
+
+@pytest.fixture
+def world(tmp_path: Path, tei: FakeTei):  # type: ignore[no-untyped-def]
+    from taboot_pipelines_tests.world import World
+
+    made = World(tmp_path, tei.url)
+    yield made
+    made.workspace.close()

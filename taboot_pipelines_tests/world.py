@@ -1,0 +1,136 @@
+"""A small world to run the chain in: sources on disk, a home, an embedding server that is a fake."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.stages import chunks, documents, embeddings, entity_snapshots, kb_shards, raw_blobs, tier_a_triples
+from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.tables import NAMESPACE
+
+DATA = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data").resolve()
+
+#: Tables of the catalog that are inputs of a replay (DESIGN rule 13); everything else is derived or history.
+INPUT_TABLES = ("alembic_version", "source_entry", "tombstone", "confirmation", "job", "locator", "fetch", "blob", "storage_usage")
+
+
+class World:
+    """Sources under ``root/sources``, data under ``root/home``; ``tei`` is the URL of a fake embedding server."""
+
+    def __init__(self, root: Path, tei: str, **settings: Any) -> None:
+        self.root, self.home, self.tei = root, root / "home", tei
+        self.directory = root / "sources"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.overrides = settings
+        self.entries: list[dict[str, Any]] = []
+        self.workspace = self.open(self.home)
+
+    def settings(self, home: Path) -> Settings:
+        return load_settings(home=home, sources=self.directory / "sources.yaml", tei={"url": self.tei}, **self.overrides)
+
+    def open(self, home: Path) -> Workspace:
+        return Workspace(self.settings(home))
+
+    def source(self, source_id: str, type_: str = "files", **fields: Any) -> Path:
+        """Declare a source; returns its directory, which is created."""
+        path = self.directory / source_id
+        path.mkdir(exist_ok=True)
+        self.entries = [e for e in self.entries if e["id"] != source_id]
+        self.entries.append({"id": source_id, "type": type_, "path": source_id, **fields})
+        self.declare()
+        return path
+
+    def declare(self) -> None:
+        (self.directory / "sources.yaml").write_text(yaml.safe_dump({"sources": self.entries}))
+
+    def remove_source(self, source_id: str) -> None:
+        self.entries = [e for e in self.entries if e["id"] != source_id]
+        self.declare()
+
+    def ingest(self, *source_ids: str, confirm_deletes: bool = False) -> list[StageReport]:
+        """The whole chain for some sources (default: all known to the catalog)."""
+        self.workspace.sync_sources()
+        known = {row["source_id"] for row in self.workspace.catalog.sources()}
+        return [r for s in (source_ids or sorted(known)) for r in run_chain(self.workspace, s, confirm_deletes=confirm_deletes)]
+
+    def kb(self, namespace: str = "default", home: Path | None = None) -> KnowledgeBase:
+        return KnowledgeBase.open(home or self.home, namespace, settings=self.settings(home or self.home))
+
+    def replay(self, name: str = "scratch") -> Path:
+        """From scratch: the catalog's inputs and the blobs in a new home, all stages run over them once."""
+        home = self.root / name
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        if (self.home / "blobs").exists():
+            shutil.copytree(self.home / "blobs", home / "blobs")
+        with sqlite3.connect(self.home / "catalog.db") as source, sqlite3.connect(home / "catalog.db") as target:
+            source.backup(target)
+            for (table,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
+                if table not in INPUT_TABLES:
+                    target.execute(f"DELETE FROM {table}")
+        workspace = self.open(home)
+        try:
+            for row in workspace.catalog.sources(states=("active",)):
+                for entry in workspace.entries(row["source_id"]):
+                    raw_blobs.publish_listing(workspace, entry)
+                    for stage in (documents, chunks, embeddings, tier_a_triples):
+                        stage.run(workspace, entry)
+            for namespace in sorted({row["namespace"] for row in workspace.catalog.sources(states=("active",))}):
+                entity_snapshots.run(workspace, namespace, "")
+                kb_shards.run(workspace, namespace, "")
+        finally:
+            workspace.close()
+        return home
+
+
+def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
+    """Every derived store as logical rows: what must be equal however it came about."""
+    found: dict[str, Any] = {}
+    live: set[str] = set()
+    for row in workspace.catalog.sources(namespace, states=("active",)):
+        source = row["source_id"]
+        for name in ("documents", "chunks", "observations"):
+            table = workspace.tables.read(namespace, source, name, workspace.tables.version(namespace, source, name))
+            found[f"{source}/{name}"] = rows_of(table)
+            if name == "chunks":
+                live |= set(table.column("sha256").to_pylist())
+    for name in ("relations", "entities", "names", "declarations", "doc_state"):
+        found[name] = rows_of(workspace.tables.read(namespace, NAMESPACE, name, workspace.tables.version(namespace, NAMESPACE, name)))
+    vectors = embeddings.table_name(workspace.embedder.space.id)
+    table = workspace.tables.read(namespace, NAMESPACE, vectors, workspace.tables.version(namespace, NAMESPACE, vectors), columns=["sha256", "vector"])
+    found["vectors"] = {s: tuple(v) for s, v in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True) if s in live}
+    found["dead_letters"] = [(d["source_id"], d["stage"], d["item"], d["code"]) for d in workspace.catalog.dead_letters(namespace) if d["stage"] != "raw_blobs"]
+    return found
+
+
+def graph(kb: KnowledgeBase) -> dict[str, Any]:
+    """What a reader sees: the graph and the documents, row by row."""
+    return {"nodes": rows_of(kb.nodes()), "edges": rows_of(kb.edges()), "documents": rows_of(kb.documents())}
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(json.dumps(r, sort_keys=True, default=str) for r in table.to_pylist())
+
+
+def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    """For an assertion's message: what is only on one side, by store, shortened."""
+    found = {}
+    for key in sorted(set(left) | set(right)):
+        a, b = left.get(key), right.get(key)
+        if a != b:
+            only = (sorted(set(map(str, a or [])) - set(map(str, b or [])))[:5], sorted(set(map(str, b or [])) - set(map(str, a or [])))[:5])
+            found[key] = {"left": [x[:600] for x in only[0]], "right": [x[:600] for x in only[1]]}
+    return found
