@@ -28,7 +28,7 @@ from taboot_pipelines.model.records import FileView, Problem
 #: another twice each would otherwise double the work with every file.
 MAX_INCLUDE_DEPTH = 24
 MAX_BLOCK_DEPTH = 100
-MAX_DIRECTIVES = 500_000
+MAX_DIRECTIVES = 200_000
 MAX_VALUE = 4096
 MAX_PROBLEMS = 200
 
