@@ -331,3 +331,11 @@ def _show(value: object) -> str:
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
     return text if _PRINTABLE.fullmatch(text) else "(not shown)"
 
+
+
+def parse_entry(config: dict[str, Any]) -> SourceEntry:
+    """An entry from what :meth:`SourceEntry.config_json` wrote. Raises ``E_SOURCES``."""
+    try:
+        return _entry(config)
+    except (ValidationError, ValueError):
+        raise TabootError("E_SOURCES", f"The stored entry of source {config.get('id')!r} cannot be read by this version.") from None

@@ -25,10 +25,10 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-#: Reserved and not so marked by every version of ``ipaddress`` (RFC 6890, 8215, 9637, 3879).
+#: Reserved and not so marked by every version of ``ipaddress`` (RFC 6890, 8215, 9637, 3879, 4291 §2.5.5.1).
 _RESERVED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(n)
-    for n in ("192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fec0::/10")
+    for n in ("::/96", "192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fec0::/10")
 )
 
 

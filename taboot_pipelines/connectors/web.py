@@ -116,8 +116,8 @@ class WebConnector:
 
 
 class _Lists:
-    """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad; ``reason``: why the
-    enumeration is incomplete, or empty."""
+    """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad, under names that no
+    key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or empty."""
 
     def __init__(self, fetcher: Fetcher, wanted: Callable[[str], bool]) -> None:
         self._fetcher = fetcher
@@ -143,13 +143,13 @@ class _Lists:
                 continue
             seen.add(key)
             if len(seen) > MAX_SITEMAPS or depth > MAX_SITEMAP_DEPTH or len(self.pages) > MAX_LISTED:
-                self._fail(key, TabootError("E_TOO_LARGE", f"The sitemap {key} is one too many, or too deep.", url=key))
+                self._fail(f"{key}#sitemap", TabootError("E_TOO_LARGE", f"The sitemap {key} is one too many, or too deep.", url=key))
                 return
             try:
                 answer = self._fetcher.get(url, MAX_BYTES)
                 sitemap = parse_sitemap(answer.body, key)
             except TabootError as error:
-                self._fail(key, error)
+                self._fail(f"{key}#sitemap", error)
                 continue
             for i, text in enumerate(sitemap.locations):
                 if not sitemap.is_index:

@@ -1,0 +1,87 @@
+"""Real HTTP servers on loopback for the tests of the web connector."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
+
+Handler = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Site:
+    """What a server saw: ``hits`` per path, ``most`` requests at one time; and where it listens."""
+
+    def __init__(self, server: ThreadingHTTPServer) -> None:
+        self.port = server.server_address[1]
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.hits: Counter[str] = Counter()
+        self.headers: list[tuple[str, dict[str, str]]] = []
+        self.most = 0
+        self._now = 0
+        self.lock = threading.Lock()
+
+    def enter(self, path: str, headers: dict[str, str]) -> None:
+        with self.lock:
+            self.hits[path] += 1
+            self.headers.append((path, headers))
+            self._now += 1
+            self.most = max(self.most, self._now)
+
+    def leave(self) -> None:
+        with self.lock:
+            self._now -= 1
+
+
+def base_of(h: BaseHTTPRequestHandler) -> str:
+    """The base URL of the server that is answering."""
+    return f"http://127.0.0.1:{cast(ThreadingHTTPServer, h.server).server_port}"
+
+
+def send(h: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
+    """Answer with ``headers`` (``_`` for ``-``) and the body's length."""
+    h.send_response(status)
+    for name, value in {"content_length": str(len(body)), **headers}.items():
+        h.send_header(name.replace("_", "-"), value)
+    h.end_headers()
+    h.wfile.write(body)
+
+
+@contextmanager
+def serve(handle: Handler) -> Iterator[Site]:
+    site: Site
+
+    class Request(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            site.enter(self.path, {k.lower(): v for k, v in self.headers.items()})
+            try:
+                handle(self)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+            finally:
+                site.leave()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        block_on_close = False
+        request_queue_size = 64
+
+    server = Server(("127.0.0.1", 0), Request)
+    site = Site(server)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,87 @@
+"""Sitemap formats on the published examples, and hostile XML."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taboot_pipelines.connectors.sitemaps import parse_sitemap
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines_tests.connectors.conftest import DATA
+
+PAGES = ["https://example.org/page1", "https://example.org/page2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "locations"),
+    [
+        ("simple-urlset.xml", PAGES),
+        ("google-news.xml", PAGES),
+        ("google-image.xml", ["https://example.org/news/one", "https://example.org/news/two"]),
+        ("hreflang.xml", ["https://example.org/en/page", "https://example.org/fr/page"]),
+        ("rss2.0.xml", PAGES),
+        ("atom0.3.xml", PAGES),
+        ("atom1.0.xml", PAGES),
+        ("plaintext.txt", PAGES),
+    ],
+)
+def test_every_published_format_lists_its_pages(name: str, locations: list[str]) -> None:
+    data = (DATA / "sitemaps" / name).read_bytes()
+    for form in (data, b"\xef\xbb\xbf" + data, b"\n" + data if name.endswith("txt") else data, gzip.compress(data)):
+        sitemap = parse_sitemap(form, "s")
+        assert (sitemap.is_index, sitemap.locations) == (False, locations)
+
+
+def test_an_index_lists_sitemaps() -> None:
+    sitemap = parse_sitemap((DATA / "sitemaps/simple-index.xml").read_bytes(), "s")
+    assert (sitemap.is_index, sitemap.locations) == (True, ["https://example.org/sitemap1.xml", "https://example.org/sitemap2.xml"])
+
+
+def test_utf16_cdata_prefixes_and_guids() -> None:
+    text = '<?xml version="1.0" encoding="UTF-16"?><s:urlset xmlns:s="u"><s:url><s:loc> <![CDATA[http://h/?a=1&b=2]]> </s:loc></s:url></s:urlset>'
+    assert parse_sitemap(text.encode("utf-16"), "s").locations == ["http://h/?a=1&b=2"]
+    rss = b"<rss><channel><image><url>http://h/no</url></image><item><guid>http://h/yes</guid></item><item><guid isPermaLink='false'>7</guid></item></channel></rss>"
+    assert parse_sitemap(rss, "s").locations == ["http://h/yes"]
+    atom = b"<feed><entry><link rel='edit' href='http://h/edit'/><link rel='alternate' href='http://h/yes'/></entry></feed>"
+    assert parse_sitemap(atom, "s").locations == ["http://h/yes"]
+
+
+def test_entities_are_neither_expanded_nor_loaded() -> None:
+    laughs = "".join(f'<!ENTITY a{i} "{"".join(f"&a{i - 1};" for _ in range(10))}">' for i in range(1, 12))
+    bomb = f'<!DOCTYPE u [<!ENTITY a0 "http://h/">{laughs}]><urlset><url><loc>&a11;</loc></url></urlset>'
+    with pytest.raises(TabootError, match="E_PARSE"):
+        parse_sitemap(bomb.encode(), "s")
+    secret = DATA / "sitemaps" / "plaintext.txt"
+    external = f'<!DOCTYPE u [<!ENTITY x SYSTEM "{secret.as_uri()}">]><urlset><url><loc>http://h/&x;</loc></url></urlset>'
+    try:
+        assert not [u for u in parse_sitemap(external.encode(), "s").locations if "example.org" in u]
+    except TabootError as error:
+        assert error.code == "E_PARSE"
+
+
+def test_deep_nesting_and_a_hundred_thousand_entries() -> None:
+    with pytest.raises(TabootError, match="E_PARSE"):
+        parse_sitemap(b"<urlset>" + b"<url>" * 100_000, "s")
+    many = b"<urlset>" + b"".join(b"<url><loc>http://h/%d</loc></url>" % i for i in range(100_000)) + b"</urlset>"
+    assert len(parse_sitemap(many, "s").locations) == 100_000
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200) | st.binary(max_size=60).map(b"<urlset>".__add__) | st.binary(max_size=60).map(b"\x1f\x8b\x08".__add__))
+def test_any_bytes_are_a_sitemap_or_a_typed_error(data: bytes) -> None:
+    try:
+        assert parse_sitemap(data, "s").locations
+    except TabootError as error:
+        assert error.code == "E_PARSE"
+
+
+@pytest.mark.parametrize("name", ["site-ingress-nginx/site/sitemap.xml"])
+def test_a_sitemap_cut_anywhere_is_an_error_not_a_shorter_list(name: str) -> None:
+    data = (DATA / name).read_bytes().rstrip()
+    assert len(parse_sitemap(data, "s").locations) == 63
+    for cut in range(60, len(data), 97):
+        with pytest.raises(TabootError, match="E_PARSE"):
+            parse_sitemap(data[:cut], "s")
