@@ -1,0 +1,178 @@
+"""Incremental equals from scratch (DESIGN rule 13), under random sequences of add, edit, rename, delete, restore and crash.
+
+Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together; names become
+ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's inputs into empty ones.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from taboot_pipelines.stages.deletion import delete, restore
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World, differences, graph, logical
+
+SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
+EXAMPLES = int(SOAK / 8) or 14
+
+FILES: dict[str, list[tuple[str, list[str]]]] = {
+    "stacks": [
+        ("alpha/compose.yaml", [
+            "services:\n  jellyfin:\n    image: jellyfin/jellyfin:${TAG:-10}\n    ports: ['${PORT:-8096}:8096']\n    depends_on: [vault]\n  vault:\n    image: vault\n",
+            "services:\n  jellyfin:\n    image: jellyfin/jellyfin\n    container_name: theatre\n    environment:\n      URL: http://vault:8200/x\n      API_TOKEN: swordfish-one\n  vault:\n    build: .\n",
+            "services:\n  jellyfin:\n    extends: {file: ../common/base.yaml, service: player}\n    networks: [shared]\nnetworks:\n  shared: {external: true}\n",
+            "services: [broken\n",
+        ]),
+        ("alpha/compose.override.yaml", ["services:\n  jellyfin:\n    restart: always\n    ports: ['9000:9000/udp']\n", "services:\n  extra-worker:\n    image: redis:7\n"]),
+        ("alpha/.env", ["TAG=11\nPORT=81\n", "TAG=12\nDB_PASSWORD=swordfish-two\n"]),
+        ("alpha/Dockerfile", ["FROM golang:1.22 AS build\nFROM alpine:3\n", "FROM debian:12\n"]),
+        ("beta/docker-compose.yml", [
+            "services:\n  vault:\n    image: hashicorp/vault:1\n  grafana-agent:\n    image: grafana/agent\n    links: [vault]\n",
+            "name: other\nservices:\n  prometheus:\n    image: prom/prometheus\n    network_mode: host\n",
+        ]),
+        ("common/base.yaml", ["services:\n  player:\n    image: lscr.io/linuxserver/jellyfin\n    ports: ['1900:1900/udp']\n", "services:\n  player:\n    image: busybox\n"]),
+    ],
+    "proxy": [
+        ("vault.subdomain.conf", [
+            "server {\n  listen 443 ssl;\n  server_name vault.*;\n  include inner.conf;\n  location / {\n    set $upstream_app vault;\n    set $upstream_port 8200;\n    proxy_pass http://$upstream_app:$upstream_port;\n  }\n}\n",
+            "server {\n  server_name v.example.com w.example.com;\n  location /v { proxy_pass http://theatre:8096; }\n}\n",
+            "server { location / { proxy_pass http://10.0.0.7:80;\n",
+        ]),
+        ("inner.conf", ["location /inner { proxy_pass https://prometheus:9090; }\n", "# nothing here\n"]),
+    ],
+    "notes": [
+        ("runbook.md", [
+            "# Runbook\n\nRestart jellyfin and then prometheus, see http://vault.example.com:8200/ui.\n\n## Vault\n\n`vault status` on 10.0.0.7\n",
+            "# Runbook\n\nOnly theatre and grafana-agent matter here. The image is `docker pull redis:7`.\n",
+        ]),
+        ("guide.md", ["Plain words about extra-worker.\n\npassword: swordfish-three\n", "# Guide\n\nNothing of note.\n"]),
+        ("page.html", ["<html><head><title>Page</title></head><body><main><h1>Page</h1><p>The jellyfin service runs on 192.168.1.5 and talks to the vault service over port 8200.</p></main></body></html>"]),
+    ],
+}
+PATHS = [(source, path) for source, files in FILES.items() for path, _ in files]
+VARIANTS = {(source, path): texts for source, files in FILES.items() for path, texts in files}
+
+place = st.sampled_from(PATHS)
+operation = st.one_of(
+    st.tuples(st.just("write"), place, st.integers(0, 3)),
+    st.tuples(st.just("write"), place, st.integers(0, 3)),
+    st.tuples(st.just("remove"), place, st.just(0)),
+    st.tuples(st.just("rename"), place, st.integers(0, 1)),
+    st.tuples(st.just("delete"), place, st.integers(0, 1)),
+    st.tuples(st.just("restore"), place, st.just(0)),
+    st.tuples(st.just("crash"), place, st.integers(1, 25)),
+    st.tuples(st.just("ingest"), place, st.just(0)),
+)
+
+
+class Crash(BaseException):
+    """Stands for a kill: not an Exception, so nothing may handle it."""
+
+
+class Crashing:
+    """Lets the n-th write of a table or the catalog be the last thing that happens, before or after it took effect."""
+
+    def __init__(self, n: int) -> None:
+        self.left, self.after = n, n % 2 == 0
+
+    def __enter__(self) -> None:
+        self.saved = [(Tables, "replace", Tables.replace), (Tables, "append", Tables.append), (Catalog, "publish", Catalog.publish),
+                      (Catalog, "record_fetched", Catalog.record_fetched), (Catalog, "record_runs", Catalog.record_runs)]
+        for owner, name, original in self.saved:
+            setattr(owner, name, self._wrap(original))
+
+    def _wrap(self, original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self.after:
+                raise Crash
+            result = original(*args, **kwargs)
+            if self.left == 0:
+                raise Crash
+            return result
+
+        return call
+
+    def __exit__(self, *_: object) -> None:
+        for owner, name, original in self.saved:
+            setattr(owner, name, original)
+
+
+def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
+    source, path = where
+    file = world.directory / source / path
+    doc_ids = {x.path: x.doc_id for x in world.workspace.catalog.locators("default", source).values() if x.role == "document"}
+    match kind:
+        case "write":
+            file.parent.mkdir(parents=True, exist_ok=True)
+            texts = VARIANTS[where]
+            file.write_text(texts[n % len(texts)])
+        case "remove":
+            file.unlink(missing_ok=True)
+        case "rename":
+            target = file.with_name(("renamed-" if n else "moved-") + file.name)
+            if file.exists():
+                file.rename(target)
+            elif target.exists():
+                target.rename(file)
+        case "delete":
+            if path in doc_ids:
+                event("deleted")
+                delete(world.workspace, "default", [doc_ids[path]], erase=bool(n))
+        case "restore":
+            tombstones = list(world.workspace.catalog.tombstones("default"))
+            if tombstones:
+                event("restored")
+                restore(world.workspace, "default", tombstones)
+        case "crash":
+            try:
+                with Crashing(n):
+                    world.ingest(confirm_deletes=True)
+            except Crash:
+                event("crashed")
+                # A killed process frees its locks; the next one opens everything anew.
+                world.workspace.close()
+                world.workspace = world.open(world.home)
+                world.workspace.catalog.fail_dead_jobs()
+        case "ingest":
+            world.ingest(source, confirm_deletes=True)
+
+
+@settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=not SOAK, print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+)
+@given(start=st.lists(st.tuples(place, st.integers(0, 3)), min_size=3, max_size=9), operations=st.lists(operation, min_size=2, max_size=8))
+def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operations: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        world = World(Path(directory), tei.url)
+        world.source("stacks", "compose", host="hearth.lan", languages=["en"])
+        world.source("proxy", "swag", proxy="swag")
+        world.source("notes", "files", tags=["notes"])
+        for where, n in start:
+            apply(world, "write", where, n)
+        world.ingest(confirm_deletes=True)
+        for kind, where, n in operations:
+            apply(world, kind, where, n)
+        world.ingest(confirm_deletes=True)
+        scratch = world.replay()
+        other = world.open(scratch)
+        try:
+            assert differences(logical(world.workspace), logical(other)) == {}
+            assert differences(graph(world.kb()), graph(world.kb(home=scratch))) == {}
+            # Unchanged input costs nothing.
+            before = tei.stats()["texts"]
+            again = world.ingest()
+            assert [r.stage for r in again if r.stage not in ("raw_blobs",) and r.skipped != "unchanged"] == []
+            assert tei.stats()["texts"] == before
+        finally:
+            other.close()
+            world.workspace.close()
