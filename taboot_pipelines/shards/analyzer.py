@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from functools import lru_cache
 
 #: Part of every shard's key: another analyzer means other postings.
 ANALYZER = "taboot-1"
@@ -25,6 +26,12 @@ STOP_WORDS = frozenset(
     """a an and are as at be been but by can did do does for from had has have how if in into is it its no not of on or
     s such t than that the their then there these they this to was were what when where which who why will with""".split()  # noqa: SIM905 - read as words
 )
+
+
+@lru_cache(maxsize=1 << 16)
+def _term(word: str) -> str:
+    """The term of a lower-cased word, empty if it is none."""
+    return "" if word in STOP_WORDS or len(word) > _LONGEST else _stem(word)
 
 
 def _stem(word: str) -> str:
@@ -49,7 +56,8 @@ def analyze(text: str) -> tuple[Counter[str], int]:
         else:
             words += _PART.findall(run)
             wholes.append(run)
-    terms = Counter(_stem(w) for w in words if w not in STOP_WORDS and len(w) <= _LONGEST)
+    terms = Counter(map(_term, words))
+    terms.pop("", None)
     length = terms.total()
     terms.update(w for w in wholes if len(w) <= _LONGEST)
     return terms, length

@@ -1,0 +1,148 @@
+"""nDCG@10 and Recall@100 of BM25, vectors and both, on judged sets, against plain BM25 as its peer.
+
+    python benchmarks/retrieval_quality.py DATA [SET …]
+
+DATA holds folders in the BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). A document's rank is that of its best
+chunk. Vectors are kept in the system's temporary folder, since the bundled model makes some 20 texts a second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kb_fixture import Text, shard_input  # noqa: E402
+
+from taboot_pipelines.documents.tokens import Tokenizer  # noqa: E402
+from taboot_pipelines.embedding import Embedder, open_embedder  # noqa: E402
+from taboot_pipelines.model.ids import sha256_hex  # noqa: E402
+from taboot_pipelines.retrieval import KnowledgeBase  # noqa: E402
+from taboot_pipelines.settings import load_settings  # noqa: E402
+from taboot_pipelines.shards import publish  # noqa: E402
+
+SETS = ("retrieval-cranfield", "multihop-hotpotqa-100", "multihop-musique-train-100")
+MAX_TOKENS, OVERLAP = 250, 50
+
+
+def read(folder: Path) -> tuple[list[dict], list[dict], dict[str, dict[str, int]]]:
+    rows = [[json.loads(line) for line in (folder / name).open(encoding="utf-8")] for name in ("corpus.jsonl", "queries.jsonl")]
+    judged: dict[str, dict[str, int]] = defaultdict(dict)
+    for line in (folder / "qrels.tsv").open(encoding="utf-8"):
+        parts = line.split()
+        if parts[-1].lstrip("-").isdigit() and int(parts[-1]) > 0:
+            judged[parts[0]][parts[-2]] = int(parts[-1])
+    return rows[0], rows[1], judged
+
+
+def chunk(text: str, tokens: Tokenizer) -> list[tuple[int, int]]:
+    """Whole sentences up to the limit, neighbours sharing some."""
+    if not text.strip():
+        return []
+    if tokens.count(text) <= MAX_TOKENS:
+        return [(0, len(text))]
+    cuts = [0, *(m.end() for m in re.finditer(r"(?<=[.!?])\s+|\s+(?=\. )|\n+", text)), len(text)]
+    parts = [p for a, b in itertools.pairwise(cuts) if a < b for p in halved(text, a, b, tokens)]
+    sizes = tokens.count_many([text[a:b] for a, b in parts])
+    spans, first = [], 0
+    while first < len(parts):
+        last, used = first, 0
+        while last < len(parts) and (last == first or used + sizes[last] <= MAX_TOKENS):
+            used += sizes[last]
+            last += 1
+        spans.append((parts[first][0], parts[last - 1][1]))
+        if last == len(parts):
+            break
+        back, shared = last, 0
+        while back > first + 1 and shared + sizes[back - 1] <= OVERLAP:
+            back -= 1
+            shared += sizes[back]
+        first = back
+    return spans
+
+
+def halved(text: str, start: int, end: int, tokens: Tokenizer) -> list[tuple[int, int]]:
+    """A sentence over the limit in pieces that are not."""
+    if tokens.count(text[start:end]) <= MAX_TOKENS or end - start < 2:
+        return [(start, end)]
+    middle = (start + end) // 2
+    return halved(text, start, middle, tokens) + halved(text, middle, end, tokens)
+
+
+def embed(texts: list[str], embedder: Embedder, name: str) -> np.ndarray:
+    cache = Path(tempfile.gettempdir()) / f"taboot-benchmark-{name}-{embedder.space.id}-{sha256_hex(chr(0).join(texts))[:16]}.npy"
+    if not cache.exists():
+        np.save(cache, embedder.embed(texts))
+    return np.load(cache)
+
+
+def judge(ranks: list[list[str]], queries: list[dict], judged: dict[str, dict[str, int]]) -> tuple[float, float]:
+    gains, recalls = [], []
+    for query, ranked in zip(queries, ranks, strict=True):
+        gold = judged.get(query["_id"])
+        if not gold:
+            continue
+        got = sum(gold.get(d, 0) / math.log2(i + 2) for i, d in enumerate(ranked[:10]))
+        best = sum(g / math.log2(i + 2) for i, g in enumerate(sorted(gold.values(), reverse=True)[:10]))
+        gains.append(got / best)
+        recalls.append(len(gold.keys() & set(ranked[:100])) / len(gold))
+    return float(np.mean(gains)), float(np.mean(recalls))
+
+
+def peer(texts: list[str], names: list[str], queries: list[dict]) -> list[list[str]]:
+    """Plain BM25: lower-cased alphanumerics, no stemming or stop list, terms in over half the documents ignored."""
+    words = [Counter(re.findall(r"[a-z0-9]+", t.lower())) for t in texts]
+    df = Counter(w for c in words for w in c)
+    mean = sum(c.total() for c in words) / len(words)
+    ranks = []
+    for query in queries:
+        scores = np.zeros(len(texts))
+        for term in set(re.findall(r"[a-z0-9]+", query["text"].lower())):
+            if 0 < df[term] <= len(texts) / 2:
+                idf = math.log(1 + (len(texts) - df[term] + 0.5) / (df[term] + 0.5))
+                scores += [idf * c[term] * 2.2 / (c[term] + 1.2 * (0.25 + 0.75 * c.total() / mean)) if term in c else 0.0 for c in words]
+        ranks.append([names[i] for i in np.argsort(-scores, kind="stable")[:100]])
+    return ranks
+
+
+def main(data: Path, sets: list[str]) -> None:
+    tokens = Tokenizer()
+    print(f"{'set':28} {'arm':10} {'nDCG@10':>8} {'Recall@100':>10}")
+    for name in sets:
+        corpus, queries, judged = read(data / name)
+        texts = [f"{d['title']}\n\n{d['text']}" if d["title"] else d["text"] for d in corpus]
+        spans = [chunk(t, tokens) for t in texts]
+        with tempfile.TemporaryDirectory() as home:
+            settings = load_settings(home=Path(home))
+            embedder = open_embedder(settings)
+            vectors = embed([t[a:b] for t, s in zip(texts, spans, strict=True) for a, b in s], embedder, name)
+            at = np.cumsum([0, *(len(s) for s in spans)])
+            docs = [Text("set", d["_id"], t, s, vectors[at[i] : at[i + 1]]) for i, (d, t, s) in enumerate(zip(corpus, texts, spans, strict=True))]
+            publish(settings.home_dir / "kb", shard_input(docs, embedder.space, {"set": {"type": "files", "tags": []}}), settings.shards)
+            kb = KnowledgeBase.open(settings=settings, embedder=embedder)
+            found = {"peer BM25": judge(peer(texts, [d["_id"] for d in corpus], queries), queries, judged)}
+            for mode in ("keyword", "vector", "hybrid"):
+                ranks = []
+                for query in queries:
+                    hits = kb.search(query["text"], 300, mode=mode).hits
+                    ranks.append(list(dict.fromkeys(h.title for h in hits)))
+                found[mode] = judge(ranks, queries, judged)
+        for arm, (ndcg, recall) in found.items():
+            print(f"{name:28} {arm:10} {ndcg:8.3f} {recall:10.3f}", flush=True)
+        better = max(found["keyword"][0], found["vector"][0])
+        print(f"{name:28} hybrid / better arm {found['hybrid'][0] / better:.3f}, keyword / peer {found['keyword'][0] / found['peer BM25'][0]:.3f}\n", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    main(Path(sys.argv[1]), sys.argv[2:] or list(SETS))
