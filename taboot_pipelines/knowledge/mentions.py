@@ -62,7 +62,6 @@ class NameMatcher:
     """Finds ``names`` in texts. Building takes time in proportion to the names, finding to the text and its hits."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._variants: list[list[str]] = []
         by_folded: dict[str, list[str]] = {}
         for name in sorted(set(names)):
             if name:

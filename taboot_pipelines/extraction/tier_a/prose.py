@@ -154,9 +154,9 @@ class _Finder:
                 start += 1
             scheme = text[start:at].lower()
             if scheme not in _SCHEME_NAMES:
-                # "1.https://" and "x-https://": the scheme is the last word.
+                # "1.https://", "git+https://": the scheme is the last word.
                 for cut in (scheme.rfind("."), scheme.rfind("-"), scheme.rfind("+")):
-                    if cut >= 0 and scheme[cut + 1 :] in _SCHEME_NAMES and scheme[cut] != "+":
+                    if cut >= 0 and scheme[cut + 1 :] in _SCHEME_NAMES:
                         start, scheme = start + cut + 1, scheme[cut + 1 :]
                         break
             body = _URL_BODY.match(text, resume)
