@@ -34,7 +34,7 @@ _SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}", re.ASCII)
 _VERSION_TAG = re.compile(r"(?:v|version-|release[.-])?\d", re.IGNORECASE)
 _RESTARTS = {"none": "no", "no": "no", "false": "no", "any": "always", "always": "always", "on-failure": "on-failure", "unless-stopped": "unless-stopped"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#\"'<>\\;]+)")
-_AUTHORITY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(\d{1,5}))?", re.ASCII)
+_AUTHORITY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(?:(\d{1,5})|\$.*))?", re.ASCII)
 _HOST_PORT = re.compile(r"(?:^|(?<=[\s=,;@\"'(\[|]))([A-Za-z0-9][A-Za-z0-9._-]*):(\d{1,5})(?=$|[\s,;/\"')\]|?&])", re.ASCII)
 _REMOTE_CONTEXT = re.compile(r"[a-z+]+://|git@|github\.com/", re.IGNORECASE)
 _VPN = re.compile(

@@ -445,7 +445,8 @@ def _with_bare_variables(service: Node, values: Environment) -> Node:
         return service
     entries = merging.pairs(environment)
     given = {
-        name: (key, with_text(value, known, plain=False))
+        # An empty value has no width; the name stands for it.
+        name: (key, with_text(key, known, plain=False))
         for name, (key, value) in entries.items()
         if value.is_null and value.plain and (known := values.get(name)) is not None
     }

@@ -1,0 +1,47 @@
+"""The files that a Compose text names, for whoever fetches them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taboot_pipelines.extraction.tier_a.compose import references
+
+TEXT = """
+include: [../db/compose.yaml, {path: x.yml, project_directory: home, env_file: x.env}]
+services:
+  web:
+    build: {context: "src/${D:-app}", dockerfile: ../D.$K}
+    env_file: [web.env, {path: ../up.env, required: false}]
+    label_file: labels.txt
+    extends: {file: ../common/base.yml, service: s}
+  plain: {build: .}
+  inline: {build: {context: ., dockerfile_inline: "FROM x"}}
+  remote: {build: "https://github.com/a/b.git", env_file: /etc/abs.env}
+  outside: {extends: {file: ../../../x.yml, service: s}, build: "${NO}"}
+"""
+
+
+def test_every_file_with_its_role() -> None:
+    assert references(TEXT, "app/compose.yaml", {"K": "prod"}) == {
+        ("app/.env", "input"), ("db/compose.yaml", "document"), ("db/.env", "input"), ("app/x.yml", "document"), ("app/x.env", "input"),
+        ("app/src/D.prod", "document"), ("app/web.env", "input"), ("up.env", "input"), ("app/labels.txt", "input"),
+        ("common/base.yml", "document"), ("app/Dockerfile", "document"),
+    }
+
+
+def test_a_project_directory_of_its_own() -> None:
+    assert references("services: {a: {build: .}}", "db/compose.yaml", {}, project_directory="app") == {
+        ("app/.env", "input"), ("app/Dockerfile", "document")}
+
+
+def test_nothing_but_compose_files_names_files() -> None:
+    assert references("services: [", "compose.yaml", {}) == set()
+    assert references("kind: Service\nbuild: .\n", "k8s.yaml", {}) == set()
+    assert references("services: {web: {image: x}}", "a/compose.yaml", {}) == {("a/.env", "input")}
+
+
+@given(st.text(alphabet="servicbuld:{}[]&*!#-$ \n\"'\t.ex/", max_size=200))
+def test_any_text_gives_paths_inside_the_root(tail: str) -> None:
+    for path, role in references("services: {a: {build: b, env_file: " + tail, "d/compose.yaml", {}):
+        assert role in ("document", "input") and not path.startswith(("/", "../"))

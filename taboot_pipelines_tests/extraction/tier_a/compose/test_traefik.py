@@ -1,0 +1,95 @@
+"""Traefik's labels as routes and endpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from taboot_pipelines.extraction.tier_a.compose.traefik import Target, targets
+from taboot_pipelines.model.graph import Basis
+from taboot_pipelines_tests.extraction.tier_a.compose.helpers import interpret
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("Host(`a.b`)", [("a.b", None, "/")]),
+        ("Host(`a`, `b`)", [("a", None, "/"), ("b", None, "/")]),
+        ("Host(`a`) || Host(`b`)", [("a", None, "/"), ("b", None, "/")]),
+        ('Host("a") && PathPrefix("/x")', [("a", 'PathPrefix("/x")', "/x")]),
+        ("(Host(`a`)||Host(`b`))&&(Path(`/x`)||PathPrefix(`/y`))", [
+            ("a", "Path(`/x`)", "/x"), ("a", "PathPrefix(`/y`)", "/y"), ("b", "Path(`/x`)", "/x"), ("b", "PathPrefix(`/y`)", "/y")]),
+        ("HostRegexp(`{s:[a-z]+}.b`)", [("{s:[a-z]+}.b", None, "/")]),
+        ("PathRegexp(`^/x`)", [(None, "PathRegexp(`^/x`)", None)]),
+        ("Host(`a`) && !Path(`/no`) && Headers(`X`, `y`)", [("a", None, "/")]),
+        ("HostSNI(`*`)", [("*", None, "/")]),
+        ("Path(`/`)", [(None, "Path(`/`)", "/")]),
+        ("Host(`a`) &&", []),
+        ("Host(a)", []),
+        ("Host(`a`) Host(`b`)", []),
+        ("", []),
+        ("(" * 100 + "Host(`a`)" + ")" * 100, []),
+        ("&&".join(["(Host(`a`)||Host(`b`))"] * 12), []),
+    ],
+)
+def test_rules(rule: str, expected: list[tuple[str | None, str | None, str | None]]) -> None:
+    assert targets(rule) == [Target(*t) for t in expected]
+
+
+def test_one_route_for_each_host_and_an_endpoint_for_the_port() -> None:
+    read = interpret("""
+        services:
+          edge: {image: "traefik:v3.1"}
+          app:
+            image: x
+            labels:
+              - traefik.enable=true
+              - traefik.http.routers.app.rule=Host(`a.x`) || Host(`b.x`)
+              - traefik.http.routers.app.entrypoints=websecure
+              - traefik.http.services.app.loadbalancer.server.port=8080
+          plain:
+            image: x
+            labels: {"traefik.http.routers.p.rule": "PathPrefix(`/p`)", "traefik.http.routers.p.tls": "false", "traefik.http.routers.p.entrypoints": websecure}
+          off:
+            image: x
+            labels: {traefik.enable: false, "traefik.http.routers.o.rule": "Host(`o`)"}
+          swarm:
+            image: x
+            deploy: {labels: ["traefik.http.routers.s.rule=Host(`s`)", "traefik.http.routers.s.tls.certresolver=le", "traefik.http.routers.s.service=app"]}
+    """)
+    routes = [(e.start.name, e.end.name, e.properties.get("host"), e.properties.get("path"), e.properties["tls"], e.properties.get("port"))
+              for e in read.edges("ROUTES_TO")]
+    assert routes == [
+        ("edge", "app", "a.x", "/", True, 8080), ("edge", "app", "b.x", "/", True, 8080),
+        ("edge", "plain", None, "/p", False, None), ("edge", "app", "s", "/", True, 8080),
+    ]
+    assert read.nodes("ReverseProxy")[0].properties == {"type": "traefik", "version": "v3.1"}
+    (exposed,) = read.edges("EXPOSES_ENDPOINT")
+    assert exposed.end.key == ("http", "app", 8080, "/")
+    assert read.quote(exposed.evidence).endswith("server.port=8080")
+    assert {e.start_basis for e in read.edges("ROUTES_TO")} == {Basis.DERIVED}
+
+
+def test_without_traefik_in_the_project_the_sources_proxy_routes() -> None:
+    text = "services: {app: {image: x, labels: {'traefik.http.routers.a.rule': 'Host(`${H:-a}`)'}}}"
+    read = interpret(text, proxy="gate")
+    assert [(e.start.name, e.start_basis, e.properties["host"]) for e in read.edges("ROUTES_TO")] == [("gate", Basis.SOURCE, "a")]
+    assert interpret(text).edges("ROUTES_TO")[0].start.name == "lab"
+
+
+def test_tcp_udp_and_services_of_other_providers() -> None:
+    read = interpret("""
+        services:
+          db:
+            image: x
+            labels:
+              traefik.tcp.routers.db.rule: HostSNI(`db.x`)
+              traefik.tcp.routers.db.tls: "true"
+              traefik.tcp.services.db.loadbalancer.server.port: "5432"
+              traefik.udp.routers.u.entrypoints: dns
+              traefik.http.routers.file.rule: Host(`f`)
+              traefik.http.routers.file.service: x@file
+              traefik.http.services.s.loadbalancer.server.port: "99999"
+    """)
+    assert [(e.properties.get("host"), e.properties.get("scheme"), e.properties["tls"], e.properties.get("port")) for e in read.edges("ROUTES_TO")] == [
+        ("db.x", "tcp", True, 5432), (None, "udp", False, None)]
+    assert [e.end.key for e in read.edges("EXPOSES_ENDPOINT")] == [("tcp", "db", 5432, "/")]
