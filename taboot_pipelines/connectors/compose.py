@@ -85,8 +85,8 @@ class ComposeConnector:
         if _OTHER_NAME.fullmatch(name):
             return False
         data = read(item, self._limit) if isinstance(item, File) else item
-        # What cannot be read may be a project: it must fail by name, not vanish.
-        return has_services(decode(data)) if isinstance(data, bytes) else isinstance(data, Failed)
+        # What cannot be read may be a project: it must be named, not vanish.
+        return has_services(decode(data)) if isinstance(data, bytes) else data is not None
 
     def _follow(
         self, projects: list[str], roles: dict[str, Role], listing: Listing, tombstoned: Callable[[str], bool]

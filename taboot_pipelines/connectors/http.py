@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 
 import httpcore
 
@@ -60,7 +60,7 @@ class Fetcher:
             ssl_context=_tls(),
             max_connections=self._settings.max_concurrency,
             max_keepalive_connections=self._settings.max_concurrency,
-            keepalive_expiry=5.0,
+            keepalive_expiry=2.0,  # below what servers grant, or a request meets a closing connection
             network_backend=self._backend,
         )
 
@@ -139,6 +139,9 @@ class Fetcher:
                 if 200 <= response.status < 300:
                     if admit is not None:
                         admit(received, url.text)
+                    declared = received.get("content-length", "")
+                    if declared.isdecimal() and len(declared) < 19 and int(declared) > limit:
+                        raise TabootError("E_TOO_LARGE", f"{url.text} is larger than {limit} bytes.", url=url.text)
                     body = _body(response.iter_stream(), received.get("content-encoding", ""), limit, url.text)
                 return response.status, received, body
         except httpcore.TimeoutException:
@@ -147,7 +150,9 @@ class Fetcher:
             raise TabootError("E_NETWORK", f"{url.text} could not be fetched ({_cause(error)}).", url=url.text) from None
 
 
+@cache
 def _tls() -> ssl.SSLContext:
+    """The system's and certifi's authorities (``SSL_CERT_FILE`` adds a private one), read once: it takes a while."""
     return httpcore.default_ssl_context()
 
 

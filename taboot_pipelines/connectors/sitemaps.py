@@ -15,6 +15,7 @@ from taboot_pipelines.errors import TabootError
 #: The protocol's own limit, uncompressed.
 MAX_BYTES = 50 * 1024 * 1024
 _ITEMS = {"urlset": "url", "sitemapindex": "sitemap", "rss": "item", "RDF": "item", "feed": "entry"}
+_TAGS = tuple(f"{{*}}{name}" for name in {*_ITEMS, *_ITEMS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +65,20 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _xml(data: bytes, name: str) -> Sitemap:
-    root = None
+    kind = item = ""
     locations: list[str] = []
+    not_one = TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
     try:
         events = etree.iterparse(
-            io.BytesIO(data), events=("start", "end"), resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+            io.BytesIO(data), events=("start", "end"), tag=_TAGS, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
         )
         for event, element in events:
-            if root is None:
-                root = element
-                if _local(root) not in _ITEMS:
-                    raise TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
-            if event == "end" and _local(element) == _ITEMS[_local(root)] and element is not root:
+            local = _local(element)
+            if not kind:
+                if element.getparent() is not None or local not in _ITEMS:
+                    raise not_one
+                kind, item = local, _ITEMS[local]
+            elif event == "end" and local == item:
                 locations += _locations(element)
                 # What was read is let go, so that memory does not grow with the list.
                 element.clear()
@@ -85,7 +88,9 @@ def _xml(data: bytes, name: str) -> Sitemap:
     except etree.XMLSyntaxError as error:
         line = error.position[0] if error.position else 0
         raise TabootError("E_PARSE", f"The sitemap {name} is not valid XML (line {line}).", url=name, line=line) from None
-    return Sitemap(root is not None and _local(root) == "sitemapindex", locations)
+    if not kind:
+        raise not_one
+    return Sitemap(kind == "sitemapindex", locations)
 
 
 def _locations(element: etree._Element) -> Iterator[str]:
@@ -105,4 +110,4 @@ def _locations(element: etree._Element) -> Iterator[str]:
 
 
 def _local(element: etree._Element) -> str:
-    return str(etree.QName(element).localname)
+    return str(element.tag).rpartition("}")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def send(h: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: s
 
 
 @contextmanager
-def serve(handle: Handler) -> Iterator[Site]:
+def serve(handle: Handler, tls: ssl.SSLContext | None = None) -> Iterator[Site]:
     site: Site
 
     class Request(BaseHTTPRequestHandler):
@@ -75,7 +76,12 @@ def serve(handle: Handler) -> Iterator[Site]:
         block_on_close = False
         request_queue_size = 64
 
+        def handle_error(self, *_: object) -> None:
+            pass  # a client that hangs up is what many tests are about
+
     server = Server(("127.0.0.1", 0), Request)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     site = Site(server)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -127,7 +127,7 @@ def test_include_takes_exactly_what_it_asks_for(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_fails_by_name_and_never_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, **{"stack.yml": SERVICES, "values.yml": "x: 1", "compose.yml": SERVICES, "big/compose.yml": SERVICES + "#" * 3000})
+    put(tmp_path, **{"stack.yml": SERVICES, "values.yml": "x: 1", "compose.yml": SERVICES, "big/compose.yml": SERVICES + "#" * 3000, "big/unknown.yml": "x: 1" + "#" * 3000})
     real = os.open
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
@@ -136,7 +136,9 @@ def test_what_cannot_be_read_fails_by_name_and_never_vanishes(tmp_path: Path, mo
         return real(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", refuse)
-    assert run(tmp_path, limit=2000) == {"big/compose.yml": "E_TOO_LARGE", "compose.yml": "document", "stack.yml": "E_UNREADABLE"}
+    assert run(tmp_path, limit=2000) == {
+        "big/compose.yml": "E_TOO_LARGE", "big/unknown.yml": "E_TOO_LARGE", "compose.yml": "document", "stack.yml": "E_UNREADABLE",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])

