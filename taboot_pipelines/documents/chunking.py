@@ -105,7 +105,7 @@ class Chunker:
             cut = self._cut(p, start, max(done, start), fit)
             while cut < count and p.kinds[cut] is Kind.BLANK:
                 cut += 1
-            if p.tokens[count] - p.tokens[cut] < self._least:
+            if p.tokens[count] - p.tokens[cut] < self._least and p.at[count] - p.at[cut] <= self._chars:
                 if fit == count:
                     cut = count
                 elif cut < count:
@@ -159,7 +159,8 @@ class Chunker:
         chars = p.at[cut + 1] - self._chars
         first = max(floor, bisect_left(p.tokens, tokens, 0, cut), bisect_left(p.at, chars, 0, cut))
         open_to = [k for k in range(first, cut) if p.whole[k] < 0 and p.kinds[k] is not Kind.BLANK]
-        return next((k for k in open_to if p.cuts[k] > Cut.WORD), open_to[0] if open_to else cut)
+        # The best beginning there is, the first of equals, which shares most.
+        return max(open_to, key=p.cuts.__getitem__, default=cut)
 
     def _tail(self, p: _Pieces, start: int, cut: int) -> int:
         """Where the last chunk begins if what is left after ``cut`` is too small for one: as far back as makes it large

@@ -101,7 +101,7 @@ class MiniLmEmbedder:
         tokens, limit = len(ids) - SPECIAL_TOKENS, loaded.space.max_tokens
         if tokens > limit:
             raise TabootError(
-                "E_TOKEN_LIMIT", f"Text {index} has {tokens} tokens; the model reads {limit}.", index=index, tokens=tokens, limit=limit
+                "E_TOKEN_LIMIT", f"Text {index} has {tokens} tokens; the model reads {limit}.", index=index, length=tokens, limit=limit
             )
         return ids
 
