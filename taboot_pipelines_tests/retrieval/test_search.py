@@ -1,0 +1,254 @@
+"""Search against brute force: exact order, filters that lose nothing, equal texts as one hit."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.retrieval import KnowledgeBase, vectors
+from taboot_pipelines.retrieval.fusion import reciprocal_rank_fusion
+from taboot_pipelines.settings import Settings, ShardSettings
+from taboot_pipelines.shards import prune, publish
+from taboot_pipelines.shards.analyzer import analyze
+from taboot_pipelines.shards.layout import shards_dir
+from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, embed
+
+SOURCES = {
+    "docs": {"type": "files", "tags": ["manual", "home"], "root": "/srv/docs"},
+    "stack": {"type": "compose", "tags": ["home"], "root": None},
+    "chat": {"type": "ai_session", "tags": [], "root": None},
+}
+WORDS = ["nginx", "redis", "postgres", "backup", "ERR-123", "node-exporter", "the", "restart", "port 8080", "traefik"]
+
+
+def build(home, docs, cuts=6) -> KnowledgeBase:
+    publish(home / "kb", World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=cuts))
+    return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
+
+
+paragraph = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+moments = st.sampled_from([datetime(2023, 5, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 6, 30, 12, tzinfo=UTC)])
+documents = st.lists(
+    st.builds(Doc, path=st.integers(0, 99).map("{}.md".format), text=st.lists(paragraph, min_size=0, max_size=5).map("\n\n".join), source=st.sampled_from(sorted(SOURCES)),
+              lang=st.sampled_from(["en", "de"]), date=st.none() | moments, since=moments),
+    max_size=14, unique_by=lambda d: (d.source, d.path),
+)
+some = st.none() | st.sampled_from(["docs", "stack", "missing"]) | st.lists(st.sampled_from(["docs", "stack", "chat"]), max_size=2)
+filters = st.fixed_dictionaries({
+    "source": some, "type": st.none() | st.sampled_from(["files", "compose"]), "tag": st.none() | st.sampled_from(["manual", "home", "none"]),
+    "language": st.none() | st.sampled_from(["en", "de"]), "date_from": st.none() | st.sampled_from(["2024-01-01", date(2023, 6, 1), datetime(2024, 6, 30, 12)]),
+    "date_to": st.none() | st.sampled_from(["2024-01-01", "2024-06-30T12:00:00+00:00", date(2024, 6, 30)]),
+})
+
+
+def passes(doc: Doc, f: dict) -> bool:
+    def among(value, wanted):
+        return wanted is None or bool({value} & ({wanted} if isinstance(wanted, str) else set(wanted)))
+
+    def moment(value, end):
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value) if "T" in value else date.fromisoformat(value)
+        if isinstance(value, datetime):
+            return value if value.tzinfo else value.replace(tzinfo=UTC)
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        return datetime.fromtimestamp(value.timestamp() + 86400, UTC) if end else value
+
+    own = doc.date or doc.since
+    return (
+        among(doc.source, f["source"]) and among(SOURCES[doc.source]["type"], f["type"]) and (f["tag"] is None or f["tag"] in SOURCES[doc.source]["tags"])
+        and among(doc.lang, f["language"]) and (f["date_from"] is None or own >= moment(f["date_from"], False)) and (f["date_to"] is None or own < moment(f["date_to"], True))
+    )
+
+
+def expected(docs, query, f):
+    """Per arm the texts in order, and per text its occurrences that pass, in order of id."""
+    chunks = [(d.doc_id, i, d.text[a:b], d) for d in docs for i, (a, b) in enumerate(d.spans())]
+    occurrences: dict[str, list] = {}
+    for c in sorted(chunks, key=lambda c: c[:2]):
+        if passes(c[3], f):
+            occurrences.setdefault(c[2], []).append(c)
+    counts = [analyze(c[2]) for c in chunks]
+    df = Counter(t for terms, _ in counts for t in terms)
+    mean = sum(n for _, n in counts) / len(chunks) if chunks and any(n for _, n in counts) else 1.0
+
+    def bm25(text):
+        terms, length = analyze(text)
+        return sum(
+            math.log(1 + (len(chunks) - df[t] + 0.5) / (df[t] + 0.5)) * terms[t] * 2.2 / (terms[t] + 1.2 * (0.25 + 0.75 * length / mean))
+            for t in sorted(analyze(query)[0]) if t in terms
+        )
+
+    target = embed(query).astype(np.float64)
+    arms = {}
+    for arm, score in (("vector", lambda t: float(embed(t).astype(np.float64) @ target)), ("keyword", bm25)):
+        scored = [(-round(score(t), 6), o[0][:2], t) for t, o in occurrences.items()]
+        arms[arm] = [(t, -s) for s, _, t in sorted(scored) if arm == "vector" or s < 0]
+    return arms, occurrences
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(docs=documents, queries=st.lists(st.tuples(paragraph, filters, st.integers(1, 12)), min_size=1, max_size=6), cuts=st.integers(1, 9), few=st.sampled_from([0, 1000]))
+def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(vectors, "_FEW", few)  # 0: the scan of codes, else exactly at once
+    kb = build(tmp_path_factory.mktemp("kb"), docs, cuts)
+    for query, f, limit in queries:
+        arms, occurrences = expected(docs, query, f)
+        fused = Counter()
+        for ranked in arms.values():
+            for rank, (text, _) in enumerate(ranked, 1):
+                fused[text] += 1 / (60 + rank)
+        by_id = {t: o[0][:2] for t, o in occurrences.items()}
+        arms["hybrid"] = [(t, round(s, 6)) for t, s in sorted(fused.items(), key=lambda i: (-round(i[1], 6), by_id[i[0]]))]
+        for mode, ranked in arms.items():
+            hits = kb.search(query, limit, mode=mode, vector_weight=1, keyword_weight=1, **f).hits
+            assert [(h.text, pytest.approx(h.score, abs=2e-6)) for h in hits] == ranked[:limit]
+            for h in hits:
+                own = [f"{d}:{i}" for d, i, _, _ in occurrences[h.text]]
+                assert [h.chunk_id, *h.also_in] == own
+                doc = occurrences[h.text][0][3]
+                assert doc.text[h.start : h.end] == h.text and (h.doc_id, h.source, h.language) == (doc.doc_id, doc.source, doc.lang)
+                assert h.line == 1 + doc.text[: h.start].count("\n")
+
+
+def test_the_scan_of_codes_is_exact_at_every_selectivity(tmp_path):
+    """More rows than are scored at once, many of them nearly equal, so that codes alone would choose wrongly."""
+    rng = np.random.default_rng(3)
+    docs = [Doc(f"{i}.md", "\n\n".join(f"{rng.choice(WORDS)} {rng.choice(WORDS)} {i} {j}" for j in range(20)), source=["docs", "stack", "chat"][min(i % 40, 2)]) for i in range(150)]
+    kb = build(tmp_path, docs, 700)
+    for query in ("redis backup", "node-exporter 7", "traefik"):
+        for source in (None, "docs", "chat"):
+            ranked = expected(docs, query, {"source": source, "type": None, "tag": None, "language": None, "date_from": None, "date_to": None})[0]["vector"]
+            assert [h.text for h in kb.search(query, 50, mode="vector", source=source).hits] == [t for t, _ in ranked[:50]]
+
+
+def test_hits_say_where_they_are_from(tmp_path):
+    kb = build(tmp_path, [Doc("guide/a.md", "first\n\nredis backup", source="docs"), Doc("b.yaml", "redis backup", source="stack")])
+    (hit,) = kb.search("redis backup", 1, source="docs").hits
+    assert (hit.url, hit.source_type, hit.tags, hit.line, hit.title, hit.also_in) == ("/srv/docs/guide/a.md", "files", ("manual", "home"), 3, "a.md", ())
+    assert set(hit.scores) == {"vector", "keyword"} and hit.scores["vector"] == pytest.approx(1.0)
+    both = kb.search("redis backup").hits
+    assert len([h for h in both if h.text == "redis backup"]) == 1 and len(both[0].also_in) == 1
+    assert kb.search("redis backup", source="stack").hits[0].url == "stack:b.yaml"
+
+
+def test_a_new_manifest_is_seen_by_the_next_query(tmp_path):
+    kb = build(tmp_path, [Doc("a.md", "old words", source="docs")])
+    assert kb.search("new words", 1).hits[0].text == "old words"
+    build(tmp_path, [Doc("a.md", "new words", source="docs")])
+    assert kb.search("new words", 1).hits[0].text == "new words"
+    prune(tmp_path / "kb", NAMESPACE)
+    assert kb.search("new words", 1).hits[0].text == "new words"
+
+
+def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifest(tmp_path, monkeypatch):
+    build(tmp_path, [Doc("a.md", "old words", source="docs")])
+
+    class Slow(HashEmbedder):
+        def embed_query(self, text):
+            return embed(text)
+
+    kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=Slow())
+    kb._view()  # pinned, nothing mapped yet
+    real = kb._view
+    calls = []
+
+    def racing():
+        view = real()
+        if not calls:
+            calls.append(1)
+            build(tmp_path, [Doc("a.md", "new words", source="docs")])
+            prune(tmp_path / "kb", NAMESPACE)
+        return view
+
+    monkeypatch.setattr(kb, "_view", racing)
+    assert kb.search("new words", 1).hits[0].text == "new words"
+
+
+@pytest.mark.parametrize(("harm", "code"), [("flip", "E_SHARD_CORRUPT"), ("remove", "E_SHARD_MISSING")])
+def test_damage_is_found_by_the_first_query_that_needs_the_file(tmp_path, harm, code):
+    docs = [Doc("a.md", "redis backup", source="docs")]
+    build(tmp_path, docs)
+    for path in sorted(shards_dir(tmp_path / "kb", NAMESPACE).glob("*/*")):
+        if path.name == "shard.json":
+            continue
+        data = path.read_bytes()
+        path.chmod(0o644)
+        path.unlink()
+        if harm == "flip":
+            path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+        kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=HashEmbedder())
+        with pytest.raises(TabootError) as caught:
+            (kb.nodes if path.suffix == ".duckdb" else lambda kb=kb: kb.search("redis"))()
+        assert caught.value.code == code and path.name in caught.value.message
+        assert publish(tmp_path / "kb", World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=6)).shards_new == 1
+        assert len(kb.search("redis").hits) == 1 and len(kb.nodes()) == 1
+
+
+def test_no_knowledge_base_yet(tmp_path):
+    for home in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(TabootError) as caught:
+            KnowledgeBase.open(home)
+        assert caught.value.code == "E_KB_UNINITIALIZED"
+
+
+def test_an_empty_knowledge_base_finds_nothing(tmp_path):
+    kb = build(tmp_path, [])
+    assert kb.search("anything").hits == () and not kb.answer("anything?").found
+    assert len(kb.nodes()) == len(kb.edges()) == len(kb.documents()) == 0
+
+
+def test_a_foreign_embedding_space_is_refused_but_words_still_search(tmp_path):
+    build(tmp_path, [Doc("a.md", "redis", source="docs")])
+
+    class Other(HashEmbedder):
+        space = Space("other", "1", 16, 256)
+
+    kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=Other())
+    with pytest.raises(TabootError) as caught:
+        kb.search("redis")
+    assert caught.value.code == "E_CONFIG"
+    assert len(kb.search("redis", mode="keyword").hits) == 1
+
+
+@pytest.mark.parametrize(("argument", "value"), [
+    ("query", ""), ("query", "  \n"), ("query", None), ("query", "x" * 200_000), ("limit", 0), ("limit", -1), ("limit", "5"), ("limit", True), ("limit", 10**9),
+    ("mode", "magic"), ("source", 3), ("tag", [None]), ("date_from", "yesterday"), ("date_to", 5), ("vector_weight", -1), ("keyword_weight", float("nan")), ("vector_weight", "1"),
+])
+def test_a_wrong_argument_is_named(tmp_path, argument, value):
+    kb = build(tmp_path, [Doc("a.md", "redis", source="docs")])
+    with pytest.raises(TabootError) as caught:
+        kb.search(**{"query": "redis", argument: value})
+    assert caught.value.code == "E_QUERY" and argument in caught.value.message
+
+
+@pytest.mark.parametrize("query", ["\ud800", "\x00", "'; DROP TABLE docs; --", "%s" * 50, "the of and", "🙂" * 1000, "a" * 100_000])
+def test_any_text_is_a_query(tmp_path, query):
+    kb = build(tmp_path, [Doc("a.md", "redis", source="docs")])
+    for mode in ("hybrid", "vector", "keyword"):
+        kb.search(query, mode=mode)
+
+
+def test_fusion_ranks_by_reciprocal_ranks_and_ties_by_id():
+    ids, scores = reciprocal_rank_fusion([(np.array([7, 3, 9]), 1.0), (np.array([3, 7, 5]), 1.0), (np.array([1]), 0.0)], 60, 10)
+    assert ids.tolist() == [3, 7, 5, 9]
+    assert scores.tolist() == [round(1 / 61 + 1 / 62, 6)] * 2 + [round(1 / 63, 6)] * 2
+    assert reciprocal_rank_fusion([], 60, 5)[0].tolist() == []
+
+
+def test_results_are_tables_and_escape_what_documents_say(tmp_path):
+    kb = build(tmp_path, [Doc("a.md", "<script>alert(1)</script> redis", source="docs")])
+    result = kb.search("redis")
+    table = result.to_arrow()
+    assert table.num_rows == 1 and table.column("chunk_id")[0].as_py() == result.hits[0].chunk_id
+    assert result.to_pandas().loc[0, "text"] == result.hits[0].text
+    assert "<script>" not in result._repr_html_() and "&lt;script&gt;" in result._repr_html_()
+    assert sha256_hex(result.model_dump_json()) == sha256_hex(kb.search("redis").model_dump_json())
