@@ -8,8 +8,8 @@ from typing import Literal
 
 Strength = Literal["strong", "weak"]
 
-#: Every secret name holds one of these; found first, the rest of the name is read around it.
-KEYWORD = re.compile(r"(?i)pass|pwd|passwort|secret|token|credential|key|auth|psk|salt|dsn|webhook|cookie|signature|sig=|\bpw\b")
+#: Every secret name holds one of these, in any case; found first, the rest of the name is read around it.
+KEYWORDS = ("pass", "pwd", "pw", "secret", "token", "credential", "key", "auth", "psk", "salt", "dsn", "webhook", "cookie")
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SPLIT = re.compile(r"[^A-Za-z0-9]+")
@@ -21,10 +21,10 @@ _STRONG = frozenset(
 _KEY_OWNERS = frozenset(
     ["api", "access", "private", "secret", "encryption", "encrypt", "signing", "sign", "shared", "preshared", "auth", "account", "master", "license", "licence", "app", "jwt", "session", "security", "crypt", "crypto", "cipher", "storage", "service", "deploy", "subscription", "write", "admin", "consumer", "client", "hmac", "aes", "tailscale"]
 )
-_WEAK = frozenset(["key", "keys", "auth", "salt", "dsn", "webhook", "webhooks", "cookie", "cookies", "signature", "sig", "authorization", "authentication"])
+_WEAK = frozenset(["key", "keys", "auth", "salt", "dsn", "webhook", "webhooks", "cookie", "cookies", "authorization", "authentication"])
 #: After these last words the value describes the secret, or says where it is.
 _DESCRIBES = frozenset(
-    ["file", "files", "path", "paths", "dir", "directory", "url", "uri", "user", "username", "name", "names", "type", "length", "len", "size", "min", "max", "minimum", "maximum", "ttl", "expiry", "expires", "expiration", "expire", "expired", "timeout", "lifetime", "duration", "enabled", "enable", "disabled", "disable", "required", "policy", "algorithm", "alg", "header", "headers", "prefix", "suffix", "field", "format", "mode", "method", "count", "limit", "manager", "store", "provider", "host", "port", "endpoint", "server", "service", "backend", "engine", "version", "rotation", "hint", "reset", "change", "link", "page", "label", "parameter", "param", "ref", "reference", "scheme", "scope", "scopes", "issuer", "audience", "class", "login", "realm", "basic", "request", "domain", "strategy", "module", "plugin", "email", "mail", "source", "sources", "keyring", "size", "bits", "usage", "based", "group", "role", "through", "protected", "auto", "generated", "generator", "command", "cmd", "hash_method", "encoding"]
+    ["file", "files", "path", "paths", "dir", "directory", "url", "uri", "user", "username", "name", "names", "type", "length", "len", "size", "min", "max", "minimum", "maximum", "ttl", "expiry", "expires", "expiration", "expire", "expired", "timeout", "lifetime", "duration", "enabled", "enable", "disabled", "disable", "required", "policy", "algorithm", "alg", "header", "headers", "prefix", "suffix", "field", "format", "mode", "method", "count", "limit", "manager", "store", "provider", "host", "port", "endpoint", "server", "service", "backend", "engine", "version", "rotation", "hint", "reset", "change", "link", "page", "label", "parameter", "param", "ref", "reference", "scheme", "scope", "scopes", "issuer", "audience", "class", "login", "realm", "basic", "request", "domain", "strategy", "module", "plugin", "email", "mail", "source", "sources", "keyring", "size", "bits", "usage", "based", "group", "role", "through", "protected", "auto", "generated", "generator", "command", "cmd", "hash_method", "encoding", "audience", "audiences", "files", "lookup", "regex", "pattern", "template", "description", "status", "state"]
 )
 _NOT_PASS = frozenset(["proxy", "fastcgi", "grpc", "uwsgi", "scgi", "memcached", "by", "com", "first", "second", "single", "one", "multi", "js"])
 
@@ -67,12 +67,12 @@ def is_webhook(name: str) -> bool:
 
 _NO_VALUE = re.compile(
     r"(?i)true|false|yes|no|on|off|null|none|nil|~|undefined|required|optional|enabled?|disabled?|string|str|int|text|bool(?:ean)?|object|secret|"
-    r"basic|bearer|digest|plain|any|empty|default|n/a|external|(?:[*•x.…_-])+"
+    r"basic|bearer|digest|plain|any|empty|default|n/a|external|(?:[*•x.…_\\\\-])+"
 )
-_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*|\$\{[^{}]*\}|\$\(.*\)|\$\{\{.*\}\}|%[A-Za-z_][A-Za-z0-9_]*%|%\([^()]*\)s|@[A-Z_]+@|__[A-Z_]+__")
+_VARIABLE = re.compile(r"\$\$?[A-Za-z_][A-Za-z0-9_]*|\$\$?\{[^{}]*\}|\$\$?\(.*\)?|\$\{\{.*\}\}|%[A-Za-z_][A-Za-z0-9_]*%|%\([^()]*\)s|@[A-Z_]+@|__[A-Z_]+__")
 _TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}|<[^<>]*>|\[[^\[\]]*\]\([^()]*\)|\[[A-Z _-]+\]|#\{[^{}]*\}|\{[A-Za-z_][\w.-]*\}")
 _EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?\(.*|(?:var|local|data|module|self|this|process|os|config|settings|options|args|env|params|props)\.[A-Za-z_][\w.\[\]\"']*|[A-Za-z_]\w*\[.*\]")
-_PATH = re.compile(r"(?:~|\.{1,2})?/[^\s]*|[A-Za-z]:\\[^\s]*|[\w./-]+\.(?:pem|key|crt|cer|txt|ya?ml|json|conf|htpasswd|env|asc|gpg|p12|pfx|jks)")
+_PATH = re.compile(r"(?:~|\.{1,2})?/[^\s]*|[A-Za-z]:\\[^\s]*|[\w./-]*\.(?:pem|key|crt|cer|txt|ya?ml|json|conf|htpasswd|env|asc|gpg|p12|pfx|jks)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://\S*")
 
 

@@ -11,18 +11,21 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN
-from taboot_pipelines.documents.secret_names import KEYWORD, is_no_secret, is_webhook, looks_secret, strength
+from taboot_pipelines.documents.secret_names import KEYWORDS, is_no_secret, is_webhook, looks_secret, strength
 
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
 MASK_VERSION = "1"
 
 Span = tuple[int, int]
 
+_OWNER = re.compile(r"(?i)(?<![A-Za-z])(api|access|private|public|secret|encryption|preshared|auth|account)[ ]\Z")
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _MAX_NAME = 80
 _MAX_LINE = 4096
+_MAX_TOKEN = 1024
 
 # Shapes -----------------------------------------------------------------------------------------------------------------
 
@@ -47,7 +50,7 @@ _WEBHOOK = re.compile(
 _USERINFO = re.compile(r"://([^\s/:@\"'<>`?#\[\]]{0,128}):([^\s/\"'<>`?#]{1,256})@")
 _SOLE_USERINFO = re.compile(r"://([A-Za-z0-9_~.%-]{16,256})@")
 _BEARER = re.compile(r"(?i)(?<![A-Za-z])(bearer|basic|token)[ \t]{1,4}([A-Za-z0-9._~+/=:-]{8,4096})")
-_CURL_USER = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{1,3}[\"']?([^\s:\"']{1,100}):([^\s\"']{1,200})")
+_CURL_USER = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{1,3}[\"']?([^\s:\"'$(]{1,100}):([^\s\"']{1,200})")
 _ATTACHED = re.compile(r"\b(?:mysql|mysqladmin|mysqldump|mariadb|mariadb-admin|mariadb-dump|sshpass)\b[^\n|;]{0,200}?[ \t]-p[ \t]?([^\s\"'-][^\s\"']{0,200})")
 _REDIS_AUTH = re.compile(r"\bredis-cli\b[^\n|;]{0,200}?[ \t](?:-a|--pass)[ \t]{1,3}([^\s\"']{1,200})")
 _DOCKER_LOGIN = re.compile(r"\blogin\b[^\n|;]{0,200}?[ \t]-p[ \t]{1,3}([^\s\"']{1,200})")
@@ -55,6 +58,20 @@ _HTPASSWD = re.compile(r"\bhtpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-[
 _PEM = re.compile(r"-----BEGIN ((?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----")
 _PEM_BODY = re.compile(r"(?:\\r)?(?:\\n|[ \t\r\n\"'+,\\])*[A-Za-z0-9+/=:\-]{1,128}")
 _QUERY_NAME = re.compile(r"[?&;](?:amp;)?(key|sig|signature|code|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|auth|sas|sid|session)=([^\s&\"'<>`)#\]]{6,2048})", re.I)
+
+#: What a shape begins with or must hold; without any of them the pattern is not tried.
+_SHAPE_MARKS = (
+    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "sk-", "_live_", "_test_", "whsec_", "xox", "xapp-",
+    "AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29.", "eyJ", "tskey-", "npm_", "pypi-", "_v1_", "SG.", "hf_", "hvs.", "hvb.", "hvr.", "dckr_pat_", "shp", "AGE-SECRET", "lin_api_", "sq0", ":AA",
+    "glsa_", "$2", "$apr1", "$1$", "$5$", "$6$", "$y$", "$argon2", "{SSHA", "{SHA}",
+)  # fmt: skip
+_COMMANDS = (
+    (_WEBHOOK, ("hooks.slack", "api/webhooks", "webhook.office", "api.telegram", "chat.googleapis", "maker.ifttt", "hc-ping", "office.com/webhook")),
+    (_ATTACHED, ("mysql", "mariadb", "sshpass")),
+    (_REDIS_AUTH, ("redis-cli",)),
+    (_DOCKER_LOGIN, ("login",)),
+    (_HTPASSWD, ("htpasswd",)),
+)
 
 # Names and what follows them -------------------------------------------------------------------------------------------
 
@@ -73,6 +90,7 @@ _BQ = re.compile(r"`([^`\n]{0,1024})`")
 _ESCAPED_DQ = re.compile(r'\\"([^"\\\n]{0,2048})\\"')
 _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,40}(?:#[^\n]{0,400})?\r?(?=\n|\Z)")
 _DEFAULTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]{0,100}:?[-+=]")
+_DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
 _SCHEME = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|negotiate|bot)[ \t]+")
 _ITEM = re.compile(r"[ \t]{0,200}-[ \t]{1,20}(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'|([^\s:{\[\"'#&*!|>][^\s:]{0,400}))[ \t]{0,40}\r?(?=\n|\Z)")
 _FENCE_LINE = re.compile(r"^[ \t>]{0,12}(?:[-*+][ \t]+)?(`{3,}|~{3,})", re.M)
@@ -87,7 +105,17 @@ _XML_VALUE = re.compile(r">([^<>\n]{1,1000})</")
 _COMMON = frozenset(["the", "a", "an", "your", "my", "our", "this", "that", "it", "of", "for", "to", "in", "is", "are", "see", "use", "and", "or", "not", "be", "as", "see:", "if", "when", "with", "must", "should", "can", "will", "at", "from", "on", "set", "get"])
 
 _PROSE = (MARKDOWN, PLAIN, HTML, "text/x-rst", "text/asciidoc")
+_NO_DIRECTIVES = ("application/yaml", "application/json", "text/x-python", "text/html", "text/xml")
 _KEY_VALUE_LINES = ("text/x-dotenv", "text/x-ini")
+
+
+@lru_cache(maxsize=32)
+def _token(stops: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:\$\{{[^}}\n]{{0,400}}\}}|[^\s{re.escape(stops)}]){{0,{_MAX_TOKEN}}}+")
+
+
+def _ascii_lower(text: str) -> str:
+    return "".join(c.lower() if c.isascii() else c for c in text)
 
 
 class _Finder:
@@ -96,6 +124,9 @@ class _Finder:
         self.prose = mime in _PROSE
         self.mime = mime
         self.spans: list[Span] = []
+        lower = text.lower()
+        # A few letters grow when lowered (İ): positions must hold.
+        self.lower = lower if len(lower) == len(text) else _ascii_lower(text)
         self.fences = self._fences() if mime == MARKDOWN else []
         self._fence = 0
 
@@ -151,13 +182,15 @@ class _Finder:
     # Shapes and places ---------------------------------------------------------------------------------------------
 
     def shapes(self) -> None:
-        text = self.text
-        for m in _SHAPES.finditer(text):
-            self.add(*m.span())
-        for pattern in (_WEBHOOK, _ATTACHED, _REDIS_AUTH, _DOCKER_LOGIN, _HTPASSWD):
-            for m in pattern.finditer(text):
-                if not is_no_secret(m[1], literal=True):
-                    self.add(*m.span(1))
+        text, lower = self.text, self.lower
+        if any(mark in text for mark in _SHAPE_MARKS):
+            for m in _SHAPES.finditer(text):
+                self.add(*m.span())
+        for pattern, marks in _COMMANDS:
+            if any(mark in lower for mark in marks):
+                for m in pattern.finditer(text):
+                    if not is_no_secret(m[1], literal=True):
+                        self.add(*m.span(1))
         for m in _USERINFO.finditer(text):
             if not is_no_secret(m[2], literal=True) or m[2] in ("secret", "default"):
                 default = _DEFAULTED.match(m[2])
@@ -171,7 +204,7 @@ class _Finder:
         for m in _QUERY_NAME.finditer(text):
             if not is_no_secret(m[2], literal=True):
                 self.add(*m.span(2))
-        for m in _BEARER.finditer(text):
+        for m in _BEARER.finditer(text) if "bearer" in lower or "basic " in lower or "token " in lower else ():
             value = m[2]
             if m[1].lower() == "basic":
                 secret = _is_basic(value)
@@ -206,16 +239,24 @@ class _Finder:
 
     # Names ---------------------------------------------------------------------------------------------------------
 
+    def _keywords(self) -> list[Span]:
+        """Where a secret's name may be, in order."""
+        found: list[Span] = []
+        for word in KEYWORDS:
+            at = self.lower.find(word)
+            while at >= 0:
+                found.append((at, at + len(word)))
+                at = self.lower.find(word, at + len(word))
+        found.sort()
+        return found
+
     def names(self) -> None:
         text = self.text
         n = len(text)
         done = 0
-        for hit in KEYWORD.finditer(text):
-            if hit.start() < done:
+        for a, b in self._keywords():
+            if a < done:
                 continue
-            a, b = hit.start(), min(hit.end(), n)
-            if text[b - 1] == "=":
-                b -= 1
             floor = max(done, a - _MAX_NAME)
             while a > floor and text[a - 1] in _NAME_CHARS:
                 a -= 1
@@ -226,13 +267,22 @@ class _Finder:
             while b > a and text[b - 1] in ".-":  # the end of a sentence
                 b -= 1
             name = text[a:b]
+            if (lead := _OWNER.search(text, max(0, a - 14), a)) is not None:  # "Private Key", "API key"
+                name = f"{lead[1]}_{name}"
             kind = strength(name)
             if kind is not None:
+                known = len(self.spans)
                 self._named(a, b, name, kind == "strong")
+                # What is masked needs no second look.
+                done = max(done, max((e for _, e in self.spans[known:]), default=done))
 
     def _named(self, a: int, b: int, name: str, strong: bool) -> None:
         text = self.text
         before = text[a - 1] if a else ""
+        if before == "{" and text[a - 2 : a - 1] == "$":  # `${NAME}` is no secret, the default in `${NAME:-default}` is
+            if m := _DEFAULT.match(text, b):
+                self.add_value(m.start(1), m.end(1), strong, True)
+            return
         separator = _SEPARATOR.match(text, b)
         webhook = is_webhook(name)
         if separator is not None:
@@ -244,7 +294,7 @@ class _Finder:
         begin = self._line_start(a)
         prefix = text[begin:a]
         flag = name.startswith("-")
-        directive = name.lower() in _WORD_DIRECTIVES and self.in_code(a) and not prefix.strip(" \t\"'")
+        directive = name.lower() in _WORD_DIRECTIVES and self.mime not in _NO_DIRECTIVES and self.in_code(a) and not prefix.strip(" \t\"'")
         lead = _SPACED_PREFIX.fullmatch(prefix)
         if (flag or directive or (lead and self.in_code(a))) and (gap := _SPACED.match(text, b)):
             at = gap.end()
@@ -277,13 +327,9 @@ class _Finder:
         return end - 1 if end > at and self.text[end - 1] == "\r" else end
 
     def _token_end(self, at: int, stops: str) -> int:
-        text = self.text
-        end, limit = at, min(len(text), at + _MAX_LINE)
-        while end < limit and not text[end].isspace() and text[end] not in stops:
-            if text.startswith("${", end) and (close := text.find("}", end, end + 400)) >= 0:
-                end = close
-            end += 1
-        return end
+        """The end of the run of visible characters at ``at`` without any of ``stops``; a ``${…}`` is taken whole."""
+        found = _token(stops).match(self.text, at)
+        return found.end() if found else at
 
     def _quoted(self, at: int) -> Span | None:
         """The inside of the quoted string that begins at ``at``; up to the line's end if it never closes."""
@@ -319,6 +365,10 @@ class _Finder:
             return
         if mark == "[" and code:
             self._flow_list(at, strong)
+            return
+        if "=" in sep and separator["space"] and not separator["gap"] and self.mime not in _KEY_VALUE_LINES:
+            return  # `-e NAME= \` and `NAME= #comment` say that it is empty
+        if mark == "<" and text.find(">", at, at + 80) > 0:
             return
         if mark in ("{", "(", "!", "\n", "\r", "") or (mark == "*" and sep == ":" and text[at + 1 : at + 2] not in (" ", "*")):
             return
@@ -413,7 +463,7 @@ class _Finder:
     def manifests(self) -> None:
         """``env`` entries of the form name and value, and the data of Secret objects."""
         text = self.text
-        for m in _NAMED_VALUE.finditer(text):
+        for m in _NAMED_VALUE.finditer(text) if "value:" in text or '"value"' in text else ():
             kind = strength(m[1])
             if kind is None:
                 continue
@@ -422,9 +472,12 @@ class _Finder:
             if value is None and (comment := _COMMENT.search(text, m.end(), end)):
                 end = comment.start()
             self.add_value(*(value or (m.end(), end)), kind == "strong", value is not None)
+        ceiling = 0
         for kind_line in _SECRET_KIND.finditer(text):
+            if kind_line.start() < ceiling:
+                continue
             # The object reaches from one document mark to the next.
-            floor = max(text.rfind("\n---", max(0, kind_line.start() - 20000), kind_line.start()), 0)
+            floor = max(text.rfind("\n---", max(ceiling, kind_line.start() - 20000), kind_line.start()), ceiling)
             ceiling = text.find("\n---", kind_line.end(), kind_line.end() + 65536)
             ceiling = ceiling if ceiling >= 0 else min(len(text), kind_line.end() + 65536)
             for data in _DATA_MAP.finditer(text, floor, ceiling):
@@ -509,8 +562,8 @@ def _through_markup(source: str) -> Iterator[Span]:
         elif isinstance(node, str):
             put(node, -1, -1)
         elif (tag := getattr(node, "tag", "")) not in RAW:
-            children = list(reversed(getattr(node, "children", [])))
-            stack.extend(["\n", *children, "\n"] if tag in BLOCK or tag == "br" else children)
+            around = "\n" if tag in BLOCK or tag == "br" else "`" if tag in ("code", "kbd", "samp", "tt") else ""
+            stack.extend([around, *reversed(getattr(node, "children", [])), around])
     shown = "".join(parts)
     i = 0
     # As a configuration, then as prose: the page does not say which it is.
