@@ -60,7 +60,7 @@ def main() -> None:
     ids = [loaded.tokenizer.encode(text).ids for text in texts]
     print(f"{len(texts)} chunks of {statistics.mean(map(len, ids)):.0f} tokens on average")
 
-    spent = {name: 0.0 for name in ("taboot", *BATCHES)}
+    spent: dict[str | int, float] = dict.fromkeys(("taboot", *BATCHES), 0.0)
     nearest = 1.0
     for share in range(SHARES):
         mine = slice(share * len(texts) // SHARES, (share + 1) * len(texts) // SHARES)

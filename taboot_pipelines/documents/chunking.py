@@ -1,8 +1,8 @@
 """Documents to chunks that follow their structure, within the limits of one pinned tokenizer (DESIGN rules 5 and 6).
 
 A document is a row of *pieces* (a line; a sentence or words of a long one), each with its tokens and with how good a place
-its start is to cut. Token counts add up at white space, so a chunk's size is a difference of two prefix sums and packing
-is a search for the best cut in a window. Every chunk is counted again as it came out.
+its start is to cut. Token counts add up at the ends of lines and sentences, so a chunk's size is a difference of two prefix
+sums and packing is a search for the best cut in a window. A chunk with finer pieces is counted again as it came out.
 
 The rules, the stronger first:
 
@@ -83,9 +83,12 @@ class Chunker:
         ranges = self._pack(pieces)
         chunks: list[Chunk] = []
         spans = [_trimmed(text, pieces.at[first], pieces.at[last]) for first, last in ranges]
-        counts = TOKENIZER.count_many([text[start:end] for start, end in spans])
-        for (first, last), (start, end), tokens in zip(ranges, spans, counts, strict=True):
+        for (first, last), (start, end) in zip(ranges, spans, strict=True):
             kind, section = pieces.majority(first, last)
+            if pieces.adds_up(first, last):
+                tokens = pieces.tokens[last] - pieces.tokens[first]
+            else:
+                tokens = TOKENIZER.count(text[start:end])
             for a, b, n in self._exact(text, start, end, tokens):
                 chunks.append(Chunk(len(chunks), a, b, text[a:b], n, outline.sections[section], _CONTENT[kind]))
         return chunks
@@ -174,7 +177,7 @@ class Chunker:
         return max(back, bisect_left(p.at, p.at[end] - self._chars, 0, cut))
 
     def _exact(self, text: str, start: int, end: int, tokens: int) -> Iterator[tuple[int, int, int]]:
-        """The span as counted; halved while it exceeds the limit, which only text in which counts do not add up can."""
+        """The span with its tokens; halved while it exceeds the limit, which only text in which counts do not add up can."""
         todo = [(start, end, tokens)]
         while todo:
             a, b, n = todo.pop()
@@ -199,42 +202,52 @@ class _Pieces:
     def __init__(self, lines: list[str], outline: Outline, limit: int, least: int, overlap: int) -> None:
         # A larger piece could leave its predecessor too small; running text is cut so fine that neighbours can share some.
         coarse, fine = limit - least, min(max(overlap, _FINEST), limit - least)
-        self.at = [0]
+        longest = coarse * CHARS_PER_TOKEN // 2
+        counts = TOKENIZER.count_many(lines)
+        lengths: list[int] = []
         self.sizes: list[int] = []
         self.cuts: list[Cut] = []
         self.kinds: list[Kind] = []
         self.section: list[int] = []
         self.block: list[int] = []
+        #: Pieces that begin inside a sentence or a word, ascending.
+        self._fine: list[int] = []
         begins: list[int] = []
         rows: list[tuple[int, int]] = []
-        offset = 0
-        for i, (line, count) in enumerate(zip(lines, TOKENIZER.count_many(lines), strict=True)):
+        done = 0
+        for i in [k for k, (n, line) in enumerate(zip(counts, lines, strict=True)) if n > fine or len(line) > longest] + [len(lines)]:
+            # Up to the next long line, each is one piece.
+            begins += range(len(self.sizes), len(self.sizes) + i - done)
+            self.sizes += counts[done:i]
+            lengths += map(len, lines[done:i])
+            self.cuts += outline.cuts[done:i]
+            self.kinds += outline.kinds[done:i]
+            self.section += outline.section[done:i]
+            self.block += outline.block[done:i]
+            done = i
+            if i == len(lines):
+                break
             kind = outline.kinds[i]
+            flowing = kind is Kind.PROSE or kind is Kind.LIST
+            if kind is Kind.BLANK or not (flowing or counts[i] > coarse or len(lines[i]) > longest):
+                continue
             begin = len(self.sizes)
             begins.append(begin)
-            flowing = kind is Kind.PROSE or kind is Kind.LIST
-            if kind is Kind.BLANK or (count <= (fine if flowing else coarse) and len(line) <= coarse * CHARS_PER_TOKEN // 2):
-                offset += len(line)
-                self.at.append(offset)
-                self.sizes.append(count)
-                self.cuts.append(outline.cuts[i])
-                self.kinds.append(kind)
-                self.section.append(outline.section[i])
-                self.block.append(outline.block[i])
-                continue
-            for part, tokens, cut in _split(line, fine if flowing else coarse, coarse, flowing):
-                offset += part
-                self.at.append(offset)
+            for length, tokens, cut in _split(lines[i], fine if flowing else coarse, coarse, flowing):
+                lengths.append(length)
                 self.sizes.append(tokens)
                 self.cuts.append(cut)
-            self.cuts[begin] = outline.cuts[i]
             parts = len(self.sizes) - begin
+            self._fine += [k for k in range(begin, begin + parts) if self.cuts[k] is Cut.WORD]
+            self.cuts[begin] = outline.cuts[i]
             self.kinds += [kind] * parts
             self.section += [outline.section[i]] * parts
             self.block += [outline.block[i]] * parts
             if not flowing:
                 rows.append((begin, begin + parts))
+            done = i + 1
         begins.append(len(self.sizes))
+        self.at = list(accumulate(lengths, initial=0))
         self.tokens = list(accumulate(self.sizes, initial=0))
         self.whole = [-1] * (len(self.sizes) + 1)
         # The outer ones last: they win.
@@ -242,19 +255,25 @@ class _Pieces:
             if self.tokens[last] - self.tokens[first] <= limit and self.at[last] - self.at[first] <= limit * CHARS_PER_TOKEN:
                 self.whole[first + 1 : last] = [first] * (last - first - 1)
 
+    def adds_up(self, first: int, last: int) -> bool:
+        """Whether the pieces of ``[first, last)``, and what they were cut from, are whole lines or sentences."""
+        return bisect_left(self._fine, first) == bisect_right(self._fine, last)
+
     def majority(self, first: int, last: int) -> tuple[Kind, int]:
         """The kind and the section that hold most tokens of ``[first, last)``, the first of equals."""
         kinds: dict[Kind, int] = {}
-        sections: dict[int, int] = {}
-        for k in range(first, last):
-            kind = self.kinds[k]
-            if kind is Kind.BLANK:
-                continue
-            if kind is Kind.HEADING:
-                kind = Kind.PROSE
-            kinds[kind] = kinds.get(kind, 0) + self.sizes[k]
-            sections[self.section[k]] = sections.get(self.section[k], 0) + self.sizes[k]
-        return max(kinds, key=kinds.__getitem__), max(sections, key=sections.__getitem__)
+        for kind, size in zip(self.kinds[first:last], self.sizes[first:last], strict=True):
+            kinds[kind] = kinds.get(kind, 0) + size
+        kinds.pop(Kind.BLANK, None)
+        if Kind.HEADING in kinds:
+            kinds[Kind.PROSE] = kinds.get(Kind.PROSE, 0) + kinds.pop(Kind.HEADING)
+        best = self.section[first]
+        if best != self.section[last - 1]:
+            sections: dict[int, int] = {}
+            for section, size in zip(self.section[first:last], self.sizes[first:last], strict=True):
+                sections[section] = sections.get(section, 0) + size
+            best = max(sections, key=sections.__getitem__)
+        return max(kinds, key=kinds.__getitem__), best
 
 
 def _lines(text: str) -> list[str]:
