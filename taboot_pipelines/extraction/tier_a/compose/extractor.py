@@ -5,8 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection
 
-from taboot_pipelines.extraction.tier_a.compose.claims import Claims
-from taboot_pipelines.extraction.tier_a.compose.loading import DEFAULT_FILES, Loader, group_units
+from taboot_pipelines.extraction.tier_a.compose.collector import Collector
+from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, group_units
+from taboot_pipelines.extraction.tier_a.compose.loading import Loader
+from taboot_pipelines.extraction.tier_a.compose.services import claim_project
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts, UnitSpec
 
 
@@ -36,8 +38,8 @@ class ComposeExtractor:
         project = loader.load(unit.files, fallback, default_file=default)
         if project is None:
             return Interpretation((), (), problems=loader.problems.listed())
-        claims = Claims(project, loader, source)
-        claims.run()
+        claims = Collector(project, loader, source)
+        claim_project(claims)
         return Interpretation(
             tuple(claims.nodes.values()),
             tuple(claims.edges.values()),

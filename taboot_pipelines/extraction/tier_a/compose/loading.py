@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import merging
+from taboot_pipelines.extraction.tier_a.compose.files import (
+    is_model,
+    looks_like_compose,
+    modernized,
+    named_compose,
+    normalize_project,
+    resolve_path,
+)
 from taboot_pipelines.extraction.tier_a.compose.nodes import (
     MAPPING,
     SCALAR,
@@ -28,45 +35,11 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
 from taboot_pipelines.model.records import FileView, Problem
 
-#: Compose's own order of the files it looks for in a directory.
-DEFAULT_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
-OVERRIDE_FILES = ("compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml")
-
 #: The longest chain of `extends`, the deepest `include`, and the most files that includes of one project may load.
 MAX_CHAIN = 32
 MAX_INCLUDES = 256
 
-_MODEL_KEYS = frozenset({"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"})
-#: Keys that tell a Compose service from what other programs call a service.
-_SERVICE_KEYS = frozenset({
-    "image", "build", "extends", "command", "entrypoint", "environment", "env_file", "ports", "expose", "volumes", "networks",
-    "network_mode", "depends_on", "labels", "container_name", "restart", "deploy", "links", "profiles", "healthcheck",
-})
-_HINT = re.compile(r"services|include|image|build")
 _TOP_LEVEL = re.compile(r"^['\"]?services['\"]?\s*:", re.MULTILINE)
-
-
-def resolve_path(base: str, path: str) -> str | None:
-    """``path`` relative to ``base``, as a path from the source's root; None if it leads out of it."""
-    if not path or path[0] in "/~" or "\x00" in path:
-        return None
-    joined = posixpath.normpath(posixpath.join(base, unicodedata.normalize("NFC", path)))
-    return None if joined == ".." or joined.startswith(("../", "/")) else "" if joined == "." else joined
-
-
-def looks_like_compose(path: str, text: str) -> bool:
-    """A cheap look before parsing: False only for a text that cannot be a Compose file."""
-    return _HINT.search(text) is not None or _named_compose(path)
-
-
-def _named_compose(path: str) -> bool:
-    name = posixpath.basename(path).lower()
-    return "compose" in name or name.startswith("fig.")
-
-
-def normalize_project(name: str) -> str:
-    """Compose's project names: lower case, only ``a-z0-9_-``, starting with a letter or digit."""
-    return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-")
 
 
 @dataclass(slots=True)
@@ -199,7 +172,7 @@ class Loader:
             documents = parse(Origin(path, text, base), found)
         except TabootError as error:
             # Another program's YAML dialect is no concern of this extractor.
-            if _named_compose(path) or _TOP_LEVEL.search(text):
+            if named_compose(path) or _TOP_LEVEL.search(text):
                 self.problems.add(Problem(path, error.code, error.message))
             return None
         if any(is_model(document, path) for document in documents):
@@ -240,7 +213,7 @@ class Loader:
         for document in self.parsed(path, base) or ():
             if document.kind != MAPPING:
                 continue
-            document = _modern(document, path)
+            document = modernized(document, path)
             entries = {k: e for k, e in document.entries.items() if k in ("services", "networks", "include")}
             done: dict[int, Node] = {}
             if "$" in document.origin.text:
@@ -396,48 +369,6 @@ class Loader:
         return model
 
 
-def is_model(document: Node, path: str) -> bool:
-    """A Compose model: `services` or `include` at the top, and nothing that belongs to another program's file."""
-    if document.kind != MAPPING:
-        return False
-    services, include = document.get("services"), document.get("include")
-    named = _named_compose(path)
-    if services is None and include is None:
-        return named and _is_version_1(document)
-    if services is not None and services.kind != MAPPING:
-        return False
-    if named:
-        return True
-    if any(key not in _MODEL_KEYS and not key.startswith("x-") for key in document.entries):
-        return False
-    if services is None:
-        return include is not None and any(i.kind == SCALAR or i.get("path") is not None for i in include.items)
-    return any(not _SERVICE_KEYS.isdisjoint(value.entries) for _, value in services.entries.values())
-
-
-def _is_version_1(document: Node) -> bool:
-    """The first format: services at the top, no `version`, every one with an image or a build."""
-    return (
-        bool(document.entries)
-        and "version" not in document.entries
-        and all(value.kind == MAPPING and ("image" in value.entries or "build" in value.entries) for _, value in document.entries.values())
-    )
-
-
-def _modern(document: Node, path: str) -> Node:
-    if "services" in document.entries or "include" in document.entries or not (_named_compose(path) and _is_version_1(document)):
-        return document
-    services: dict[str, Entry] = {}
-    for name, (key, value) in document.entries.items():
-        entries = {("network_mode" if k == "net" else k): e for k, e in value.entries.items()}
-        dockerfile = entries.pop("dockerfile", None)
-        build = value.scalar("build")
-        if dockerfile is not None and build is not None:
-            entries["build"] = (entries["build"][0], with_children(build, entries={"context": (build, build), "dockerfile": dockerfile}))
-        services[name] = (key, with_children(value, entries=entries))
-    return with_children(document, entries={"services": (document, with_children(document, entries=services))})
-
-
 def _with_bare_variables(service: Node, values: Environment) -> Node:
     """``environment`` entries without a value take it from the project's environment."""
     environment = service.get("environment")
@@ -459,18 +390,3 @@ def _with_bare_variables(service: Node, values: Environment) -> Node:
     return made
 
 
-def group_units(paths: Collection[str]) -> list[tuple[str, ...]]:
-    """The YAML files of a listing by unit, main file first: a directory's default file with its override is one unit."""
-    folders: dict[str, dict[str, str]] = {}
-    for path in paths:
-        if path.lower().endswith((".yml", ".yaml")):
-            folders.setdefault(posixpath.dirname(path), {})[posixpath.basename(path)] = path
-    units: list[tuple[str, ...]] = []
-    for files in folders.values():
-        main = next((files[n] for n in DEFAULT_FILES if n in files), None)
-        override = next((files[n] for n in OVERRIDE_FILES if n in files), None)
-        default = () if main is None else (main,) if override is None else (main, override)
-        if default:
-            units.append(default)
-        units.extend((path,) for path in files.values() if path not in default)
-    return sorted(units)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose.claims import dockerfile_path
-from taboot_pipelines.extraction.tier_a.compose.loading import is_model, looks_like_compose, resolve_path
+from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
+from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
 from taboot_pipelines.extraction.tier_a.compose.nodes import (
     MAPPING,
     SCALAR,
@@ -77,7 +77,7 @@ def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[s
         if build is not None and build.get("dockerfile_inline") is None:
             context = build if build.kind == SCALAR else build.scalar("context")
             dockerfile = build.scalar("dockerfile")
-            yield dockerfile_path(_expanded(context, env), _expanded(dockerfile, env)), "document"
+            yield dockerfile_path(service.entries["build"][0], _expanded(context, env), _expanded(dockerfile, env)), "document"
 
 
 def _expanded(node: Node | None, env: Mapping[str, str | None]) -> Node | None:

@@ -51,10 +51,12 @@ class _Expansion:
         """Expand from ``at`` to the end, or to the ``}`` that closes the surrounding ``${`` when nested."""
         out: list[str] = []
         n = len(text)
+        brace = at - 1
         while at < n:
             dollar = text.find("$", at)
             if nesting:
-                brace = text.find("}", at)
+                # Looked for again only when passed, so that many variables in one word cost no more than its length.
+                brace = text.find("}", at) if brace < at else brace
                 if brace < 0:
                     self.valid = False
                     out.append(text[at:])

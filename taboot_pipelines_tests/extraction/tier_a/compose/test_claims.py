@@ -111,6 +111,7 @@ def test_networks_real_names_modes_and_aliases() -> None:
           f: {image: x, network_mode: bridge}
           g: {image: x, network_mode: "service:a"}
           h: {image: x, network_mode: lan}
+          i: {image: x, networks: [outside]}
         networks:
           front: {driver: macvlan, ipam: {config: [{subnet: 10.1.0.0/16}, {subnet: 2001:db8::/32}]}}
           ext: {external: true}
@@ -118,12 +119,14 @@ def test_networks_real_names_modes_and_aliases() -> None:
           old: {external: {name: legacy}}
           over: {driver: overlay, driver_opts: {x: y}}
           unused: {internal: true}
+          outside: {external: true, name: host}
     """)
     runs = {(e.start.name, e.end.key[0], e.properties.get("networkMode")) for e in read.edges("RUNS_IN")}
     assert runs == {
         ("app-a-1", "lab/app_default", "bridge"), ("app-b-1", "lab/app_front", "macvlan"), ("app-b-1", "lab/ext", None),
         ("app-b-1", "lab/app_default", "bridge"), ("app-c-1", "lab/real-1", "custom"), ("app-c-1", "lab/legacy", None),
         ("app-c-1", "lab/app_over", "overlay"), ("app-d-1", "lab/host", "host"), ("app-f-1", "lab/bridge", "bridge"), ("app-h-1", "lab/lan", "custom"),
+        ("app-i-1", "lab/host", "host"),
     }
     (aliased,) = [e for e in read.edges("RUNS_IN") if e.end.name == "real-1"]
     assert aliased.properties["aliases"] == ["www", "api"] and read.quote(aliased.evidence) == "named"
@@ -195,6 +198,29 @@ def test_a_build_keeps_dockerfile_target_and_the_names_of_its_arguments() -> Non
     read = service("build: {context: ., dockerfile: D, target: t, args: {SECRET: hush, B: }}")
     assert read.edges("BUILDS")[0].properties == {"dockerfile": "D", "target": "t", "buildArgs": ["B", "SECRET"]}
     assert "hush" not in repr(read.result)
+
+
+@pytest.mark.parametrize(
+    ("build", "images"),
+    [
+        ("{target: t}", ["base:1"]),
+        ("{context: sub}", ["sub:1"]),
+        ("{context: sub, dockerfile: ../Dockerfile}", ["base:1"]),
+        ("{dockerfile: sub/Dockerfile}", ["sub:1"]),
+        ("{dockerfile_inline: 'FROM inline:1'}", ["inline:1"]),
+        ("{context: sub, additional_contexts: {'sub:1': 'docker-image://other:2'}}", ["other:2"]),
+        ("{context: sub, additional_contexts: ['sub:1=service:db']}", []),
+        ("'https://github.com/a/b.git'", []),
+        ("/abs", []),
+        ("../../up", []),
+        ("gone", []),
+        ("'${NO}'", []),
+    ],
+)
+def test_the_dockerfile_that_a_build_takes(build: str, images: list[str]) -> None:
+    read = interpret({"app/compose.yaml": f"services: {{web: {{build: {build}}}}}", "app/Dockerfile": "FROM base:1", "app/sub/Dockerfile": "FROM sub:1"})
+    assert [e.end.name.removeprefix("docker.io/library/") for e in read.edges("BUILDS", "dockerfile_from")] == images
+    assert len(read.edges("BUILDS", "compose_build")) == 1
 
 
 def test_an_image_that_is_no_reference_gives_no_edge() -> None:

@@ -120,6 +120,18 @@ def test_a_large_one_line_file_ends_soon() -> None:
     assert read.pairs("BUILDS") == [("web", "docker.io/library/x:latest")]
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["a" * 400_000 + " ://x", "a:" * 100_000, "http://" * 200_000, "${A:-" + "$B" * 100_000 + "}", "${A" * 100_000, "$" * 200_001,
+     "Host(`a`)||" * 20_000, "(" * 100_000, "http://" + "a," * 100_000, "," * 200_000],
+    ids=range(10),
+)
+def test_long_values_cost_no_more_than_their_length(value: str) -> None:
+    read = run("services: {web: {image: x, command: '" + value + "', labels: {'traefik.http.routers.r.rule': '" + value + "'}}}",
+               {"app/.env": f"X={value}\n'{value}", "app/Dockerfile": f"ARG X={value}\nFROM {value}\nRUN <<{value}"})
+    assert read.pairs("BUILDS") == [("web", "docker.io/library/x:latest")]
+
+
 def test_many_problems_are_cut_off() -> None:
     read = run("services: {web: {image: x, ports: [" + "x," * 20_000 + "]}}")
     assert 200 <= len(read.result.problems) <= 202

@@ -15,7 +15,7 @@ services:
     env_file: [web.env, {path: ../up.env, required: false}]
     label_file: labels.txt
     extends: {file: ../common/base.yml, service: s}
-  plain: {build: .}
+  plain: {build: {target: t}}
   inline: {build: {context: ., dockerfile_inline: "FROM x"}}
   remote: {build: "https://github.com/a/b.git", env_file: /etc/abs.env}
   outside: {extends: {file: ../../../x.yml, service: s}, build: "${NO}"}
