@@ -1,0 +1,32 @@
+"""Everything put together. Opens nothing: stores are opened by the resource, in the process that uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from taboot_pipelines.defs.io import KEY, TableIOManager
+from taboot_pipelines.defs.jobs import ASSETS, CHECKS, JOBS
+from taboot_pipelines.defs.operations import SENSORS
+from taboot_pipelines.defs.resources import KnowledgeBaseResource, Runtime, WorkspaceResource
+from taboot_pipelines.settings import Settings, load_settings
+
+
+def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definitions:
+    """The definitions for ``settings`` (default: the environment's).
+
+    ``overrides`` replace resources by name (``workspace``, ``knowledge_base``, ``tables``): the seam for tests and for
+    callers that watch the work. Raises ``E_CONFIG`` for a wrong setting.
+    """
+    if settings is None:
+        settings = load_settings()
+    workspace = overrides.get("workspace") or WorkspaceResource(runtime=Runtime(settings))
+    resources = {
+        "workspace": workspace,
+        KEY: TableIOManager(workspace=workspace),
+        "knowledge_base": KnowledgeBaseResource(home=str(settings.home_dir), namespace=settings.namespace),
+        **overrides,
+    }
+    # One process per run: the steps of a chain follow each other, and the embedder is loaded once.
+    return dg.Definitions(assets=ASSETS, asset_checks=CHECKS, jobs=JOBS, sensors=SENSORS, resources=resources, executor=dg.in_process_executor)

@@ -1,0 +1,37 @@
+"""What every asset check needs: which sources it is about, and errors shown the way assets show them.
+
+A broken rule is an ERROR and blocks what lies downstream; what a person only has to know of is a WARN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from taboot_pipelines.defs.materialize import failures
+from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.stages.workspace import Workspace
+
+
+@contextmanager
+def checked(workspace: WorkspaceResource, asset: str) -> Iterator[Workspace]:
+    with failures(workspace.runtime, asset):
+        yield workspace.open()
+
+
+def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[tuple[str, str]]:
+    """(namespace, source id) of the run's partitions; of every source where a check is run by itself."""
+    keys = set(context.partition_keys) if context.has_partition_key else None
+    return [(r["namespace"], r["source_id"]) for r in workspace.catalog.sources() if keys is None or r["source_id"] in keys]
+
+
+def namespaces_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[str]:
+    return sorted({namespace for namespace, _ in sources_of(context, workspace)})
+
+
+def verdict(checked_rows: int, broken: list[str]) -> dg.AssetCheckResult:
+    """Passed if nothing is broken; ``broken`` are ids, of which the first twenty are shown."""
+    metadata = {"checked": checked_rows, "broken": len(broken)}
+    return dg.AssetCheckResult(passed=not broken, metadata={**metadata, "ids": dg.MetadataValue.json(broken[:20])} if broken else metadata)

@@ -1,0 +1,60 @@
+"""Group documents: blobs as normalized Markdown, and their chunks."""
+
+from typing import Any
+
+import dagster as dg
+
+from taboot_pipelines.defs.checking import checked, sources_of, verdict
+from taboot_pipelines.defs.ingest import raw_blobs
+from taboot_pipelines.defs.io import KEY
+from taboot_pipelines.defs.materialize import OWNERS, RETRIES, materialize
+from taboot_pipelines.defs.partitions import sources_partitions
+from taboot_pipelines.defs.pools import INGEST
+from taboot_pipelines.defs.published import read_published
+from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.documents.parse import PARSER_VERSION
+from taboot_pipelines.model.ids import BUCKETS
+from taboot_pipelines.stages import documents as stage
+
+GROUP = "documents"
+#: Buckets read at once: bounds what a check holds in memory.
+_TOGETHER = 8
+
+
+@dg.asset(
+    group_name=GROUP, deps=[raw_blobs], partitions_def=sources_partitions, pool=INGEST, kinds={"deltalake", "markdown"}, owners=OWNERS,
+    retry_policy=RETRIES, io_manager_key=KEY, code_version=f"{stage.VERSION}.{PARSER_VERSION}",
+    description="Blobs parsed to normalized Markdown, secrets masked, with a map back to their bytes.",
+)
+def documents(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+    return materialize(context, workspace)
+
+
+@dg.asset(
+    group_name=GROUP, deps=[documents], partitions_def=sources_partitions, pool=INGEST, kinds={"deltalake", "python"}, owners=OWNERS,
+    retry_policy=RETRIES, io_manager_key=KEY, code_version="1",
+    description="Chunks within the token limits, cut along headings, tables, lists and code, with exact offsets.",
+)
+def chunks(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+    return materialize(context, workspace)
+
+
+@dg.asset_check(asset=chunks, blocking=True, additional_deps=[documents], description="document[start:end] is the chunk's text, in code points, for every chunk (rule 5).")
+def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+    rows, broken = 0, []
+    with checked(workspace, "chunks") as opened:
+        for namespace, source_id in sources_of(context, opened):
+            for first in range(0, BUCKETS, _TOGETHER):
+                at = range(first, first + _TOGETHER)
+                texts = read_published(opened, namespace, source_id, "documents", columns=["doc_id", "text"], buckets=at)
+                by_id = dict(zip(*(c.to_pylist() for c in texts.columns), strict=True))
+                found = read_published(opened, namespace, source_id, "chunks", columns=["chunk_id", "doc_id", "start", "end", "text"], buckets=at)
+                rows += found.num_rows
+                for chunk_id, doc_id, start, end, text in zip(*(c.to_pylist() for c in found.columns), strict=True):
+                    if by_id.get(doc_id, "")[start:end] != text or not text:
+                        broken.append(chunk_id)
+    return verdict(rows, broken)
+
+
+ASSETS = [documents, chunks]
+CHECKS = [offsets_true]

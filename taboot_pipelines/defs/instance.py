@@ -1,0 +1,89 @@
+"""Dagster's own storage: ``$DAGSTER_HOME``, else ``{TABOOT_HOME}/dagster``, made at the first use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+from dagster import DagsterError
+from dagster._core.instance.ref import InstanceRef
+from sqlalchemy.exc import SQLAlchemyError
+
+from taboot_pipelines.defs.pools import LIMITS
+from taboot_pipelines.defs.storage import keep_connections
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.leases import Leases
+
+#: The same as ``deploy/local/dagster.yaml``, where each line is explained.
+DAGSTER_YAML = """\
+telemetry:
+  enabled: false
+nux:
+  enabled: false
+concurrency:
+  runs:
+    max_concurrent_runs: 4
+  pools:
+    granularity: op
+    default_limit: 1
+compute_logs:
+  module: dagster._core.storage.noop_compute_log_manager
+  class: NoOpComputeLogManager
+run_monitoring:
+  enabled: true
+  start_timeout_seconds: 300
+  free_slots_after_run_end_seconds: 30
+retention:
+  schedule:
+    purge_after_days:
+      skipped: 1
+      failure: 30
+      success: 30
+  sensor:
+    purge_after_days:
+      skipped: 1
+      failure: 30
+      success: 30
+"""
+
+_NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+
+
+def dagster_home(settings: Settings) -> Path:
+    named = os.environ.get("DAGSTER_HOME")
+    return Path(named).expanduser().absolute() if named else settings.home_dir / "dagster"
+
+
+@contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """The persistent instance. Raises ``E_STORAGE`` if it cannot be opened, ``E_BUSY`` while another process creates it."""
+    home = dagster_home(settings)
+    try:
+        with _open(home, settings) as instance:
+            close = keep_connections(instance)
+            try:
+                yield instance
+            finally:
+                close()
+    except (OSError, SQLAlchemyError, DagsterError) as error:
+        raise TabootError("E_STORAGE", f"Dagster's storage in {home} cannot be used ({type(error).__name__}).", path=str(home)) from error
+
+
+def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
+    # Two processes that create the databases at once would trip over each other's tables.
+    with Leases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config = home / "dagster.yaml"
+        fresh = not config.exists()
+        if fresh:
+            config.write_text(DAGSTER_YAML, encoding="utf-8")
+        # Whatever the file says, this process writes to a terminal: what is printed is not to be redirected.
+        instance = dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS}))
+        if fresh:
+            for pool, limit in LIMITS.items():
+                instance.event_log_storage.set_concurrency_slots(pool, limit)
+    return instance

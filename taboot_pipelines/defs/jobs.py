@@ -1,0 +1,50 @@
+"""Jobs: one source through the chain, and all of them."""
+
+import dagster as dg
+
+from taboot_pipelines.defs import documents, ingest, kb, knowledge, vectors
+from taboot_pipelines.defs.materialize import run_reported
+from taboot_pipelines.defs.metadata import metadata_of
+from taboot_pipelines.defs.partitions import apply_change, partition_change
+from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.stages.chain import STAGES
+
+ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS, *kb.ASSETS]
+CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
+
+ingest_source = dg.define_asset_job(
+    "ingest_source", selection=dg.AssetSelection.assets(*ASSETS), description="The whole chain for one source, its checks included.",
+)
+
+
+@dg.op(description="Every source through the chain, stage by stage: the namespace's stages run once for all that changed.")
+def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceResource) -> None:
+    opened = workspace.open()
+    opened.sync_sources()
+    apply_change(context.instance, partition_change(context.instance, opened))
+    alive = sorted({row["source_id"] for row in opened.catalog.sources()})
+    failed: dict[str, str] = {}
+    for stage in STAGES:
+        for source_id in alive:
+            if source_id in failed:
+                continue
+            try:
+                reports = run_reported(workspace.runtime, stage, source_id)
+            except dg.Failure as failure:
+                # One source that fails does not stop the others; the op fails at the end.
+                failed[source_id] = failure.description or stage
+                context.log.error(f"{source_id}: {stage}: {failure.description}")
+                continue
+            version = {dg.DATA_VERSION_TAG: reports[0].data_version} if len(reports) == 1 and reports[0].data_version else None
+            context.log_event(dg.AssetMaterialization(stage, partition=source_id, metadata=metadata_of(reports), tags=version))
+    apply_change(context.instance, partition_change(context.instance, opened))
+    if failed:
+        raise dg.Failure(f"{len(failed)} of {len(alive)} sources failed.", metadata={"failed": dg.MetadataValue.json(failed)}, allow_retries=False)
+
+
+@dg.job(description="Every source of the sources file. The asset checks belong to ingest_source.", executor_def=dg.in_process_executor)
+def ingest_all() -> None:
+    ingest_every_source()
+
+
+JOBS = [ingest_source, ingest_all]

@@ -1,0 +1,85 @@
+"""From a stage of the chain to a materialization: the same few lines for every asset, errors and retries included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import dagster as dg
+
+from taboot_pipelines.defs.metadata import error_metadata, metadata_of, text_rows
+from taboot_pipelines.defs.published import read_published
+from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import digest
+from taboot_pipelines.stages import chain
+from taboot_pipelines.stages.report import StageReport
+
+#: Worth another try in a moment; everything else stays as it is until somebody acts.
+TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG"})
+RETRIES = dg.RetryPolicy(max_retries=2, delay=1, backoff=dg.Backoff.EXPONENTIAL)
+
+OWNERS = ["team:taboot"]
+#: Assets with a text column, and the columns shown where TABOOT_METADATA_TEXT allows it.
+_TEXT_COLUMNS = {"documents": ["doc_id", "title", "text"], "chunks": ["chunk_id", "section", "text"]}
+
+
+def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource, **options: Any) -> dg.MaterializeResult[Any]:
+    """Run the asset's stage for the run's partitions. An expected failure becomes a ``Failure`` that carries its code."""
+    stage = context.asset_key.path[-1]
+    reports: list[StageReport] = []
+    for source_id in context.partition_keys:
+        done = run_reported(workspace.runtime, stage, source_id, **options)
+        reports += done
+        for report in done:
+            for problem in report.problems:
+                context.log.warning(f"{problem['code']}: {problem['item']}")
+            for held in report.held:
+                context.log.warning(f"{held['code']}: {held['message']} {held.get('remedy', '')}")
+    metadata = metadata_of(reports)
+    if workspace.runtime.settings.metadata_text and stage in _TEXT_COLUMNS:
+        metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
+    versions = [r.data_version for r in reports]
+    return dg.MaterializeResult(
+        metadata=metadata, value=reports,
+        data_version=dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None,
+    )
+
+
+def run_reported(runtime: Runtime, stage: str, source_id: str, **options: Any) -> list[StageReport]:
+    """Run one stage of one source and tell the runtime's observers. Raises ``Failure``."""
+    with failures(runtime, stage):
+        reports = chain.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
+    for report in reports:
+        if runtime.on_report is not None:
+            runtime.on_report(report)
+    return reports
+
+
+@contextmanager
+def failures(runtime: Runtime, stage: str) -> Iterator[None]:
+    """Turn errors into Dagster's ``Failure`` with the error response as metadata."""
+    try:
+        yield
+    except TabootError as error:
+        fail(runtime, stage, error)
+    except Exception as error:  # noqa: BLE001 - a defect's message may quote a document, and Dagster would store it
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else None
+        fail(runtime, stage, TabootError("E_INTERNAL", f"The stage {stage} failed with {type(error).__name__}.", stage=stage, where=where))
+
+
+def fail(runtime: Runtime, stage: str, error: TabootError) -> NoReturn:
+    if runtime.on_error is not None:
+        runtime.on_error(stage, error)
+    raise dg.Failure(description=str(error), metadata=error_metadata(error), allow_retries=error.code in TRANSIENT) from None
+
+
+def _text(workspace: WorkspaceResource, report: StageReport, columns: list[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_published(
+        workspace.open(), report.namespace, report.source_id, report.stage, columns=columns
+    ).slice(0, 5).to_pylist()
+    return rows

@@ -1,0 +1,112 @@
+"""What a stage's report looks like in the UI. Ids, codes and counts only: no document text unless a setting allows it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages.report import StageReport
+
+#: Longest table of problems and of sample rows; Dagster folds longer Markdown.
+_ROWS = 20
+_SAMPLE_CHARS = 200
+#: Counts of what a run did, in the order and the colours in which the plot shows them.
+_BARS = {
+    "discovered": "#4477aa", "fetched": "#228833", "new": "#228833", "interpreted": "#228833", "reused": "#999999", "not_modified": "#999999",
+    "skipped": "#ccbb44", "rejected": "#ccbb44", "removed": "#aa3377", "held": "#ee6677", "failed": "#ee6677",
+}
+
+
+def metadata_of(reports: Sequence[StageReport]) -> dict[str, Any]:
+    """Metadata of one materialization; ``reports`` has one entry per catalog entry of the partition.
+
+    Counts are numbers of their own name, so that Dagster draws their history.
+    """
+    counts = Counter[str]()
+    for report in reports:
+        counts.update(report.counts)
+    problems = [p for report in reports for p in report.problems]
+    held = [h for report in reports for h in report.held]
+    skipped = sorted({report.skipped for report in reports if report.skipped})
+    sample = [row for report in reports for row in report.sample][:_ROWS]
+    result: dict[str, Any] = {
+        "source": ", ".join(sorted({f"{r.namespace}/{r.source_id}" for r in reports})),
+        **{name: int(value) for name, value in counts.items()},
+        "seconds": round(sum(r.seconds for r in reports), 3),
+        "bytes": sum(r.bytes for r in reports),
+    }
+    if "total" in counts:
+        result["dagster/row_count"] = counts["total"]
+    if skipped:
+        result["skipped"] = ", ".join(skipped)
+    tables = {name: version for r in reports for name, version in r.tables.items()}
+    if tables:
+        result["tables"] = dg.MetadataValue.json(tables)
+    if problems:
+        result["problems"] = dg.MetadataValue.md(_markdown(("code", "item"), [(p["code"], p["item"]) for p in problems], counts.get("failed", 0)))
+    if held:
+        result["held"] = dg.MetadataValue.md(_markdown(("code", "deletions", "remedy"), [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held]))
+    if sample:
+        result["sample"] = dg.MetadataValue.table(_records(sample))
+    bars = {name: counts[name] for name in _BARS if counts.get(name)}
+    # An unchanged stage has nothing to draw, and drawing is what would cost it most.
+    if bars and not skipped:
+        result["plot"] = dg.MetadataValue.md(f"![{reports[0].stage}](data:image/png;base64,{base64.b64encode(_bar_chart(bars)).decode()})")
+    return result
+
+
+def error_metadata(error: TabootError) -> dict[str, Any]:
+    return {"code": error.code, "remedy": error.remedy, "error": dg.MetadataValue.json(error.to_response())}
+
+
+def text_rows(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Sample rows with text, cut short; for the setting that allows it."""
+    return dg.MetadataValue.table(_records([
+        {k: v[:_SAMPLE_CHARS] if isinstance(v, str) else v for k, v in row.items()} for row in rows
+    ]))
+
+
+def _records(rows: Sequence[Mapping[str, Any]]) -> list[dg.TableRecord]:
+    # Dagster takes the columns from the first row and plain values only.
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return [dg.TableRecord({n: v if isinstance(v := row.get(n), (str, int, float, bool)) else "" if v is None else str(v) for n in names}) for row in rows]
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[object]], total: int = 0) -> str:
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *(f"| {' | '.join(_cell(c) for c in row)} |" for row in rows[:_ROWS])]
+    more = max(total, len(rows)) - min(len(rows), _ROWS)
+    if more > 0:
+        lines.append(f"\n… and {more} more; `taboot status` lists them all.")
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    """A path may hold anything: no line breaks, no cell borders, no markup."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|])", r"\\\1", " ".join(str(value).split()))
+
+
+def _bar_chart(bars: Mapping[str, int]) -> bytes:
+    """A PNG of horizontal bars, about 1 KB. Drawn by Pillow: plotting libraries take a second to load, more than many runs."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    row, label, width = 22, 110, 480
+    font = ImageFont.load_default(12)
+    image = Image.new("RGB", (width, row * len(bars) + 8), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    longest = max(bars.values())
+    for i, (name, value) in enumerate(bars.items()):
+        top = 4 + i * row
+        draw.text((label - 8, top + row / 2), name.replace("_", " "), font=font, fill="#333333", anchor="rm")
+        end = label + max(2, round((width - label - 80) * value / longest))
+        draw.rectangle((label, top + 4, end, top + row - 4), fill=_BARS[name])
+        draw.text((end + 6, top + row / 2), f"{value:,}", font=font, fill="#333333", anchor="lm")
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

@@ -1,0 +1,108 @@
+"""Sensors: partitions that follow the sources file, due sources, dead runs, failed runs."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+import orjson
+
+from taboot_pipelines.defs.jobs import ingest_source
+from taboot_pipelines.defs.partitions import NAME, partition_change, sources_partitions
+from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.defs.sweeper import sweep_dead_runs
+from taboot_pipelines.stages.workspace import Workspace
+
+_BUSY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+
+
+@dg.sensor(
+    job=ingest_source, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Keeps the partitions equal to the sources file; runs new sources once, and sources that left it until they are retired.",
+)
+def sources_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult | dg.SkipReason:
+    opened = workspace.open()
+    # An invalid or empty file raises E_SOURCES here: the tick fails, visibly, and nothing has changed (rule 15).
+    opened.sync_sources()
+    change = partition_change(context.instance, opened)
+    drop = [key for key in change.drop if not _busy(context.instance, key)]
+    requests = []
+    for row in opened.catalog.sources():
+        source_id, namespace = row["source_id"], row["namespace"]
+        if row["state"] == "retiring":
+            # Asked for again each hour, should the run that deletes everything fail.
+            requests.append(_request(source_id, f"retire:{namespace}:{source_id}:{row['updated_at']}:{int(_now().timestamp() // 3600)}"))
+        elif not opened.catalog.jobs(namespace, source_id, limit=1):
+            requests.append(_request(source_id, f"new:{namespace}:{source_id}:{row['updated_at']}"))
+    changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+    if change.add:
+        changes.append(sources_partitions.build_add_request(list(change.add)))
+    if drop:
+        changes.append(sources_partitions.build_delete_request(drop))
+    if not requests and not changes:
+        return dg.SkipReason(f"{len(context.instance.get_dynamic_partitions(NAME))} sources, as in the sources file.")
+    return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=changes)
+
+
+@dg.sensor(
+    job=ingest_source, minimum_interval_seconds=60, default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Runs each source at the times of its `schedule` (cron, UTC). What was missed is caught up by one run.",
+)
+def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
+    seen: dict[str, str] = orjson.loads(context.cursor or "{}")
+    now, requests, cursor = _now(), [], {}
+    for source_id, schedule in sorted(_schedules(workspace.open()).items()):
+        fire = _last_fire(schedule, now).isoformat()
+        # A source seen for the first time has just been run by the other sensor; a busy one is due as soon as it is free.
+        if seen.get(source_id, fire) == fire:
+            cursor[source_id] = fire
+        elif _busy(context.instance, source_id) or not context.instance.has_dynamic_partition(NAME, source_id):
+            cursor[source_id] = seen[source_id]
+        else:
+            cursor[source_id] = fire
+            requests.append(_request(source_id, f"due:{source_id}:{fire}"))
+    return dg.SensorResult(run_requests=requests, cursor=orjson.dumps(cursor).decode(), skip_reason=None if requests else dg.SkipReason("No source is due."))
+
+
+@dg.sensor(
+    minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING, name="stale_runs",
+    description="Marks runs whose process is dead as failed and frees their pool slots.",
+)
+def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
+    dead = sweep_dead_runs(context.instance, workspace.open().catalog)
+    return dg.SkipReason(f"Marked as failed: {', '.join(dead)}." if dead else "No dead run.")
+
+
+@dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING, description="Logs which source failed, with its error code and what to do about it.")
+def run_failures(context: dg.RunFailureSensorContext) -> None:
+    source = context.dagster_run.tags.get(dg.PARTITION_NAME_TAG, context.dagster_run.job_name)
+    for event in context.get_step_failure_events():
+        failure = event.step_failure_data.user_failure_data
+        said = failure.description if failure is not None and failure.description else event.message
+        context.log.error(f"{source}: {event.step_key}: {said}")
+
+
+def _request(source_id: str, run_key: str) -> dg.RunRequest:
+    return dg.RunRequest(partition_key=source_id, run_key=run_key)
+
+
+def _busy(instance: dg.DagsterInstance, source_id: str) -> bool:
+    return bool(instance.get_runs(dg.RunsFilter(tags={dg.PARTITION_NAME_TAG: source_id}, statuses=_BUSY), limit=1))
+
+
+def _schedules(workspace: Workspace) -> dict[str, str]:
+    """source id -> cron expression, for sources that have one."""
+    entries = ((row["source_id"], orjson.loads(row["config"]).get("schedule")) for row in workspace.catalog.sources(states=("active",)))
+    return {source_id: schedule for source_id, schedule in entries if schedule}
+
+
+def _last_fire(schedule: str, now: datetime) -> datetime:
+    from croniter import croniter
+
+    fire: datetime = croniter(schedule, now).get_prev(datetime)
+    return fire
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+SENSORS = [sources_sensor, due_sources, stale_runs, run_failures]

@@ -1,0 +1,34 @@
+"""One dynamic partition per entry of the sources file, and how the set of partitions follows the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dagster as dg
+
+from taboot_pipelines.stages.workspace import Workspace
+
+NAME = "sources"
+sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What would make the partitions equal to the catalog's sources."""
+
+    add: tuple[str, ...]
+    drop: tuple[str, ...]
+
+
+def partition_change(instance: dg.DagsterInstance, workspace: Workspace) -> Change:
+    """A source keeps its partition until a run has deleted all it held and the catalog calls it retired (rule 15)."""
+    present = set(instance.get_dynamic_partitions(NAME))
+    wanted = {row["source_id"] for row in workspace.catalog.sources()}
+    return Change(tuple(sorted(wanted - present)), tuple(sorted(present - wanted)))
+
+
+def apply_change(instance: dg.DagsterInstance, change: Change) -> None:
+    if change.add:
+        instance.add_dynamic_partitions(NAME, list(change.add))
+    for key in change.drop:
+        instance.delete_dynamic_partition(NAME, key)

@@ -1,0 +1,13 @@
+"""Pools: how many steps of a kind run at once on one instance. Limits live in the instance (UI: Deployment, Concurrency)."""
+
+from __future__ import annotations
+
+#: Fetching: waits for disks and servers.
+INGEST = "ingest"
+#: Embedding: the machine's cores, or the server's batch queue.
+EMBED = "embed"
+#: Snapshot and shards: they share the namespace's lease anyway, so a waiting step should not hold a process.
+KNOWLEDGE = "knowledge"
+
+#: Slots of the pools that want another number than the instance's ``default_limit``.
+LIMITS = {INGEST: 4}

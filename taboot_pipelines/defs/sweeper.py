@@ -1,0 +1,117 @@
+"""Runs whose process is dead are marked failed and give back what they held (DESIGN rule 14).
+
+A run killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run would wait for it for
+ever. Who the process was is read from the run's own events (every worker reports its pid before its first step), so it
+holds for runs started by the command line, the UI and the daemon alike. Only runs of this machine are judged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import dagster as dg
+from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
+from sqlalchemy.exc import SQLAlchemyError
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stores.catalog import Catalog
+
+#: Tags that the command line puts on its runs when it creates them, before any event tells who runs them.
+PID_TAG = "taboot/pid"
+BORN_TAG = "taboot/process_started"
+HOST_TAG = "taboot/host"
+
+_UNFINISHED = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+#: A run that was handed to a process which never reported is given up after this long.
+_START_SECONDS = 900.0
+_INTERVAL_SECONDS = 10.0
+
+
+def process_tags() -> dict[str, str]:
+    """Who is about to run it."""
+    import psutil
+
+    return {PID_TAG: str(os.getpid()), BORN_TAG: f"{psutil.Process().create_time():.3f}", HOST_TAG: socket.gethostname()}
+
+
+def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None) -> list[str]:
+    """Mark dead runs failed (dead and canceling: canceled), free the pool slots of every ended run; returns their ids.
+
+    With ``catalog``, jobs of dead processes are marked failed there too. Safe at any time, from several processes.
+    """
+    if catalog is not None:
+        catalog.fail_dead_jobs()
+    dead = []
+    for record in instance.get_run_records(RunsFilter(statuses=_UNFINISHED)):
+        run = record.dagster_run
+        if _alive(instance, record):
+            continue
+        if run.status == DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run, "The process of this run ended while it was being canceled.")
+        else:
+            instance.report_run_failed(run, "The process of this run ended before the run did.")
+        dead.append(run.run_id)
+    holders = instance.event_log_storage.get_concurrency_run_ids()
+    if holders:
+        unfinished = {r.run_id for r in instance.get_runs(RunsFilter(run_ids=sorted(holders))) if not r.is_finished}
+        for run_id in holders - unfinished:
+            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+    return dead
+
+
+@contextlib.contextmanager
+def sweeping(instance: dg.DagsterInstance, interval: float = _INTERVAL_SECONDS) -> Iterator[None]:
+    """Sweep every ``interval`` seconds while the block runs: another run may die while this one waits for its slot."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(interval):
+            # A locked database is no reason to fail the run that is watched over; the next round tries again.
+            with contextlib.suppress(SQLAlchemyError, TabootError, dg.DagsterError):
+                sweep_dead_runs(instance)
+
+    thread = threading.Thread(target=work, name="taboot-sweeper", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
+    """False only if it is certain that nobody works on the run any more."""
+    run = record.dagster_run
+    if HOST_TAG in run.tags:
+        local = run.tags[HOST_TAG] == socket.gethostname()
+    else:
+        # SQLite is one machine's; runs of a shared database are watched by Dagster's own run monitoring.
+        local = "sqlite" in type(instance.run_storage).__name__.lower()
+    if not local:
+        return True
+    if PID_TAG in run.tags and BORN_TAG in run.tags:
+        return _runs(int(run.tags[PID_TAG]), float(run.tags[BORN_TAG]))
+    for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
+        event = entry.dagster_event
+        pid = event.engine_event_data.metadata.get("pid") if event is not None and event.step_key is None else None
+        if pid is not None and str(pid.value).isdigit():
+            return _runs(int(str(pid.value)), entry.timestamp)
+    return run.status != DagsterRunStatus.STARTING or time.time() - record.update_timestamp.timestamp() < _START_SECONDS
+
+
+def _runs(pid: int, born_by: float) -> bool:
+    """Whether process ``pid`` lives and is the one that was born by then (seconds since the epoch), not a later one."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= born_by + 1
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

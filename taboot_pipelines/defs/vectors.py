@@ -1,0 +1,43 @@
+"""Group vectors: one vector per distinct chunk text."""
+
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.defs.checking import checked, sources_of, verdict
+from taboot_pipelines.defs.documents import chunks
+from taboot_pipelines.defs.io import KEY
+from taboot_pipelines.defs.materialize import OWNERS, RETRIES, materialize
+from taboot_pipelines.defs.partitions import sources_partitions
+from taboot_pipelines.defs.pools import EMBED
+from taboot_pipelines.defs.published import read_published
+from taboot_pipelines.defs.resources import WorkspaceResource
+
+GROUP = "vectors"
+
+
+@dg.asset(
+    group_name=GROUP, deps=[chunks], partitions_def=sources_partitions, pool=EMBED, kinds={"deltalake", "onnx"}, owners=OWNERS, retry_policy=RETRIES,
+    io_manager_key=KEY, code_version="1", description="One vector per distinct chunk text of the namespace and embedding space.",
+)
+def embeddings(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+    return materialize(context, workspace)
+
+
+@dg.asset_check(asset=embeddings, blocking=True, additional_deps=[chunks], description="Every chunk's text has a vector of the space in force (rule 7).")
+def every_chunk_embedded(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+    rows, broken = 0, []
+    with checked(workspace, "embeddings") as opened:
+        for namespace, source_id in sources_of(context, opened):
+            found = read_published(opened, namespace, source_id, "chunks", columns=["chunk_id", "sha256"])
+            vectors = read_published(opened, namespace, source_id, "embeddings", columns=["sha256"])
+            missing = found.filter(pc.invert(pc.is_in(found.column("sha256"), value_set=vectors.column("sha256").combine_chunks().cast(pa.string()))))
+            rows += found.num_rows
+            broken += missing.column("chunk_id").to_pylist()
+    return verdict(rows, broken)
+
+
+ASSETS = [embeddings]
+CHECKS = [every_chunk_embedded]
