@@ -15,7 +15,15 @@ import yaml
 
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, load_settings
-from taboot_pipelines.stages import chunks, documents, embeddings, entity_snapshots, kb_shards, raw_blobs, tier_a_triples
+from taboot_pipelines.stages import (
+    chunks,
+    documents,
+    embeddings,
+    entity_snapshots,
+    kb_shards,
+    raw_blobs,
+    tier_a_triples,
+)
 from taboot_pipelines.stages.chain import run_chain
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Workspace
