@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import merging
@@ -44,14 +44,12 @@ _TOP_LEVEL = re.compile(r"^['\"]?services['\"]?\s*:", re.MULTILINE)
 
 @dataclass(slots=True)
 class Project:
-    """A project put together. ``environment`` is what interpolation saw; the two sets are paths from the root."""
+    """A project put together. ``environment`` is what interpolation saw."""
 
     name: str
     services: dict[str, Entry]
     networks: dict[str, Entry]
     environment: Environment
-    subordinates: set[str] = field(default_factory=set)
-    environment_files: set[str] = field(default_factory=set)
 
 
 class Loader:
@@ -68,6 +66,7 @@ class Loader:
         self._extended: dict[tuple[str, str, int, str], Node] = {}
         self._environments: list[Environment] = []
         self._includes = 0
+        self._resets = False
 
     def read(self, path: str | None) -> str | None:
         """The text of a file, None if it is absent or cannot be read (which is a problem of its own)."""
@@ -91,13 +90,12 @@ class Loader:
         return parse_env(text, environment)
 
     def load(self, files: Sequence[str], fallback_name: str, *, default_file: bool) -> Project | None:
-        """The project of ``files`` (the main file first), or None if the main file is no Compose file.
+        """The project of ``files`` (the main file first), or None if they are no Compose files or the main one cannot be read.
 
         ``default_file``: whether ``COMPOSE_PROJECT_NAME`` and ``COMPOSE_FILE`` of the ``.env`` beside it apply.
         """
         base = posixpath.dirname(files[0])
-        main = self.parsed(files[0], base)
-        if main is None or not any(is_model(document, files[0]) for document in main):
+        if self.parsed(files[0], base) is None or not any(is_model(d, path) for path in files for d in self.parsed(path, base) or ()):
             return None
         environment = dict(self.read_environment(posixpath.join(base, ".env"), {}) or {})
         if default_file:
@@ -115,17 +113,11 @@ class Loader:
                 model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
         if model is None:
             return None
-        model = merging.prune(model)
+        if self._resets:
+            model = merging.prune(model)
         services = model.get("services")
         networks = model.get("networks")
-        return Project(
-            project,
-            self._named(services, "service"),
-            self._named(networks, "network"),
-            environment,
-            self.subordinates - {files[0]},
-            self.environment_files,
-        )
+        return Project(project, self._named(services, "service"), self._named(networks, "network"), environment)
 
     def _named(self, node: Node | None, what: str) -> dict[str, Entry]:
         if node is None:
@@ -167,6 +159,7 @@ class Loader:
         text = self.read(path)
         if text is None or not looks_like_compose(path, text):
             return None
+        self._resets = self._resets or merging.RESET in text
         found = Problems()
         try:
             documents = parse(Origin(path, text, base), found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, Node
 
-_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _PROTOCOL = re.compile(r"[a-z0-9][a-z0-9+._-]*")
 
 

@@ -120,7 +120,7 @@ def _restart(node: Node) -> tuple[str | None, str | None]:
 def _replicas(c: Collector, node: Node) -> int:
     deploy = node.get("deploy")
     written = (deploy.scalar("replicas") if deploy is not None else None) or node.scalar("scale")
-    if written is None or not written.text.isdecimal() or len(written.text) > 9:
+    if written is None or not (written.text.isascii() and written.text.isdecimal()) or len(written.text) > 9:
         return 1
     count = int(written.text)
     if count > MAX_REPLICAS:

@@ -84,7 +84,7 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
                 router.tls = True
         elif field_name.startswith("loadbalancer"):
             balancer = found.balancers.setdefault((protocol, who.lower()), Balancer(who, protocol))
-            if field_name == "loadbalancer.server.port" and text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= 65535:
+            if field_name == "loadbalancer.server.port" and text.isascii() and text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= 65535:
                 balancer.port, balancer.node = int(text), node
             elif field_name == "loadbalancer.server.scheme":
                 balancer.scheme = text.strip().lower()

@@ -156,6 +156,18 @@ def test_override_files_merge_by_the_specification() -> None:
     assert "containerName" not in read.node("Service", "db").properties
 
 
+def test_services_that_only_the_override_declares() -> None:
+    read = interpret({"a/compose.yaml": "volumes: {v: }\n", "a/compose.override.yaml": WEB}, "a/compose.yaml")
+    assert images(read) == ["nginx:latest"] and read.nodes("Service")[0].node.key == ("lab/a", "web")
+
+
+def test_a_broken_override_leaves_the_main_file_and_a_broken_main_file_nothing() -> None:
+    read = interpret({"a/compose.yaml": WEB, "a/compose.override.yaml": "services: ["}, "a/compose.yaml")
+    assert images(read) == ["nginx:latest"] and [p.path for p in read.result.problems] == ["a/compose.override.yaml"]
+    read = interpret({"a/compose.yaml": "services: [", "a/compose.override.yaml": WEB}, "a/compose.yaml")
+    assert not read.result.nodes and read.codes() == ["E_PARSE"]
+
+
 def test_documents_of_one_file_override_each_other() -> None:
     read = interpret("services: {web: {image: 'nginx:1', ports: ['1:1']}}\n---\nservices: {web: {image: 'nginx:2', ports: ['2:2']}}\n")
     assert images(read) == ["nginx:2"]
