@@ -27,6 +27,7 @@ _RENAMED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le", 
 #: Stateful or not a charset of documents: one code point has no byte range of its own.
 _REFUSED = re.compile(r"^(utf-7|hz|iso2022|idna|punycode|undefined|mbcs|oem|raw.unicode|unicode.escape|charmap)", re.I)
 _SAMPLE = 65536
+_STATISTICS = 400
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -122,9 +123,16 @@ def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, s
                 "E_ENCODING", f"The file is UTF-8 but for a damaged byte at {error.start + bom_bytes}.", byte=error.start + bom_bytes
             ) from None
         damaged = error.start + bom_bytes
+    western = _try(body, "cp1252")
+    if western is not None and _CONTROLS.search(western):
+        western = None
+    sample = body[:_SAMPLE]
+    # Few letters beyond ASCII, and too little text for statistics: western European.
+    few = len(body) < _STATISTICS and 4 * sum(b > 0x7F for b in sample) <= len(sample)
+    if western is not None and few:
+        return western, "cp1252", bom_bytes
     if guess := _guess(body):
         return guess[0], guess[1], bom_bytes
-    text = _try(body, "cp1252")
-    if text is not None and not _CONTROLS.search(text):
-        return text, "cp1252", bom_bytes
+    if western is not None:
+        return western, "cp1252", bom_bytes
     raise TabootError("E_ENCODING", f"The file is in no charset that could be told; it stops being UTF-8 at byte {damaged}.", byte=damaged)

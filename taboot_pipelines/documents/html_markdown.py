@@ -297,7 +297,9 @@ class _Renderer:
                 if stop < 0:
                     break
                 where = a + stop if linear else a
-                lines.append(("".join(line), start if start >= 0 else where, end if start >= 0 else where))
+                # An empty line is the newline that ends it.
+                after = where + 1 if linear else b
+                lines.append(("".join(line), start if start >= 0 else where, end if start >= 0 else after))
                 line, start, end = [], -1, -1
                 at = stop + 1
         if line:

@@ -101,3 +101,8 @@ def is_text(mime: str) -> bool:
 
 
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | {"application/javascript", "application/sql", "message/rfc822"}
+
+
+def is_code(mime: str) -> bool:
+    """Whether the whole document is code (YAML, JSON, a conf), not text with code in it."""
+    return mime not in (HTML, MARKDOWN, PLAIN, "text/x-rst") and "html" not in mime

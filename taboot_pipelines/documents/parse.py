@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,16 @@ def parse_document(
     except TabootError as error:
         if "path" in error.details:
             raise
-        raise TabootError(error.code, f"{path}: {error.message}", path=path, **error.details) from error
-    except (RecursionError, MemoryError) as error:
-        raise TabootError("E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path) from error
+        raise TabootError(error.code, f"{path}: {error.message}", path=path, **error.details) from None
+    except (RecursionError, MemoryError):
+        raise TabootError("E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path) from None
     except Exception as error:
-        # No message of the original: it may quote the document.
-        raise TabootError("E_PARSE", f"{path}: the parser failed with {type(error).__name__}.", path=path) from error
+        # Neither its message nor itself as a cause: both may hold the document's text. Where it happened is enough.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
+        raise TabootError("E_PARSE", f"{path}: the parser failed with {type(error).__name__}.", path=path, where=where) from None
 
 
 def _parse(
@@ -67,7 +72,7 @@ def _parse(
         raise TabootError("E_TOO_LARGE", f"{path} is longer than {max_chars} characters.", path=path, bytes=len(data))
     source, codec, bom = decode(data, charset, html=mime == HTML)
     if mime == HTML:
-        text, facts, offsets = _html(source, codec, bom)
+        text, facts, offsets = _html(source, codec, bom, len(data))
     else:
         if "\x00" in source:
             raise TabootError("E_BINARY", f"{path} is not text: it holds NUL at character {source.index(chr(0))}.", path=path)
@@ -104,21 +109,23 @@ def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {k: [mask_value("", x) for x in v] if isinstance(v, list) else mask_value("", v) for k, v in fields.items()}
 
 
-def _html(source: str, codec: str, bom: int) -> tuple[str, metadata.Facts, OffsetMap]:
+def _html(source: str, codec: str, bom: int, size: int) -> tuple[str, metadata.Facts, OffsetMap]:
     root = parse_html(source)
     facts = metadata.of_html(source, root)
     text, segments = join(main_content(source, root))
     # Bytes that were not UTF-8, and NULs: one replacement character each, so that positions hold.
-    return _SURROGATES.sub("\ufffd", text), facts, _block_map(source, codec, bom, segments)
+    return _SURROGATES.sub("\ufffd", text), facts, _block_map(source, codec, bom, size, segments)
 
 
-def _block_map(source: str, codec: str, bom: int, segments: Sequence[Segment]) -> OffsetMap:
-    """Block segments (width 0) in bytes, from segments in code points of the decoded source."""
+def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[Segment]) -> OffsetMap:
+    """Block segments (width 0) in bytes of a blob of ``size`` bytes, from segments in code points of its source."""
     if not segments:
         return OffsetMap.of([])
     rows = np.array(segments, dtype=np.int64)
     ends = _byte_ends(source, codec) + bom
-    return OffsetMap.of(np.column_stack([rows[:, 0], rows[:, 1], ends[rows[:, 2]], ends[rows[:, 3]], np.zeros(len(rows), np.int64)]))
+    if int(ends[-1]) != size:
+        raise TabootError("E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec)
+    return OffsetMap(rows[:, 0].copy(), rows[:, 1].copy(), ends[rows[:, 2]], ends[rows[:, 3]], np.zeros(len(rows), np.int64))
 
 
 def _byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:

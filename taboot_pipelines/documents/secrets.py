@@ -79,7 +79,7 @@ _SEPARATOR = re.compile(r"(?P<close>\\?[\"']|[`*]{1,3}|\\?[\"']?\])?(?P<gap>[ \t
 _TO_VALUE = re.compile(r"[\"'`*)\]]{0,3}[ \t]{1,3}(?:(?:is|to|as|be|with|of|was|value|set|defaults|equal|equals)[ \t]{1,3}){1,3}(?P<quote>[`\"'])(?P<value>[^`\"'\n]{1,200})(?P=quote)")
 _TABLE_VALUE = re.compile(r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}(?P<quote>[`\"']?)(?P<value>[^\s|`\"']{1,200})(?P=quote)[ \t]{0,200}\|")
 _SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
-_WORD_DIRECTIVES = frozenset(("requirepass", "masterauth", "password", "passwd", "psk", "secret", "secure_link_secret", "auth-pass", "auth_pass", "authkey"))
+_WORD_DIRECTIVES = frozenset(("requirepass", "masterauth", "password", "passwd", "psk", "secure_link_secret", "auth-pass", "auth_pass", "authkey"))
 _SPACED_PREFIX = re.compile(
     r"(?i)[ \t]*(?:set[ \t]+\$|(?:proxy_set_header|grpc_set_header|add_header|more_set_headers|more_set_input_headers|fastcgi_param|uwsgi_param|scgi_param|request_header|header_up|env|arg|setenv|set)[ \t]+[\"'+]?|"
     r"(?:machine|login|user|default)[ \t]+\S{1,100}[ \t]+(?:login[ \t]+\S{1,100}[ \t]+)?)"
