@@ -21,14 +21,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kb_fixture import Text, shard_input  # noqa: E402
+from kb_fixture import Text, shard_input
 
-from taboot_pipelines.documents.tokens import Tokenizer  # noqa: E402
-from taboot_pipelines.embedding import Embedder, open_embedder  # noqa: E402
-from taboot_pipelines.model.ids import sha256_hex  # noqa: E402
-from taboot_pipelines.retrieval import KnowledgeBase  # noqa: E402
-from taboot_pipelines.settings import load_settings  # noqa: E402
-from taboot_pipelines.shards import publish  # noqa: E402
+from taboot_pipelines.documents.tokens import Tokenizer
+from taboot_pipelines.embedding import Embedder, open_embedder
+from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.settings import load_settings
+from taboot_pipelines.shards import publish
 
 SETS = ("retrieval-cranfield", "multihop-hotpotqa-100", "multihop-musique-train-100")
 MAX_TOKENS, OVERLAP = 250, 50

@@ -17,12 +17,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kb_fixture import Text, shard_input  # noqa: E402
+from kb_fixture import Text, shard_input
 
-from taboot_pipelines.embedding.protocol import Space  # noqa: E402
-from taboot_pipelines.retrieval import KnowledgeBase  # noqa: E402
-from taboot_pipelines.settings import load_settings  # noqa: E402
-from taboot_pipelines.shards import files, publish  # noqa: E402
+from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.settings import load_settings
+from taboot_pipelines.shards import files, publish
 
 SPACE = Space("synthetic", "0", 384, 256)
 PER_DOCUMENT = 10

@@ -5,6 +5,7 @@ Secrets are ``SecretStr``; a wrong value is refused at start with the setting's 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,9 +87,10 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     """Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) over the vector and the BM25 arm."""
 
     rrf_k: Positive = 60
-    vector_weight: float = Field(1.0, ge=0)
-    keyword_weight: float = Field(1.0, ge=0)
-    candidates: int = Field(200, ge=10, description="How many distinct texts of each arm take part in the fusion.")
+    # One default for all: measured on three judged sets (benchmarks/retrieval_quality.py).
+    vector_weight: float = Field(3.0, ge=0)
+    keyword_weight: float = Field(1.0, ge=0, description="Raised to vector_weight where the query looks something up by its name.")
+    candidates: int = Field(500, ge=10, description="How many distinct texts of each arm take part in the fusion.")
     bm25_k1: float = Field(1.2, ge=0)
     bm25_b: float = Field(0.75, ge=0, le=1)
 
@@ -122,6 +124,12 @@ class Settings(BaseSettings):
     @property
     def home_dir(self) -> Path:
         return self.home.expanduser().absolute()
+
+    @property
+    def dagster_home(self) -> Path:
+        """Dagster's own storage: ``$DAGSTER_HOME`` if it is set, else under ``TABOOT_HOME``."""
+        named = os.environ.get("DAGSTER_HOME")
+        return Path(named).expanduser().absolute() if named else self.home_dir / "dagster"
 
     @property
     def sources_file(self) -> Path:

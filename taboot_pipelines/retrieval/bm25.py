@@ -22,6 +22,19 @@ _CACHE_BYTES = 64 * 1024 * 1024
 _SLACK = 2e-6
 
 
+#: A query of so few words names something rather than asking.
+_FEW_WORDS = 3
+
+
+def names_something(query: str) -> bool:
+    """Whether a query looks something up by its name: a few words, or an identifier (``ERR-123``, ``10.0.0.5``) in it.
+
+    An embedding knows little of such names; there the words must count as much as the meaning.
+    """
+    terms, words = analyze(query)
+    return words <= _FEW_WORDS or any(not t.isalnum() and any(c.isdigit() for c in t) for t in terms)
+
+
 class Keywords:
     """The keyword arm of one index."""
 

@@ -90,7 +90,7 @@ class Graph:
     def _by_key(self, key: str, label: str | None, name: str) -> Numbers:
         resolved = self.names.filter(pc.is_valid(self.names.column("resolved_key")))
         meant = [r for o, n, r in zip(*(resolved.column(c).to_pylist() for c in ("observed_key", "name", "resolved_key")), strict=True) if key in (o, n)]
-        tries = [("key", [key], label), ("name", [name], label), ("key", meant, "Service")]
+        tries = [("key", [key], label), ("name", [name], label), *([("key", meant, "Service")] if label in (None, "Service") else [])]
         for column, values, wanted in tries:
             mask = pc.is_in(self.nodes.column(column), value_set=pa.array(values, pa.string()))
             if wanted is not None:
@@ -99,6 +99,8 @@ class Graph:
             if len(found):
                 return found
         lower = pc.equal(pc.utf8_lower(self.nodes.column("name")), name.lower())
+        if label is not None:
+            lower = pc.and_(lower, pc.equal(self.nodes.column("label"), label))
         found = np.flatnonzero(lower.to_numpy(zero_copy_only=False))
         if not len(found):
             raise TabootError("E_NOT_FOUND", f"There is no node named {name!r}.", node=name)

@@ -20,7 +20,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import answers, vectors
-from taboot_pipelines.retrieval.bm25 import Keywords
+from taboot_pipelines.retrieval.bm25 import Keywords, names_something
 from taboot_pipelines.retrieval.evidence import Blobs, Source, check_chunk, check_ends
 from taboot_pipelines.retrieval.fusion import Ids, rank, reciprocal_rank_fusion
 from taboot_pipelines.retrieval.graph import EDGES_SCHEMA, Graph, check_types
@@ -142,7 +142,8 @@ class KnowledgeBase:
         ``source``, ``type``, ``tag``, ``language``: one or several, of which a hit must have one; ``date_from`` and
         ``date_to`` (inclusive days, or moments up to but excluding the second): the document's own date, else when its
         bytes were first seen. ``mode``: both arms joined by reciprocal rank fusion, or one of them. ``score`` is the
-        fused score, the cosine or BM25. Ties go to the smaller (doc_id, chunk_index). Raises ``E_QUERY`` naming the
+        fused score, the cosine or BM25. Ties go to the smaller (doc_id, chunk_index). The weights of the arms default to the settings;
+        a query that names something (``bm25.names_something``) raises that of the words. Raises ``E_QUERY`` naming the
         argument, ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
         """
         text = _check_query(query)
@@ -154,6 +155,8 @@ class KnowledgeBase:
             _check_weight("vector_weight", vector_weight, self.settings.retrieval.vector_weight),
             _check_weight("keyword_weight", keyword_weight, self.settings.retrieval.keyword_weight),
         )
+        if vector_weight is None and keyword_weight is None and weights[1] > 0 and names_something(text):
+            weights = (weights[0], max(weights))
         wanted = _filter(source, type, tag, language, date_from, date_to)
         return self._ask(lambda view: self._search(view, text, limit, wanted, mode, weights))
 

@@ -15,6 +15,7 @@ from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval import KnowledgeBase, vectors
+from taboot_pipelines.retrieval.bm25 import names_something
 from taboot_pipelines.retrieval.fusion import reciprocal_rank_fusion
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import prune, publish
@@ -242,6 +243,18 @@ def test_fusion_ranks_by_reciprocal_ranks_and_ties_by_id():
     assert ids.tolist() == [3, 7, 5, 9]
     assert scores.tolist() == [round(1 / 61 + 1 / 62, 6)] * 2 + [round(1 / 63, 6)] * 2
     assert reciprocal_rank_fusion([], 60, 5)[0].tolist() == []
+
+
+def test_words_count_as_much_as_meaning_where_a_query_names_something(tmp_path):
+    """The embedder knows nothing of the code in the question; the chunk that holds it must still come first."""
+    docs = [Doc(f"{i}.md", f"what to do when it is not there and how {i}", source="docs") for i in range(300)] + [Doc("x.md", "see ERR-4711", source="docs")]
+    kb = build(tmp_path, docs, 1000)
+    question = "what to do when it is not there and how restart nginx backup redis ERR-4711"
+    assert kb.search(question, mode="vector").hits[0].text != "see ERR-4711"
+    assert "see ERR-4711" in [h.text for h in kb.search(question, 10).hits]
+    assert "see ERR-4711" not in [h.text for h in kb.search(question, 10, vector_weight=3, keyword_weight=1).hits]
+    assert kb.search("ERR-4711", 1).hits[0].text == "see ERR-4711"
+    assert [names_something(q) for q in ("redis backup", "10.0.0.5", "how do I restart the nginx container safely", "")] == [True, True, False, True]
 
 
 def test_results_are_tables_and_escape_what_documents_say(tmp_path):

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import ShardSettings
-from taboot_pipelines.shards import DocumentRows, PublishReport, Shards, damaged_shards, load_manifest, prune, publish, verify
+from taboot_pipelines.shards import (
+    DocumentRows,
+    PublishReport,
+    Shards,
+    damaged_shards,
+    load_manifest,
+    prune,
+    publish,
+    verify,
+)
 from taboot_pipelines.shards.layout import manifest_path, shards_dir
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, World, edge, entity, service
 
