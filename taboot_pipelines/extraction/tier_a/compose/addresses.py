@@ -90,6 +90,10 @@ def _host_entries(hosts: Node) -> Iterator[tuple[str, str, Node, Evidence]]:
                 together = key.origin is node.origin and key.start < node.end
                 yield name, node.text, node, Evidence(node.origin.path, key.start, node.end) if together else evidence(node)
         return
+    # An override lays a list on a mapping by appending.
+    for part in hosts.items:
+        if part.kind == MAPPING:
+            yield from _host_entries(part)
     for item in hosts.each():
         name, separator, address = item.text.partition("=")
         if not separator:

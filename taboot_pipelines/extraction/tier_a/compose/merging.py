@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from taboot_pipelines.extraction.tier_a.compose.nodes import (
     MAPPING,
-    SCALAR,
     SEQUENCE,
     Entry,
     Node,
@@ -28,7 +27,7 @@ _REPLACE = "replace"
 _PAIRS = "pairs"
 #: Names or a mapping of names to mappings.
 _NAMES = "names"
-#: One string or a list of them.
+#: One value or a list of them.
 _LIST = "list"
 #: A build context or a mapping.
 _BUILD = "build"
@@ -45,6 +44,7 @@ SERVICE_RULES: Mapping[str, Rule] = {
     "env_file": _LIST,
     "environment": _PAIRS,
     "extends": _REPLACE,
+    "extra_hosts": _LIST,
     "healthcheck": {"test": _REPLACE},
     "label_file": _LIST,
     "labels": _PAIRS,
@@ -84,11 +84,11 @@ def merge(base: Node, over: Node, rule: Rule | None) -> Node:
     if over.tag == OVERRIDE or base.tag == RESET or rule == _REPLACE:
         return over
     if over.is_null:
-        return over if base.kind == SCALAR else base
+        return base
     if base.is_null:
         return over
     if rule == _PAIRS:
-        return _merge_entries(over, pairs(base), pairs(over), {})
+        return _merge_entries(over, pairs(base), pairs(over), {"*": _REPLACE})
     if rule == _NAMES:
         return _merge_entries(over, names(base), names(over), {})
     if rule == _LIST:

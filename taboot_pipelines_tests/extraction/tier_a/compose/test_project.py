@@ -156,6 +156,24 @@ def test_override_files_merge_by_the_specification() -> None:
     assert "containerName" not in read.node("Service", "db").properties
 
 
+def test_null_in_an_override_changes_nothing_but_what_is_replaced_whole() -> None:
+    read = interpret({
+        "a/compose.yaml": """
+            services:
+              web: {image: nginx, command: "http://db:1/", environment: {E: "http://db:2"}, extra_hosts: {h: 10.0.0.1}, restart: always, build: b}
+              db: {image: pg}
+        """,
+        "a/compose.override.yaml": """
+            services: {web: {image: , command: , environment: [E], extra_hosts: ["i:10.0.0.2"], restart: null, build: {target: t}}, db: }
+        """,
+    }, "a/compose.yaml")
+    assert images(read) == ["nginx:latest", "pg:latest"]
+    assert not read.edges("CONNECTS_TO")
+    assert read.pairs("RESOLVES_TO") == [("h", "10.0.0.1"), ("i", "10.0.0.2")]
+    assert read.node("Service", "web").properties["restart"] == "always"
+    assert read.reads["a/b/Dockerfile"] is False
+
+
 def test_services_that_only_the_override_declares() -> None:
     read = interpret({"a/compose.yaml": "volumes: {v: }\n", "a/compose.override.yaml": WEB}, "a/compose.yaml")
     assert images(read) == ["nginx:latest"] and read.nodes("Service")[0].node.key == ("lab/a", "web")
