@@ -113,7 +113,7 @@ def test_a_text_with_a_name_holds_all_tokens_of_the_name(text: str, declared: li
     matcher = NameMatcher(declared)
     found = matcher.find(text, regions(text, code))
     assert found == NameMatcher(reversed(declared)).find(text, regions(text, code))
-    reached = -1
+    reached, previous = -1, (-1, -1)
     for start, end, name, exact in found:
         assert name in declared
         assert fold(text[start:end]) == fold(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -205,7 +206,7 @@ def test_any_text_is_read_the_same_way_twice(text: str, code: bool) -> None:
     assert first == found(text, code)
     marked = regions(text)
     assert all(0 <= s < e <= len(text) for s, e, _ in marked)
-    assert all(a[1] <= b[0] for a, b in zip(marked, marked[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(marked))
 
 
 @settings(max_examples=100, deadline=None)

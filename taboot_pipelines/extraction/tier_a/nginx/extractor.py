@@ -24,8 +24,8 @@ from taboot_pipelines.model.records import (
 
 #: A quote that begins at a `set` must stay one statement that a person takes in at a glance.
 MAX_QUOTE = 2000
-#: server names × locations × upstream servers of one unit.
-MAX_EDGES = 50_000
+#: Statements looked at in one unit: server names × locations × upstream servers.
+MAX_STATEMENTS = 30_000
 
 _NAME_CHARACTER = re.compile(r"[A-Za-z0-9_-]")
 
@@ -74,10 +74,16 @@ class _Claims:
         self._nodes: dict[tuple[NodeRef, str], NodeClaim] = {}
         self._edges: dict[tuple[object, ...], EdgeClaim] = {}
         self._exposures: list[_Exposure] = []
+        self._statements = 0
         #: Endpoints that the proxy reaches without a service between, with the route and the quote.
         self._direct: list[tuple[NodeRef, Evidence, Route]] = []
 
+    def full(self) -> bool:
+        return self._statements > MAX_STATEMENTS
+
     def add(self, route: Route) -> None:
+        if self.full():
+            return
         target = parse_pass(route.directive, route.value, route.transport)
         if isinstance(target, Miss):
             self._miss(target, route.place)
@@ -87,6 +93,8 @@ class _Claims:
             self._route(route, target, _quote(route), f"nginx_{route.directive}")
             return
         for peer, place in peers:
+            if self.full():
+                return
             if isinstance(peer, Miss):
                 self._miss(peer, place)
             else:
@@ -118,6 +126,10 @@ class _Claims:
         end_basis = _basis(end.name, target.host, text)
         server = route.server
         names: list[str | None] = [n for n in dict.fromkeys(server.names if server else ()) if n and not any(map(str.isspace, n))]
+        self._statements += len(names) + 1
+        if self.full():
+            self._reader.problem(self._main, "E_TOO_LARGE", f"{self._main} states more than {MAX_STATEMENTS} relations; the rest was left out.")
+            return
         for name in names or [None]:
             properties = {
                 "host": name, "location": route.location, "path": route.path,
@@ -135,9 +147,6 @@ class _Claims:
         self._nodes.setdefault((node, "" if once else evidence.path), NodeClaim(node, evidence, properties))
 
     def _edge(self, edge: EdgeClaim) -> None:
-        if len(self._edges) >= MAX_EDGES:
-            self._reader.problem(self._main, "E_TOO_LARGE", f"{self._main} states more than {MAX_EDGES} relations; the rest was left out.")
-            return
         try:
             check_edge(edge.type, edge.start.label, edge.end.label, edge.properties, edge.confidence)
         except TabootError:

@@ -291,7 +291,7 @@ class Reader:
             context.basic, context.guard, context.guarded,
         ))
 
-    def peers(self, route: Route, target: Target) -> list[tuple[Target | Miss, Place]] | None:
+    def peers(self, route: Route, target: Target) -> Iterator[tuple[Target | Miss, Place]] | None:
         """The servers of the upstream that ``target`` names; None if it names none."""
         if target.port is not None:
             return None
@@ -302,14 +302,15 @@ class Reader:
             peers = self.upstreams.get((not stream, name))
         if peers is None:
             return None
-        result: list[tuple[Target | Miss, Place]] = []
-        for peer in peers:
-            address = parse_address(target.scheme, peer.address)
-            if isinstance(address, Target) and address.port is None and target.scheme not in ("tcp", "udp"):
-                # "If a port is not specified, the port 80 is used": whatever the protocol.
-                address = Target(address.scheme, address.host, 80)
-            result.append((address, peer.place))
-        return result
+        return (_peer(peer, target.scheme) for peer in peers)
+
+
+def _peer(peer: Peer, scheme: str) -> tuple[Target | Miss, Place]:
+    address = parse_address(scheme, peer.address)
+    if isinstance(address, Target) and address.port is None and scheme not in ("tcp", "udp"):
+        # "If a port is not specified, the port 80 is used": whatever the protocol.
+        address = Target(scheme, address.host, 80)
+    return address, peer.place
 
 
 def _serve(server: Server, name: str, args: list[str]) -> None:
