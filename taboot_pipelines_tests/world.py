@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -10,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 from taboot_pipelines.retrieval import KnowledgeBase
@@ -141,4 +144,23 @@ def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, 
         if a != b:
             only = (sorted(set(map(str, a or [])) - set(map(str, b or [])))[:5], sorted(set(map(str, b or [])) - set(map(str, a or [])))[:5])
             found[key] = {"left": [x[:600] for x in only[0]], "right": [x[:600] for x in only[1]]}
+    return found
+
+
+def holding(root: Path, word: str) -> list[str]:
+    """The files under ``root`` that hold a word in any case: as bytes, or compressed in Parquet or DuckDB."""
+    needle = word.casefold()
+    found = []
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        content = path.read_bytes().decode("latin-1")
+        if path.suffix == ".parquet":
+            content += str(pq.ParquetFile(path).read().to_pydict())
+        elif path.suffix == ".duckdb":
+            with duckdb.connect(str(path), read_only=True) as connection:
+                for (table,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+                    content += str(connection.execute(f'SELECT * FROM "{table}"').fetchall())
+        elif path.suffix == ".gz":
+            content += gzip.decompress(path.read_bytes()).decode("latin-1")
+        if needle in content.casefold():
+            found.append(str(path.relative_to(root)))
     return found

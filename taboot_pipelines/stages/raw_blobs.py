@@ -159,7 +159,11 @@ class _Batch:
             case Skipped():
                 self.seen.add(event.path)
                 counts["skipped"] += 1
-                self._letter(event.path, event.code, event.message, "skipped")
+                if event.code == "E_TOMBSTONED":
+                    # Of a deleted document nothing is written down but its id: the path may be what was erased.
+                    self._letter(self._doc_id(event.path), event.code, "The document was deleted; its tombstone holds.", "skipped")
+                else:
+                    self._letter(event.path, event.code, event.message, "skipped")
             case Failed():
                 # Its state is unknown: what is known of it stays.
                 self.seen.add(event.path)

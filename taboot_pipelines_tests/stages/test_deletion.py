@@ -1,0 +1,195 @@
+"""Deleted stays deleted, vanished may return, erased leaves no byte (DESIGN rules 15 and 16)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages.deletion import delete, finish_pending, restore
+from taboot_pipelines_tests.world import World, graph, holding
+
+WORD = "zyxwvutquux"
+
+
+
+
+def doc_id(world: World, source: str, path: str) -> str:
+    return world.workspace.catalog.locators("default", source, state=None)[path].doc_id
+
+
+def reports(world: World, **options: bool) -> dict[str, object]:
+    return {r.stage: r for r in world.ingest(**options)}
+
+
+@pytest.fixture
+def notes(world: World) -> Path:
+    path = world.source("notes")
+    for i in range(4):
+        (path / f"{i}.md").write_text(f"# Note {i}\n\nThe number {i} is served by http://host{i}.example.com:80{i}0/ today.\n")
+    (path / "secret-plan.md").write_text(f"# Plan {WORD}\n\nThe {WORD} service listens on {WORD}.example.com:4433 and nothing else does.\n")
+    (path / f"{WORD}.yaml").write_text("key: value\n")
+    world.ingest()
+    return path
+
+
+def test_a_vanished_file_goes_and_comes_back(world: World, notes: Path) -> None:
+    before = graph(world.kb())
+    (notes / "1.md").rename(world.root / "aside.md")
+    world.ingest()
+    assert not [h for h in world.kb().search("number", limit=50).hits if h.url.endswith("/1.md")]
+    assert world.kb().documents().num_rows == 5
+    (world.root / "aside.md").rename(notes / "1.md")
+    world.ingest()
+    after = graph(world.kb())
+    # It is back with the same identity; only the times of its new presence differ.
+    assert len(after["edges"]) == len(before["edges"]) and world.kb().documents().num_rows == 6
+
+
+def test_deleted_stays_deleted_until_restored(world: World, notes: Path) -> None:
+    gone = doc_id(world, "notes", "secret-plan.md")
+    receipt = delete(world.workspace, "default", [gone])
+    assert receipt.final and set(receipt.stores) == {"tables", "vectors", "shards"}
+    assert gone not in world.kb().documents().column("doc_id").to_pylist()
+    ledger = reports(world)["raw_blobs"]
+    assert ledger.counts["skipped"] == 1 and gone not in world.kb().documents().column("doc_id").to_pylist()  # type: ignore[attr-defined]
+    back = restore(world.workspace, "default", [gone])
+    assert back.restored == (gone,) and back.awaiting_fetch == ()
+    assert gone in world.kb().documents().column("doc_id").to_pylist()
+    assert [e["kind"] for e in world.workspace.catalog.audit_events("default")] == ["delete", "restore"]
+
+
+def test_an_erased_document_leaves_no_byte(world: World, notes: Path) -> None:
+    # An earlier version held the word as well: past bytes are bytes.
+    (notes / "0.md").write_text(f"An older version with {WORD}.\n")
+    world.ingest()
+    (notes / "0.md").write_text("A newer version without.\n")
+    world.ingest()
+    assert holding(world.home, WORD)
+    wanted = [doc_id(world, "notes", p) for p in ("secret-plan.md", f"{WORD}.yaml", "0.md")]
+    receipt = delete(world.workspace, "default", wanted, erase=True)
+    assert receipt.final and set(receipt.stores) == {"tables", "vectors", "shards", "blobs", "catalog"}
+    assert holding(world.home, WORD) == []
+    assert not [e for e in world.kb().nodes().column("key").to_pylist() if WORD in e]
+    # The tombstones hold: the files are still on disk and are not taken in again.
+    world.ingest()
+    assert holding(world.home, WORD) == []
+    assert restore(world.workspace, "default", wanted).awaiting_fetch == tuple(sorted(wanted))
+    world.ingest()
+    assert set(wanted) <= set(world.kb().documents().column("doc_id").to_pylist())
+
+
+def test_bytes_that_another_document_holds_stay(world: World, notes: Path) -> None:
+    shutil.copy(notes / "secret-plan.md", notes / "copy.md")
+    world.ingest()
+    delete(world.workspace, "default", [doc_id(world, "notes", "secret-plan.md")], erase=True)
+    kb = world.kb()
+    hit = kb.search(WORD, mode="keyword").hits[0]
+    assert hit.doc_id == doc_id(world, "notes", "copy.md")
+    assert WORD in kb.explain(hit).quote
+
+
+def test_an_erasure_that_was_killed_is_finished_by_the_next_run(world: World, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [doc_id(world, "notes", "secret-plan.md")]
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(world.workspace.catalog, "forget", killed)
+    with pytest.raises(Killed):
+        delete(world.workspace, "default", wanted, erase=True)
+    monkeypatch.undo()
+    (notes / f"{WORD}.yaml").unlink()
+    world.ingest()
+    assert finish_pending(world.workspace, "default") == []
+    delete(world.workspace, "default", [doc_id(world, "notes", f"{WORD}.yaml")], erase=True)
+    assert holding(world.home, WORD) == []
+
+
+def test_unknown_ids_delete_nothing(world: World, notes: Path) -> None:
+    known = doc_id(world, "notes", "1.md")
+    with pytest.raises(TabootError, match="E_NOT_FOUND"):
+        delete(world.workspace, "default", [known, "0" * 36])
+    assert known in world.kb().documents().column("doc_id").to_pylist()
+    with pytest.raises(TabootError, match="E_NOT_FOUND"):
+        restore(world.workspace, "default", [known])
+
+
+@pytest.mark.parametrize("empty", [
+    pytest.param(lambda path: [p.unlink() for p in path.iterdir()], id="an unmounted folder that is left empty"),
+    pytest.param(lambda path: [(path / f"{i}.md").unlink() for i in range(12)], id="more than half and more than ten"),
+])
+def test_mass_deletions_are_held_until_confirmed(world: World, empty: Callable[[Path], object]) -> None:
+    path = world.source("many")
+    for i in range(20):
+        (path / f"{i}.md").write_text(f"Document number {i} of many.\n")
+    world.ingest()
+    empty(path)
+    (path / "new.md").write_text("Adds and edits go on.\n") if (path / "15.md").exists() else None
+    left = len(list(path.iterdir()))
+    held = reports(world)["raw_blobs"]
+    assert [h["code"] for h in held.held] == ["E_MASS_DELETE"]  # type: ignore[attr-defined]
+    assert world.kb().documents().num_rows >= 20
+    assert reports(world)["raw_blobs"].held  # type: ignore[attr-defined]
+    reports(world, confirm_deletes=True)
+    assert world.kb().documents().num_rows == left
+
+
+def test_moving_everything_is_no_deletion(world: World) -> None:
+    path = world.source("many")
+    for i in range(20):
+        (path / f"{i}.md").write_text(f"Document number {i} of many.\n")
+    world.ingest()
+    (path / "sub").mkdir()
+    for i in range(20):
+        (path / f"{i}.md").rename(path / "sub" / f"{i}.md")
+    found = reports(world)
+    assert not found["raw_blobs"].held and found["embeddings"].counts["new"] == 0  # type: ignore[attr-defined]
+    assert world.kb().documents().num_rows == 20
+
+
+def test_a_missing_root_fails_and_deletes_nothing(world: World, notes: Path) -> None:
+    notes.rename(world.root / "elsewhere")
+    with pytest.raises(TabootError, match="E_PATH"):
+        world.ingest()
+    assert world.kb().documents().num_rows == 6
+    assert world.workspace.catalog.jobs("default", "notes")[0]["state"] == "failed"
+
+
+def test_a_source_that_leaves_the_file_is_retired(world: World, notes: Path) -> None:
+    other = world.source("other")
+    (other / "o.md").write_text("The other source stays.\n")
+    world.ingest()
+    world.remove_source("notes")
+    world.ingest()
+    assert world.kb().documents().num_rows == 1
+    assert [r["source_id"] for r in world.workspace.catalog.sources()] == ["other"]
+    assert not world.workspace.tables.names("default", "notes")
+    world.source("notes")
+    world.ingest()
+    assert world.kb().documents().num_rows == 7
+
+
+def test_a_source_may_move_to_another_namespace(world: World, notes: Path) -> None:
+    other = world.source("other")
+    (other / "o.md").write_text("The other source stays.\n")
+    world.ingest()
+    world.source("notes", namespace="elsewhere")
+    world.ingest()
+    assert world.kb().documents().num_rows == 1
+    assert world.kb("elsewhere").documents().num_rows == 6
+
+
+@pytest.mark.parametrize("text", ["", "sources: []\n", "sources:\n- id: notes\n  type: fil", "sources:\n- {id: notes, type: files, path: notes}\n- {id: notes, type: files, path: x}\n"])
+def test_an_invalid_sources_file_changes_nothing(world: World, notes: Path, text: str) -> None:
+    (world.directory / "sources.yaml").write_text(text)
+    with pytest.raises(TabootError, match="E_SOURCES"):
+        world.ingest()
+    assert world.kb().documents().num_rows == 6
+    assert [r["state"] for r in world.workspace.catalog.sources()] == ["active"]
