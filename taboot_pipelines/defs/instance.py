@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,15 +52,10 @@ retention:
 _NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
-def dagster_home(settings: Settings) -> Path:
-    named = os.environ.get("DAGSTER_HOME")
-    return Path(named).expanduser().absolute() if named else settings.home_dir / "dagster"
-
-
 @contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The persistent instance. Raises ``E_STORAGE`` if it cannot be opened, ``E_BUSY`` while another process creates it."""
-    home = dagster_home(settings)
+    home = settings.dagster_home
     try:
         with _open(home, settings) as instance:
             close = keep_connections(instance)

@@ -1,6 +1,7 @@
 """Jobs: one source through the chain, and all of them."""
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from taboot_pipelines.defs import documents, ingest, kb, knowledge, vectors
 from taboot_pipelines.defs.materialize import run_reported
@@ -47,4 +48,4 @@ def ingest_all() -> None:
     ingest_every_source()
 
 
-JOBS = [ingest_source, ingest_all]
+JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [ingest_source, ingest_all]

@@ -12,7 +12,6 @@ import dagster as dg
 from pydantic import Field
 
 from taboot_pipelines.defs.sweeper import sweep_dead_runs, sweeping
-from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.report import StageReport
@@ -29,22 +28,21 @@ class Runtime:
     """
 
     def __init__(
-        self, settings: Settings, *, embedder: Embedder | None = None, progress: Progress = no_progress,
+        self, settings: Settings, *, workspace: Workspace | None = None, progress: Progress = no_progress,
         on_report: Callable[[StageReport], None] | None = None, on_error: Callable[[str, TabootError], None] | None = None,
     ) -> None:
         self.settings = settings
         self.progress = progress
         self.on_report = on_report
         self.on_error = on_error
-        self._embedder = embedder
-        self._workspace: Workspace | None = None
+        self._workspace = workspace
         self._lock = threading.Lock()
 
     def workspace(self) -> Workspace:
-        """Opened at the first call. Raises ``E_CATALOG``, ``E_STORAGE``."""
+        """The one given, else opened at the first call. Raises ``E_CATALOG``, ``E_STORAGE``."""
         with self._lock:
             if self._workspace is None:
-                self._workspace = Workspace(self.settings, self._embedder)
+                self._workspace = Workspace(self.settings)
             return self._workspace
 
 

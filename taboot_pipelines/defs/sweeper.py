@@ -110,7 +110,7 @@ def _runs(pid: int, born_by: float) -> bool:
 
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= born_by + 1
+        return bool(process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= born_by + 1)
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:

@@ -1,0 +1,54 @@
+"""The commands' group and what holds for all of them: exit codes and how errors look.
+
+Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from taboot_pipelines.cli import admin, ingest, query
+from taboot_pipelines.cli.output import show_error, wants_json
+from taboot_pipelines.errors import TabootError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="taboot-pipelines", prog_name="taboot")
+def cli() -> None:
+    """Infrastructure knowledge in one place, each fact traced to the bytes it came from."""
+
+
+for command in (
+    ingest.ingest, query.search, query.ask, query.explain, query.neighbors, admin.status, admin.schema, admin.delete, admin.restore, admin.ui,
+):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script. Ends the process."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        cli.main(args=list(arguments), prog_name="taboot", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted; run the same command again to go on.", err=True)
+        sys.exit(130)
+    except TabootError as error:
+        show_error(error, wants_json(arguments))
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of a pipe has had enough (`taboot search … | head`).
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:  # noqa: BLE001 - a defect's message may quote a document; the type and place do not
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else ""
+        show_error(TabootError("E_INTERNAL", f"The command failed with {type(error).__name__} at {where}."), wants_json(arguments))
+        sys.exit(1)

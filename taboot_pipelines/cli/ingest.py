@@ -1,0 +1,256 @@
+"""``ingest``: every source, or some, through the chain, each in a Dagster run of its own in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from taboot_pipelines.defs.resources import Runtime
+    from taboot_pipelines.stages.report import StageReport
+    from taboot_pipelines.stages.workspace import Workspace
+
+#: What the summary shows of a stage's counts, in this order.
+_SHOWN = ("discovered", "fetched", "new", "interpreted", "changed", "shards_new", "reused", "not_modified", "skipped", "rejected", "removed", "held", "failed")
+_MOST_PROBLEMS = 20
+
+
+@dataclass
+class Outcome:
+    """What became of one source: reports of the stages that ran, the error of the one that did not, failed checks."""
+
+    source: str
+    reports: list[StageReport] = field(default_factory=list)
+    error: TabootError | None = None
+    #: Names of checks that failed as errors; warnings are shown by what they warn of.
+    checks: list[str] = field(default_factory=list)
+    #: Items that failed, in this run or before, and still do. Rejections on purpose (language, emptiness) are not among them.
+    dead: list[dict[str, str]] = field(default_factory=list)
+    run_id: str = ""
+    retired: bool = False
+
+    @property
+    def held(self) -> list[dict[str, Any]]:
+        return [h for r in self.reports for h in r.held]
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and not self.checks and not self.held and not self.dead
+
+    def to_json(self) -> dict[str, Any]:
+        state = "failed" if self.error or self.checks else "held" if self.held else "retired" if self.retired else "succeeded"
+        return {
+            "source": self.source, "state": state, "run_id": self.run_id, "failed_items": self.dead, "failed_checks": self.checks, "held": self.held,
+            "stages": [asdict(r) for r in self.reports], **(self.error.to_response() if self.error else {}),
+        }
+
+
+@click.command()
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
+@click.option("--confirm-deletes", is_flag=True, help="Carry out deletions that were held as E_MASS_DELETE. Name the sources.")
+@json_option
+def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> None:
+    """Bring the knowledge base up to date with the sources file: all sources, or those named.
+
+    Exit code 1 if a source, an item or a check failed, or if deletions wait for --confirm-deletes.
+    """
+    if confirm_deletes and not sources:
+        raise click.UsageError("--confirm-deletes wants the sources it is meant for.")
+    settings = load_settings()
+    # Read before Dagster is loaded: a mistake in the file is told at once.
+    from taboot_pipelines.stages.workspace import Workspace
+
+    workspace = Workspace(settings)
+    workspace.sync_sources()
+    chosen = _choose(workspace, sources)
+    outcomes = _run(settings, workspace, chosen, confirm_deletes, quiet=as_json)
+    ok = all(o.ok for o in outcomes)
+    if as_json:
+        emit_json({"ok": ok, "sources": [o.to_json() for o in outcomes]})
+    else:
+        _summary(outcomes)
+    sys.exit(0 if ok else 1)
+
+
+def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
+    """Retiring sources are among them: what they held is deleted by a run like any other."""
+    rows = workspace.catalog.sources()
+    known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
+    unknown = [s for s in named if s not in known]
+    if unknown:
+        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {', '.join(map(repr, unknown))}.", sources=unknown)
+    return list(dict.fromkeys(named)) or known
+
+
+def _run(settings: Settings, workspace: Workspace, chosen: Sequence[str], confirm_deletes: bool, *, quiet: bool) -> list[Outcome]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from taboot_pipelines.defs import build_defs
+        from taboot_pipelines.defs.instance import open_instance
+        from taboot_pipelines.defs.partitions import apply_change, partition_change
+        from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
+        from taboot_pipelines.defs.sweeper import sweep_dead_runs
+
+    # Dagster logs every event to the terminal; what matters of them is shown below.
+    for name in ("dagster", "alembic"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    outcomes = []
+    with _display(chosen, quiet) as display, open_instance(settings) as instance:
+        sweep_dead_runs(instance, workspace.catalog)
+        apply_change(instance, partition_change(instance, workspace))
+        runtime = Runtime(settings, workspace=workspace)
+        job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def("ingest_source")
+        for source in chosen:
+            display.begin(source)
+            outcome = _run_one(runtime, job, instance, source, confirm_deletes, display)
+            display.end(outcome)
+            outcomes.append(outcome)
+        alive = {row["source_id"] for row in workspace.catalog.sources()}
+        for outcome in outcomes:
+            outcome.retired = outcome.source not in alive
+        apply_change(instance, partition_change(instance, workspace))
+    return outcomes
+
+
+def _run_one(
+    runtime: Runtime, job: dg.JobDefinition, instance: dg.DagsterInstance, source: str, confirm_deletes: bool, display: _Display
+) -> Outcome:
+    from dagster import AssetCheckSeverity, DagsterError, RunConfig
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from taboot_pipelines.defs.ingest import FetchConfig
+    from taboot_pipelines.defs.sweeper import process_tags
+
+    reports: dict[tuple[str, str], StageReport] = {}
+    errors: dict[str, TabootError] = {}
+
+    def reported(report: StageReport) -> None:
+        # A stage that was tried again counts by its last try.
+        reports[report.stage, report.namespace] = report
+        errors.pop(report.stage, None)
+        display.report(report)
+
+    runtime.progress, runtime.on_report, runtime.on_error = display.progress, reported, errors.__setitem__
+    outcome = Outcome(source)
+    try:
+        result = job.execute_in_process(
+            run_config=RunConfig(ops={"raw_blobs": FetchConfig(confirm_deletes=confirm_deletes)}, loggers={"console": {"config": {"log_level": "CRITICAL"}}}),
+            instance=instance, partition_key=source, raise_on_error=False, tags=process_tags(),
+        )
+    except (DagsterError, SQLAlchemyError, OSError) as error:
+        outcome.error = TabootError("E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source)
+    else:
+        outcome.run_id = result.run_id
+        outcome.checks = [e.check_name for e in result.get_asset_check_evaluations() if not e.passed and e.severity == AssetCheckSeverity.ERROR]
+        outcome.error = next(iter(errors.values()), None)
+        if not result.success and outcome.error is None and not outcome.checks:
+            outcome.error = TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id)
+    outcome.reports = list(reports.values())
+    catalog = runtime.workspace().catalog
+    outcome.dead = [
+        {k: d[k] for k in ("stage", "code", "item", "message")}
+        for row in catalog.sources() if row["source_id"] == source for d in catalog.dead_letters(row["namespace"], source) if d["kind"] == "failed"
+    ]
+    return outcome
+
+
+# --- what people see ------------------------------------------------------------------------------------------------
+
+
+class _Display:
+    """Progress of the source at hand. This one shows nothing: for programs and for output that is no terminal."""
+
+    def begin(self, source: str) -> None: ...
+
+    def progress(self, stage: str, done: int, total: int) -> None: ...
+
+    def report(self, report: StageReport) -> None: ...
+
+    def end(self, outcome: Outcome) -> None: ...
+
+
+class _Bars(_Display):
+    """One bar per source: its stage, and how far that is."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+        self._task: Any = None
+        self._source = ""
+
+    def begin(self, source: str) -> None:
+        self._source = source
+        self._task = self._progress.add_task(source, total=None, stage="raw_blobs")
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        self._progress.update(self._task, stage=stage, completed=done, total=total or None)
+
+    def report(self, report: StageReport) -> None:
+        self._progress.update(self._task, stage=report.stage, completed=0, total=None)
+
+    def end(self, outcome: Outcome) -> None:
+        self._progress.update(self._task, stage="done" if outcome.ok else "look below", completed=1, total=1)
+
+
+@contextlib.contextmanager
+def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield _Display()
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[stage]}", style="cyan"), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(), console=out,
+    ) as progress:
+        yield _Bars(progress)
+
+
+def _summary(outcomes: Sequence[Outcome]) -> None:
+    out = console()
+    shown = table("source", "stage", "what", "seconds", right=("seconds",))
+    for outcome in outcomes:
+        for i, report in enumerate(outcome.reports):
+            counts = ", ".join(f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n))
+            what = "unchanged" + (f" ({counts})" if counts else "") if report.skipped == "unchanged" else counts or (report.skipped or "nothing to do")
+            shown.add_row(text(outcome.source if i == 0 else ""), report.stage, text(what), f"{report.seconds:.2f}")
+    if shown.row_count:
+        out.print(shown)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            out.print(text(f"{outcome.source}: {outcome.error.code}: {outcome.error.message}"), style="red")
+            out.print(text(f"  {outcome.error.remedy}"))
+        for check in outcome.checks:
+            out.print(text(f"{outcome.source}: the check {check} failed; the UI shows which rows."), style="red")
+        for held in outcome.held:
+            out.print(text(f"{outcome.source}: {held['code']}: {held['message']}"), style="yellow")
+            out.print(text(f"  {held['remedy']}"))
+        known = {(d["stage"], d["item"]) for d in outcome.dead}
+        notes = [{"stage": r.stage, **p} for r in outcome.reports for p in r.problems if (r.stage, p["item"]) not in known]
+        problems = [*outcome.dead, *notes]
+        for problem in problems[:_MOST_PROBLEMS]:
+            out.print(text(f"{outcome.source}: {problem['stage']}: {problem['code']}: {problem['message']}"), style="yellow")
+        if len(problems) > _MOST_PROBLEMS:
+            out.print(text(f"{outcome.source}: … and {len(problems) - _MOST_PROBLEMS} more; `taboot status` lists them all."), style="yellow")
+        if outcome.retired:
+            out.print(text(f"{outcome.source}: retired; it has left the sources file and all it held was deleted."))
