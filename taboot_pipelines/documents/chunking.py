@@ -13,7 +13,7 @@ The rules, the stronger first:
    of its own, that one takes in the beginning of the block, which the next chunk repeats.
 4. A new chunk begins at a heading; a heading stays with what follows.
 5. Otherwise the cut is the best that the window offers, the last of equals. Where it parts a block, or two paragraphs of one
-   section, the neighbours share up to ``overlap_tokens``.
+   section, the neighbours share up to ``overlap_tokens``; code that an empty line parts shares nothing.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SENTENCE = re.compile(r"(?<=[.!?])[ \t]+")
 _WORD = re.compile(r"\S+\s*")
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
-#: A stretch of letters and digits with more than this many is one unknown token to BERT (max_input_chars_per_word).
-_LONGEST_WORD = 100
-#: Code points of the pieces of such a stretch, and of other text without white space.
-_STRETCH = 512
+#: Code points of a piece of text without white space, and of one that holds nothing but letters and digits: with more than
+#: 100 of them BERT sees one unknown token (max_input_chars_per_word).
 _GRAIN = 64
+_STRETCH = 512
 #: Running text is cut no finer for want of overlap.
 _FINEST = 16
 #: A grapheme cluster of more marks than this may be cut.
@@ -148,7 +147,7 @@ class Chunker:
             return cut
         if p.whole[cut] > start:
             return p.whole[cut]
-        if p.cuts[cut] >= Cut.STATEMENT:
+        if p.cuts[cut] >= (Cut.MAJOR if p.kinds[cut] is Kind.CODE else Cut.STATEMENT):
             flowing = p.kinds[cut] is Kind.PROSE and p.cuts[cut] is Cut.BLOCK
             if not flowing or p.section[cut] != p.section[cut - 1]:
                 return cut
@@ -159,7 +158,7 @@ class Chunker:
             floor = max(start + 1, bisect_left(p.block, p.block[cut], 0, cut))
         # What is shared leaves room for the next piece.
         tokens = max(p.tokens[cut] - self._overlap, p.tokens[cut + 1] - self._limit)
-        chars = p.at[cut + 1] - self._chars
+        chars = max(p.at[cut] - self._overlap * CHARS_PER_TOKEN, p.at[cut + 1] - self._chars)
         first = max(floor, bisect_left(p.tokens, tokens, 0, cut), bisect_left(p.at, chars, 0, cut))
         open_to = [k for k in range(first, cut) if p.whole[k] < 0 and p.kinds[k] is not Kind.BLANK]
         # The best beginning there is, the first of equals, which shares most.
@@ -339,9 +338,9 @@ def _grains(word: str, size: int) -> Iterator[str]:
             if cut:
                 stop = cut
             else:
-                stretch = _LETTERS.match(word, lowest)
+                stretch = _LETTERS.match(word, lowest, start + _STRETCH)
                 run = stretch.end() if stretch else stop
-                stop = run if run - start <= _LONGEST_WORD else min(run, start + _STRETCH)
+                stop = run
             if stop < end:
                 stop = _whole_character(word, stop, start)
         yield word[start:stop]

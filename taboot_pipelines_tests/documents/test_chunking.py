@@ -276,6 +276,12 @@ def test_megabytes_in_one_line():
     assert max(c.tokens for c in chunks) <= 254 and min(c.tokens for c in chunks) >= 50
 
 
+def test_letters_without_end_are_few_chunks():
+    text = "0a1b2c3d" * 250_000
+    chunks = Chunker(DEFAULT).chunk(text, MD)
+    assert len(chunks) < 2 * len(text) / (254 * CHARS_PER_TOKEN)
+
+
 def test_grapheme_clusters_are_not_cut():
     family, flag, accent = "👩‍👩‍👧‍👦", "🇩🇪", "e\u0301"
     for cluster in (family, flag, accent):
