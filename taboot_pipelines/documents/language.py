@@ -13,6 +13,9 @@ UNDETERMINED = "und"
 _PREFIX = 60_000
 _MIN_LETTERS = 40
 _MIN_SCORE = 0.65
+#: Of a few sentences the model is surer than it should be (names, mostly).
+_MIN_SCORE_SHORT = 0.85
+_SHORT = 300
 #: A language that the page or the reader expects is believed sooner.
 _MIN_SCORE_HINTED = 0.35
 _SAMPLE = 4000
@@ -62,7 +65,8 @@ def detect(text: str, hints: Sequence[str] = ()) -> str:
         return UNDETERMINED
     hinted = {normalize(h) for h in hints}
     best, score = ranked[0]
-    if score >= (_MIN_SCORE_HINTED if best in hinted else _MIN_SCORE):
+    enough = _MIN_SCORE if len(sample) >= _SHORT else _MIN_SCORE_SHORT
+    if score >= (_MIN_SCORE_HINTED if best in hinted else enough):
         return best
     for lang, other in ranked[1:]:
         if lang in hinted and other >= _MIN_SCORE_HINTED:

@@ -48,7 +48,7 @@ def parse_document(
         raise TabootError(error.code, f"{path}: {error.message}", path=path, **error.details) from None
     except (RecursionError, MemoryError):
         raise TabootError("E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever a stranger's bytes provoke is typed
         # Neither its message nor itself as a cause: both may hold the document's text. Where it happened is enough.
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
