@@ -13,7 +13,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from taboot_pipelines.errors import TabootError
@@ -77,6 +77,7 @@ class Directory:
         """Everything beneath the root, in the order of paths."""
         listing = Listing()
         found: list[tuple[str, File | Skipped | Failed]] = []
+        troubled: list[tuple[str, Skipped | Failed]] = []
         # (path of the directory as the file system spells it, what to open, identities of it and its parents, beneath a link)
         stack: list[tuple[str, str, tuple[tuple[int, int], ...], bool]] = [("", self._real, (self._identity,), False)]
         while stack:
@@ -86,16 +87,16 @@ class Directory:
                     children = list(entries)
             except OSError as error:
                 if error.errno not in _GONE:
+                    name = _escaped(raw) or "."
                     listing.complete = False
-                    listing.reason = listing.reason or f"the directory {_escaped(raw)} could not be read"
-                    listing.directories.append(Failed(_escaped(raw), _unreadable(_escaped(raw), error, "directory")))
+                    listing.reason = listing.reason or f"the directory {name} could not be read"
+                    troubled.append((raw or ".", Failed(name, _unreadable(name, error, "directory"))))
                 continue
             if len(found) + len(stack) + len(children) > MAX_ENTRIES:
                 listing.complete = False
                 listing.reason = f"there are more than {MAX_ENTRIES} entries"
-                listing.directories.append(
-                    Failed(_escaped(raw) or ".", TabootError("E_TOO_LARGE", f"The source holds more than {MAX_ENTRIES} entries."))
-                )
+                message = f"The source holds more than {MAX_ENTRIES} entries."
+                troubled.append((raw or ".", Failed(_escaped(raw) or ".", TabootError("E_TOO_LARGE", message))))
                 break
             for child in children:
                 child_raw = f"{raw}/{child.name}" if raw else child.name
@@ -103,11 +104,15 @@ class Directory:
                 if isinstance(outcome, tuple):
                     stack.append(outcome)
                 elif isinstance(outcome, Skipped) and outcome.path == "":
-                    listing.directories.append(Skipped(_escaped(child_raw), outcome.code, outcome.message))
+                    troubled.append((child_raw, outcome))
                 elif outcome is not None:
                     found.append((child_raw, outcome))
-        listing.items = dict(sorted(_named(found)))
-        listing.directories.sort(key=lambda e: e.path)
+        named = dict(_named(found))
+        listing.items = dict(sorted(named.items()))
+        taken = set(named)
+        for raw, event in sorted(troubled, key=lambda t: t[0]):
+            path = _free(_escaped(raw), raw, taken)
+            listing.directories.append(replace(event, path=path))
         return listing
 
     def _look(
@@ -178,17 +183,27 @@ def _named(found: list[tuple[str, File | Skipped | Failed]]) -> Iterator[tuple[s
     """Give each item its locator's path. Of two names with one NFC form, that which has it already (else the smallest)
     keeps it; a name that is not UTF-8 has no form."""
     taken: set[str] = set()
-    for raw, outcome in sorted(found, key=lambda f: (_nfc(f[0]) != f[0], f[0])):
+    for raw, outcome in sorted(found, key=lambda f: (not _decodable(f[0]), _nfc(f[0]) != f[0], f[0])):
         path = _nfc(raw)
         if not _decodable(raw):
-            name = _escaped(raw)
+            name = _free(_escaped(raw), raw, taken)
             yield name, Failed(name, TabootError("E_ENCODING", f"The file name {name} is not UTF-8.", path=name))
         elif path in taken:
-            name = raw.encode("ascii", "backslashreplace").decode("ascii")
+            name = _free(path, raw, taken)
             yield name, Failed(name, TabootError("E_CONFLICT", f"Another file's name has the same normal form as {name}.", path=name))
         else:
             taken.add(path)
             yield path, File(path, outcome.location, outcome.names) if isinstance(outcome, File) else outcome
+
+
+def _free(name: str, raw: str, taken: set[str]) -> str:
+    """A name to report ``raw`` under that no other item has: ``name``, else ``raw`` in ASCII with escapes."""
+    if name in taken:
+        name = raw.encode("ascii", "backslashreplace").decode("ascii")
+    while name in taken:
+        name += "~"
+    taken.add(name)
+    return name
 
 
 def _identity(info: os.stat_result) -> tuple[int, int]:

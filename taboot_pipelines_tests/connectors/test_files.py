@@ -8,9 +8,13 @@ import shutil
 import socket
 import unicodedata
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as settings_
+from hypothesis import strategies as st
 
 from taboot_pipelines.connectors.protocol import open_connector
 from taboot_pipelines.connectors.sources_file import FilesSource, SwagSource
@@ -272,3 +276,38 @@ def test_a_directory_as_a_document_name_and_many_files(root: Path) -> None:
     put(root, "folder.md/inner.md", *(f"n/{i % 37}/{i}.txt" for i in range(2000)))
     out, end = run(root)
     assert len(out) == 2001 and set(out.values()) == {"ok"} and end.complete
+
+
+@settings_(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False))
+def test_any_tree_ends_with_every_path_once_and_the_same_again(tmp_path_factory: pytest.TempPathFactory, random: Random) -> None:
+    """Links in all directions, pipes, names that collide or are not UTF-8."""
+    root = tmp_path_factory.mktemp("tree")
+    base = root / "in"
+    base.mkdir()
+    directories = [base]
+    for _ in range(random.randint(0, 40)):
+        parent = random.choice(directories)
+        name = random.choice(["a", "b", "\u00e9", "e\u0301", os.fsdecode(b"\xff"), "\\udcff", ".git"]) + random.choice(["", ".md", ".env"])
+        target = parent / name
+        if os.path.lexists(target):
+            continue
+        match random.randrange(5):
+            case 0 | 1:
+                target.mkdir()
+                directories.append(target)
+            case 2:
+                target.write_bytes(b"text")
+            case 3:
+                other = random.choice(directories)
+                target.symlink_to(random.choice([str(other), os.path.relpath(other, parent), "/etc", "nowhere", name, f"{other}/a.md"]))
+            case _:
+                os.mkfifo(target)
+    first, second = events(root), events(root)
+    paths = [e.path for e in first if not isinstance(e, Enumerated)]
+    assert paths == [e.path for e in second if not isinstance(e, Enumerated)]
+    assert len(set(paths)) == len(paths) == len(first) - 1 and first[-1] == Enumerated(True)
+    assert all(p.encode() for p in paths)
+    real = [p for p in base.rglob("*.md") if p.is_file() and not p.is_symlink() and ".git" not in p.relative_to(base).parts[:-1]]
+    links = sum(isinstance(e, Fetched) for e in first)
+    assert links + sum(isinstance(e, Failed) for e in first) >= len(real)
