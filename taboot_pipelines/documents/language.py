@@ -15,7 +15,7 @@ _MIN_LETTERS = 40
 _MIN_SCORE = 0.65
 #: Of a few sentences the model is surer than it should be (names, mostly).
 _MIN_SCORE_SHORT = 0.85
-_SHORT = 300
+_SHORT = 1000
 #: A language that the page or the reader expects is believed sooner.
 _MIN_SCORE_HINTED = 0.35
 _SAMPLE = 4000
