@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.documents.mime import is_code
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import Difference, batches
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, name_tokens, regions, tokens
 from taboot_pipelines.knowledge.names import NAMED, Meaning, meanings, names_table, resolutions
@@ -333,10 +333,12 @@ class _Snapshot:
             return []
         starts, ends = np.array([h[0] for h in hits]), np.array([h[1] for h in hits])
         byte_starts, byte_ends = OffsetMap.loads(document["offsets"]).to_bytes_many(starts, ends)
-        lines = self._lines(document, starts, byte_starts)
+        lines, blob = self._lines(document, starts, byte_starts)
         run = ids.run_id(f"document:{document['doc_id']}", "mentions", ids.digest(document["text_sha256"], document["blob_sha256"], MATCHER_VERSION))
         found = []
         for i, (start, end, name, exact) in enumerate(hits):
+            # In HTML, markup may stand between the letters of a name.
+            exact = exact and (blob is None or name.encode() in blob[int(byte_starts[i]) : int(byte_ends[i])])
             for target in self.known[name].targets(name):
                 found.append(mention(
                     document["doc_id"], document["title"], (target.label, ids.node_key(target.key), target.name), (start, end),
@@ -346,17 +348,18 @@ class _Snapshot:
                 ))
         return found
 
-    def _lines(self, document: dict[str, Any], starts: Any, byte_starts: Any) -> Any:
+    def _lines(self, document: dict[str, Any], starts: Any, byte_starts: Any) -> tuple[Any, bytes | None]:
+        """The lines of mentions; for a rendered document those of its blob, which is returned as well."""
         if "html" in document["mime"]:
             try:
-                data = np.frombuffer(self.workspace.blobs.get(self.namespace, document["blob_sha256"]), dtype="u1")
+                data = self.workspace.blobs.get(self.namespace, document["blob_sha256"])
             except TabootError as error:
                 # The statement stands; only its line is unknown until the blob is whole again.
                 self.report.problem(error.code, document["doc_id"], error.message)
-                return np.ones(len(starts), dtype=np.int64)
-            return np.searchsorted(np.flatnonzero(data == 10), byte_starts) + 1
+                return np.ones(len(starts), dtype=np.int64), b""
+            return np.searchsorted(np.flatnonzero(np.frombuffer(data, dtype="u1") == 10), byte_starts) + 1, data
         points = np.frombuffer(document["text"].encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        return np.searchsorted(np.flatnonzero(points == 10), starts) + 1
+        return np.searchsorted(np.flatnonzero(points == 10), starts) + 1, None
 
     def _state(self, document: dict[str, Any], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
         d = document["doc_id"]

@@ -41,6 +41,10 @@ TIER = EdgeSource.TIER_A
 VERSION = "1"
 
 
+#: What a unit leaves open without being wrong: recorded with its reason, no failure.
+NOTES = frozenset({"E_UNRESOLVED", "E_NOT_FOUND"})
+
+
 class Extractor(Protocol):
     """A Tier A extractor of a structured format; pure, and byte-identical for equal input and version."""
 
@@ -118,12 +122,19 @@ class _File:
         self.text, self.offsets, self.sha256 = text, offsets, sha256
         # A document that was rendered from its blob has the blob's line numbers, not its own.
         self._newlines = _newlines(text.encode("utf-32-le", "surrogatepass"), 4) if data is None else _newlines(data, 1)
-        self._by_bytes = data is not None
+        self._data = data
+
+    def holds(self, start: int, end: int, name: str) -> bool:
+        """Whether a name stands in the bytes of a span as written; in HTML, markup may stand between its letters."""
+        if self._data is None:
+            return True
+        lo, hi = self.offsets.to_bytes(start, end)
+        return name.encode() in self._data[lo:hi]
 
     def place(self, start: int, end: int) -> tuple[int, int, int]:
         """(byte_start, byte_end, line) of a span."""
         lo, hi = self.offsets.to_bytes(start, end)
-        return lo, hi, int(np.searchsorted(self._newlines, lo if self._by_bytes else start)) + 1
+        return lo, hi, int(np.searchsorted(self._newlines, start if self._data is None else lo)) + 1
 
 
 def _newlines(data: bytes, width: int) -> Any:
@@ -256,8 +267,9 @@ class _Work:
         file = _File(text, OffsetMap.loads(offsets), blob_sha, data)
         document = NodeRef("Document", (unit.anchor,), path)
         for m in mentions:
+            basis = Basis.NORMALIZED if m.basis == Basis.BYTES and not file.holds(m.start, m.end, m.node.name) else m.basis
             claim = EdgeClaim(
-                "MENTIONS", document, m.node, Evidence(path, m.start, m.end), f"prose_{m.kind}", Basis.DERIVED, m.basis, {"span": [m.start, m.end]}, 0.95
+                "MENTIONS", document, m.node, Evidence(path, m.start, m.end), f"prose_{m.kind}", Basis.DERIVED, basis, {"span": [m.start, m.end]}, 0.95
             )
             self._edge(outcome, unit, claim, {path: file})
         return outcome
@@ -362,14 +374,20 @@ class _Work:
     def _letters(self, states: Mapping[str, Any], suppressed: set[str]) -> None:
         letters = []
         for unit_id, state in states.items():
-            if state["problems"] and unit_id not in suppressed:
-                path, code, message = state["problems"][0]
-                more = f" ({len(state['problems']) - 1} more in this unit)" if len(state["problems"]) > 1 else ""
-                letters.append({"item": unit_id, "code": code, "message": f"{path}: {message}{more}", "fingerprint": state["fingerprint"], "kind": "failed"})
-                self.report.problem(code, unit_id, f"{path}: {message}{more}")
+            if not state["problems"] or unit_id in suppressed:
+                continue
+            path, code, message = min(state["problems"], key=lambda p: p[1] in NOTES)
+            message = message if message.startswith(path) else f"{path}: {message}"
+            if len(state["problems"]) > 1:
+                message += f" ({len(state['problems']) - 1} more in this unit)"
+            kind = "skipped" if code in NOTES else "failed"
+            letters.append({"item": unit_id, "code": code, "message": message, "fingerprint": state["fingerprint"], "kind": kind})
+            if kind == "failed":
+                self.report.problem(code, unit_id, message)
         known = {d["item"] for d in self.workspace.catalog.dead_letters(self.namespace, self.source_id, STAGE)}
         self.workspace.catalog.record_dead(self.namespace, self.source_id, STAGE, letters, known - {x["item"] for x in letters})
-        self.report.counts["failed"] = len(letters)
+        self.report.counts["failed"] = sum(x["kind"] == "failed" for x in letters)
+        self.report.counts["noted"] = len(letters) - self.report.counts["failed"]
 
 
 #: Order of the values of a row while it is built.
