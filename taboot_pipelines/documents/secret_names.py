@@ -65,10 +65,9 @@ def is_webhook(name: str) -> bool:
     return "webhook" in name.lower()
 
 
-_NO_VALUE = re.compile(
-    r"(?i)true|false|yes|no|on|off|null|none|nil|~|undefined|required|optional|enabled?|disabled?|string|str|int|text|bool(?:ean)?|object|secret|"
-    r"basic|bearer|digest|plain|any|empty|default|n/a|external|(?:[*•x.…_\\\\-])+"
-)
+_NO_VALUE = re.compile(r"(?i)true|false|yes|no|on|off|null|none|nil|~|undefined|(?:[*•x.…_\\-])+")
+#: In prose and tables these say what a value is for.
+_KINDS = re.compile(r"(?i)required|optional|enabled?|disabled?|string|str|int|text|bool(?:ean)?|object|secret|basic|bearer|digest|plain|any|empty|default|n/a|external")
 _VARIABLE = re.compile(r"\$\$?[A-Za-z_][A-Za-z0-9_]*|\$\$?\{[^{}]*\}|\$\$?\(.*\)?|\$\{\{.*\}\}|%[A-Za-z_][A-Za-z0-9_]*%|%\([^()]*\)s|@[A-Z_]+@|__[A-Z_]+__")
 _TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}|<[^<>]*>|\[[^\[\]]*\]\([^()]*\)|\[[A-Z _-]+\]|#\{[^{}]*\}|\{[A-Za-z_][\w.-]*\}")
 _EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?\(.*|(?:var|local|data|module|self|this|process|os|config|settings|options|args|env|params|props)\.[A-Za-z_][\w.\[\]\"']*|[A-Za-z_]\w*\[.*\]")
@@ -97,6 +96,11 @@ def is_no_secret(value: str, literal: bool = False) -> bool:
         return True
     # Base64 may begin with a slash: a path has no long random part.
     return _PATH.fullmatch(value) is not None and not any(_random_segment(p) for p in re.split(r"[/\\.]", value))
+
+
+def is_kind(value: str) -> bool:
+    """Whether a value in running text or a table is the word for a kind of value (``string``, ``required``)."""
+    return _KINDS.fullmatch(value.strip()) is not None
 
 
 _OPAQUE = re.compile(r"[A-Za-z0-9+/=_.~$:!@%^*-]{12,4096}")
