@@ -1,10 +1,13 @@
 """Jobs: one source through the chain, and all of them."""
 
+from collections.abc import Iterator
+
 import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from taboot_pipelines.defs import documents, ingest, kb, knowledge, vectors
-from taboot_pipelines.defs.materialize import run_reported
+from taboot_pipelines.defs.materialize import failures, run_reported
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
@@ -18,10 +21,11 @@ ingest_source = dg.define_asset_job(
 )
 
 
-@dg.op(description="Every source through the chain, stage by stage: the namespace's stages run once for all that changed.")
-def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceResource) -> None:
+@dg.op(out=dg.Out(dg.Nothing), description="Every source through the chain, stage by stage: the namespace's stages run once for all that changed.")
+def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceResource) -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
     opened = workspace.open()
-    opened.sync_sources()
+    with failures(workspace.runtime, "sources"):
+        opened.sync_sources()
     apply_change(context.instance, partition_change(context.instance, opened))
     alive = sorted({row["source_id"] for row in opened.catalog.sources()})
     failed: dict[str, str] = {}
@@ -36,11 +40,12 @@ def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceReso
                 failed[source_id] = failure.description or stage
                 context.log.error(f"{source_id}: {stage}: {failure.description}")
                 continue
-            version = {dg.DATA_VERSION_TAG: reports[0].data_version} if len(reports) == 1 and reports[0].data_version else None
-            context.log_event(dg.AssetMaterialization(stage, partition=source_id, metadata=metadata_of(reports), tags=version))
+            version = {DATA_VERSION_TAG: reports[0].data_version} if len(reports) == 1 and reports[0].data_version else None
+            yield dg.AssetMaterialization(stage, partition=source_id, metadata=metadata_of(reports), tags=version)
     apply_change(context.instance, partition_change(context.instance, opened))
     if failed:
         raise dg.Failure(f"{len(failed)} of {len(alive)} sources failed.", metadata={"failed": dg.MetadataValue.json(failed)}, allow_retries=False)
+    yield dg.Output(None)
 
 
 @dg.job(description="Every source of the sources file. The asset checks belong to ingest_source.", executor_def=dg.in_process_executor)

@@ -38,7 +38,8 @@ def metadata_of(reports: Sequence[StageReport]) -> dict[str, Any]:
     sample = [row for report in reports for row in report.sample][:_ROWS]
     result: dict[str, Any] = {
         "source": ", ".join(sorted({f"{r.namespace}/{r.source_id}" for r in reports})),
-        **{name: int(value) for name, value in counts.items()},
+        # `skipped` is the reason why a stage had nothing to do, so the count of skipped items has a longer name.
+        **{"skipped_items" if name == "skipped" else name: int(value) for name, value in counts.items()},
         "seconds": round(sum(r.seconds for r in reports), 3),
         "bytes": sum(r.bytes for r in reports),
     }

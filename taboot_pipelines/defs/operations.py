@@ -6,7 +6,7 @@ import dagster as dg
 import orjson
 
 from taboot_pipelines.defs.jobs import ingest_source
-from taboot_pipelines.defs.partitions import NAME, partition_change, sources_partitions
+from taboot_pipelines.defs.partitions import NAME, TAG, partition_change, sources_partitions
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.stages.workspace import Workspace
@@ -73,7 +73,7 @@ def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource
 
 @dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING, description="Logs which source failed, with its error code and what to do about it.")
 def run_failures(context: dg.RunFailureSensorContext) -> None:
-    source = context.dagster_run.tags.get(dg.PARTITION_NAME_TAG, context.dagster_run.job_name)
+    source = context.dagster_run.tags.get(TAG, context.dagster_run.job_name)
     for event in context.get_step_failure_events():
         failure = event.step_failure_data.user_failure_data
         said = failure.description if failure is not None and failure.description else event.message
@@ -85,7 +85,7 @@ def _request(source_id: str, run_key: str) -> dg.RunRequest:
 
 
 def _busy(instance: dg.DagsterInstance, source_id: str) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={dg.PARTITION_NAME_TAG: source_id}, statuses=_BUSY), limit=1))
+    return bool(instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1))
 
 
 def _schedules(workspace: Workspace) -> dict[str, str]:

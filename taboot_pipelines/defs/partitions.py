@@ -9,6 +9,8 @@ import dagster as dg
 from taboot_pipelines.stages.workspace import Workspace
 
 NAME = "sources"
+#: The tag by which Dagster marks the partition of a run.
+TAG = "dagster/partition"
 sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
 
 

@@ -1,0 +1,78 @@
+"""The shape of the project: what a person finds in the UI, and that loading it does nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from taboot_pipelines.defs import build_defs
+from taboot_pipelines.defs.instance import DAGSTER_YAML
+from taboot_pipelines.settings import load_settings
+from taboot_pipelines.stages.chain import STAGES
+
+ROOT = Path(__file__).parents[2]
+
+#: asset: (group, what it depends on, pool, its checks and whether they block)
+EXPECTED = {
+    "raw_blobs": ("ingest", set(), {"ingest"}, {"ledger_adds_up": False, "no_deletes_held": False}),
+    "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
+    "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
+    "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
+    "tier_a_triples": ("knowledge", {"documents", "chunks"}, {"knowledge"}, {}),
+    "entity_snapshots": ("knowledge", {"embeddings", "tier_a_triples"}, {"knowledge"}, {"no_orphan_node": True, "no_edge_without_support": True}),
+    "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {}),
+}
+
+
+def test_the_definitions_are_these(tmp_path: Path) -> None:
+    defs = build_defs(load_settings(home=tmp_path / "home", sources=tmp_path / "sources.yaml"))
+    dg.Definitions.validate_loadable(defs)
+    graph = defs.resolve_asset_graph()
+    found = {}
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
+        checks = {c.name: graph.get(c).blocking for c in node.check_keys}
+        found[key.to_user_string()] = (node.group_name, {p.to_user_string() for p in node.parent_keys}, set(node.pools or ()), checks)
+        assert isinstance(node.partitions_def, dg.DynamicPartitionsDefinition) and node.partitions_def.name == "sources"
+        assert node.description and node.owners and node.kinds and node.code_version
+    assert found == EXPECTED
+    assert tuple(EXPECTED) == STAGES
+    assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {"ingest_source", "ingest_all"}
+    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "stale_runs", "run_failures"}
+    assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
+    assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {dg.AssetKey(a) for a in STAGES}
+    assert {k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys} == {c for *_, checks in EXPECTED.values() for c in checks}
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_entry_point_loads_without_touching_anything(tmp_path: Path) -> None:
+    program = (
+        "import socket, sys\n"
+        "def refuse(*a, **k): raise AssertionError('network')\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        "import taboot_pipelines.definitions as d\n"
+        "assert d.defs.assets\n"
+        "print([m for m in ('torch', 'onnxruntime', 'trafilatura', 'matplotlib', 'pandas', 'deltalake') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:taboot_pipelines", "-c", program], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "TABOOT_HOME": str(tmp_path / "home")}, check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_setting_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABOOT_LIMITS__MAX_BLOB_BYTES", "much")
+    with pytest.raises(Exception, match="E_CONFIG: TABOOT_LIMITS__MAX_BLOB_BYTES"):
+        build_defs()
+
+
+def test_the_instance_that_is_written_is_the_one_that_is_documented() -> None:
+    shown = (ROOT / "deploy" / "local" / "dagster.yaml").read_text().splitlines()
+    assert [line for line in shown if line and not line.startswith("#")] == DAGSTER_YAML.splitlines()
