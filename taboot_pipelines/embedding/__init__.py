@@ -15,7 +15,7 @@ def open_embedder(settings: Settings) -> Embedder:
     if settings.tei.url:
         from taboot_pipelines.embedding.tei import TeiEmbedder
 
-        return TeiEmbedder(settings.tei)
+        return TeiEmbedder(settings.tei, memory=settings.home_dir / "spaces.json")
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
     return MiniLmEmbedder(settings.embedding)

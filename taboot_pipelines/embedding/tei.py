@@ -7,6 +7,8 @@ broken connections) is tried again with full jitter, not before a ``Retry-After`
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import re
 import threading
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -53,12 +56,14 @@ class _Info:
 class TeiEmbedder:
     """Embeds by HTTP. Made without a request: the space is asked for when it is first needed. Safe to share by threads.
 
-    ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. Raises ``E_CONFIG`` for a URL or
+    ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. ``memory`` is a file that keeps
+    the dimension of each model met. Raises ``E_CONFIG`` for a URL or
     key that no request could carry.
     """
 
-    def __init__(self, settings: TeiSettings, *, backoff_seconds: float = 0.5) -> None:
+    def __init__(self, settings: TeiSettings, *, backoff_seconds: float = 0.5, memory: Path | None = None) -> None:
         self._settings = settings
+        self._memory = memory
         self._backoff = backoff_seconds
         self._url, auth = _base_url(settings.url or "")
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -142,8 +147,7 @@ class TeiEmbedder:
                 return self._space, self._info
             info = self._ask()
             if self._space is None:
-                dimension = self._batch(["dimension"], 0, None, threading.Event()).shape[1]
-                self._space = Space(info.model, info.revision, dimension, info.max_input_length - _SPECIAL_TOKENS)
+                self._space = Space(info.model, info.revision, self._dimension(info), info.max_input_length - _SPECIAL_TOKENS)
             elif (info.model, info.revision) != (self._space.model, self._space.revision):
                 raise TabootError(
                     "E_EMBEDDER", "The embedding server serves another model than before.",
@@ -152,6 +156,24 @@ class TeiEmbedder:
                 )
             self._info, self._asked = info, time.monotonic()
             return self._space, info
+
+    def _dimension(self, info: _Info) -> int:
+        """``/info`` does not tell the dimension: one embedding does, once per model and home, so that an unchanged ingest
+        embeds nothing. A wrong memory is noticed by the first batch (``E_VECTOR``)."""
+        name = f"{info.model}@{info.revision}"
+        known: dict[str, int] = {}
+        if self._memory is not None and self._memory.exists():
+            try:
+                known = {str(k): int(v) for k, v in json.loads(self._memory.read_text("utf-8")).items()}
+            except (ValueError, OSError, AttributeError, TypeError):
+                known = {}
+        if name not in known:
+            known[name] = self._batch(["dimension"], 0, None, threading.Event()).shape[1]
+            if self._memory is not None and self._memory.parent.is_dir():
+                part = self._memory.with_name(f"{self._memory.name}.{os.getpid()}")
+                part.write_text(json.dumps(known), "utf-8")
+                part.replace(self._memory)
+        return known[name]
 
     def _ask(self) -> _Info:
         status, body, _ = self._call("GET", "/info", None, threading.Event())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from taboot_pipelines.stores.catalog import Locator, Pointer
 
 STAGE = "documents"
 VERSION = "1"
+_TRAFILATURA = version("trafilatura")  # it chooses the main content of HTML: its version is an input
 #: Rejections on purpose: recorded with their reason, no failure of anything.
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 #: Failures of the store rather than of the bytes: tried again at every run.
@@ -33,7 +35,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         raw = catalog.pointer(namespace, source_id, "raw_blobs")
         if raw is None:
             raise TabootError("E_NOT_FOUND", f"Source {source_id} has not been fetched yet.", remedy="Materialize raw_blobs first.")
-        settings = (VERSION, PARSER_VERSION, MASK_VERSION, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
+        settings = (VERSION, PARSER_VERSION, MASK_VERSION, _TRAFILATURA, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
         letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
         transient = any(d["code"] in _TRANSIENT for d in letters.values())
         inputs = ids.digest(raw.inputs, *settings)
@@ -45,8 +47,8 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             return report
 
         locators = {x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"}
-        version = tables.version(namespace, source_id, STAGE)
-        current = fingerprints(tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"]), "doc_id")
+        table_version = tables.version(namespace, source_id, STAGE)
+        current = fingerprints(tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]), "doc_id")
         wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
         known_bad = {
             d for d, x in locators.items()
@@ -66,8 +68,8 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
                     kind = "skipped" if error.code in _REJECTIONS else "failed"
                     new_letters.append({"item": x.path, "code": error.code, "message": error.message, "fingerprint": wanted[doc_id], "kind": kind})
             report.add("new", len(rows))
-            version = replace_keys(
-                tables, namespace, source_id, STAGE, version, key="doc_id", buckets=buckets, drop=[*changed, *removed],
+            table_version = replace_keys(
+                tables, namespace, source_id, STAGE, table_version, key="doc_id", buckets=buckets, drop=[*changed, *removed],
                 rows=pa.Table.from_pylist(rows, schema=DOCUMENTS), txn=inputs, order=("doc_id",),
             )
             done += len(changed)
@@ -78,8 +80,8 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             report.add("failed" if letter["kind"] == "failed" else "rejected")
             if letter["kind"] == "failed":
                 report.problem(letter["code"], letter["item"], letter["message"])
-        catalog.publish(namespace, source_id, Pointer(STAGE, {STAGE: version}, inputs, inputs, {}))
-        report.tables = {STAGE: version}
+        catalog.publish(namespace, source_id, Pointer(STAGE, {STAGE: table_version}, inputs, inputs, {}))
+        report.tables = {STAGE: table_version}
         report.counts["total"] = len(wanted) - report.counts["failed"] - report.counts["rejected"]
     return report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -42,14 +42,16 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             report.skipped = "unchanged"
             report.tables = {name: tables.version(namespace, NAMESPACE, name)}
             return report
-        shas = set(tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256"]).column("sha256").to_pylist())
+        present = tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"])
+        homes = dict(zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True))
+        shas = set(homes)
         version = tables.version(namespace, NAMESPACE, name)
         known = set(tables.read(namespace, NAMESPACE, name, version, columns=["sha256"]).column("sha256").to_pylist())
         missing = shas - known
         report.counts |= {"distinct_texts": len(shas), "reused": len(shas) - len(missing), "new": 0}
         pending: list[pa.Table] = []
         last = time.monotonic()
-        for texts in _texts(workspace, entry, chunks.tables["chunks"], missing):
+        for texts in _texts(workspace, entry, chunks.tables["chunks"], {s: homes[s] for s in missing}):
             vectors = workspace.embedder.embed(list(texts.values()))
             pending.append(pa.table({
                 "bucket": pa.array([ids.bucket(s) for s in texts], pa.int32()), "sha256": list(texts),
@@ -66,13 +68,11 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     return report
 
 
-def _texts(workspace: Workspace, entry: Entry, version: int | None, missing: set[str]) -> Iterator[dict[str, str]]:
-    """Slices of {hash: text} of the missing texts, each text once, read bucket by bucket."""
+def _texts(workspace: Workspace, entry: Entry, version: int | None, missing: Mapping[str, int]) -> Iterator[dict[str, str]]:
+    """Slices of {hash: text} of the missing texts, each text once; ``missing`` says in which bucket one is found."""
     todo = set(missing)
     part: dict[str, str] = {}
-    for b in range(ids.BUCKETS):
-        if not todo and not part:
-            return
+    for b in sorted(set(missing.values())):
         rows = workspace.tables.read(entry.namespace, entry.source_id, "chunks", version, columns=["sha256", "text"], buckets=[b])
         for sha, text in zip(rows.column("sha256").to_pylist(), rows.column("text").to_pylist(), strict=True):
             if sha in todo:
