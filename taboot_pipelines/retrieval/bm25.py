@@ -78,7 +78,7 @@ class Keywords:
                 self._terms.move_to_end(term)
                 return known
         parts = [(i, p) for i, s in enumerate(self._index.shards) if (p := s.postings(term)) is not None]
-        rows = np.concatenate([p[0] + np.int32(self._index.starts[i]) for i, p in parts]) if parts else np.zeros(0, dtype=np.int32)
+        rows = np.concatenate([p[0].astype(np.int32) + np.int32(self._index.starts[i]) for i, p in parts]) if parts else np.zeros(0, dtype=np.int32)
         tf = np.concatenate([p[1] for _, p in parts]).astype(np.float64) if parts else np.zeros(0)
         impact = tf * (self._k1 + 1) / (tf + self._norm[rows])
         with self._lock:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.shards import Manifest, Shards
+from taboot_pipelines.shards.columns import numbers
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -65,13 +66,13 @@ class Index:
         self.starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self.documents = _concat([s.documents for s in self.shards])
         bases = np.concatenate(([0], np.cumsum([s.entry.documents for s in self.shards])))
-        self.document = self._column("document", np.int64)
+        self.document = self._column("document", np.int32, np.int64)
         for i, base in enumerate(bases[:-1]):
             self.document[self.starts[i] : self.starts[i + 1]] += base
-        self.length = self._column("length", np.float64)
-        self.scale = self._column("scale", np.float64)
-        self.error = self._column("error", np.float64)
-        self.radius = self._column("radius", np.float64)
+        self.length = self._column("length", np.int32, np.float64)
+        self.scale = self._column("scale", np.float32, np.float64)
+        self.error = self._column("error", np.float32, np.float64)
+        self.radius = self._column("radius", np.float32, np.float64)
         self.total_length = sum(s.entry.length for s in self.shards)
         self._equal_texts()
         self._document_facts()
@@ -79,15 +80,15 @@ class Index:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def _column(self, name: str, dtype: Any) -> Any:
-        parts = [s.chunks.column(name).to_numpy() for s in self.shards]
-        return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype=dtype)
+    def _column(self, name: str, stored: Any, wanted: Any) -> Any:
+        parts = [numbers(s.chunks.column(name), stored) for s in self.shards]
+        return np.concatenate(parts).astype(wanted) if parts else np.zeros(0, dtype=wanted)
 
     def _equal_texts(self) -> None:
         """``group``: number of the row's text; ``sizes``: rows of each text."""
         hashes = pa.chunked_array([c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)).combine_chunks()
         encoded = hashes.dictionary_encode()
-        self.group: Rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self.group: Rows = numbers(encoded.indices, np.int32).astype(np.int64)
         self.sizes = np.bincount(self.group, minlength=len(encoded.dictionary))
         self.repeats = len(encoded.dictionary) < len(self)
         self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
@@ -96,8 +97,7 @@ class Index:
         d = self.documents
         self._source_ids, self._source = _encode(d, "source_id")
         self._langs, self._lang = _encode(d, "lang")
-        moment = pc.coalesce(d.column("date"), d.column("since")) if d.num_rows else None
-        self._moment = moment.combine_chunks().cast(pa.int64()).to_numpy() if moment is not None else np.zeros(0, dtype=np.int64)
+        self._moment = numbers(pc.coalesce(d.column("date"), d.column("since")), np.int64) if d.num_rows else np.zeros(0, dtype=np.int64)
 
     def _smallest(self, rows: Rows) -> Rows:
         """Of ascending ``rows``, those that are the smallest with their text."""
@@ -177,14 +177,14 @@ class Index:
 
 
 def _concat(parts: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(parts).combine_chunks() if parts else pa.table({"doc_id": pa.array([], pa.string())})
+    return pa.concat_tables(parts).combine_chunks() if parts else pa.schema([("doc_id", pa.string())]).empty_table()
 
 
 def _encode(table: pa.Table, name: str) -> tuple[list[str], Rows]:
     if not table.num_rows:
         return [], np.zeros(0, dtype=np.int64)
     encoded = table.column(name).combine_chunks().dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return encoded.dictionary.to_pylist(), numbers(encoded.indices, np.int32).astype(np.int64)
 
 
 def _micros(moment: datetime) -> int:

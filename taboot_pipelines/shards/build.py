@@ -116,7 +116,8 @@ def term_hash(term: str) -> int:
 
 
 def _postings(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
-    """The inverted lists (hash, term, rows, tfs), ascending by hash and rows, and each text's length in words."""
+    """The inverted lists (hash, term, rows, tfs), ascending by hash and rows, in the narrowest unsigned types that hold
+    them, and each text's length in words."""
     vocabulary: dict[str, int] = {}
     ids: list[int] = []
     tfs: list[int] = []
@@ -135,13 +136,14 @@ def _postings(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
     place[order] = np.arange(len(words))
     owner = place[np.array(ids, dtype=np.int64)] if ids else np.zeros(0, dtype=np.int64)
     by_term = np.argsort(owner, kind="stable")
-    rows = np.repeat(np.arange(len(texts), dtype=np.int32), distinct)[by_term]
+    rows = np.repeat(np.arange(len(texts), dtype=np.min_scalar_type(len(texts))), distinct)[by_term]
+    counts = np.array(tfs, dtype=np.min_scalar_type(max(tfs, default=0)))[by_term]
     offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(words))))).astype(np.int32)
     table = pa.table({
         "hash": pa.array(hashes[order]),
         "term": pa.array([words[i] for i in order], type=pa.string()),
         "rows": pa.ListArray.from_arrays(pa.array(offsets), pa.array(rows)),
-        "tfs": pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.array(tfs, dtype=np.int32)[by_term])),
+        "tfs": pa.ListArray.from_arrays(pa.array(offsets), pa.array(counts)),
     })
     return table, lengths
 
@@ -149,7 +151,7 @@ def _postings(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
 def _portable(postings: pa.Table) -> pa.Table:
     """The postings for DuckDB: per term its document frequency and a blob of little-endian int32 pairs (row, tf)."""
     rows, tfs = postings.column("rows").combine_chunks(), postings.column("tfs").combine_chunks()
-    pairs = np.stack([rows.flatten().to_numpy(), tfs.flatten().to_numpy()], axis=1).astype("<i4") if len(rows) else np.zeros((0, 2), "<i4")
+    pairs = np.stack([rows.flatten().to_numpy().astype("<i4"), tfs.flatten().to_numpy().astype("<i4")], axis=1) if len(rows) else np.zeros((0, 2), "<i4")
     blobs = pa.Array.from_buffers(
         pa.binary(), len(rows), [None, pa.array(rows.offsets.to_numpy() * np.int32(8)).buffers()[1], pa.py_buffer(pairs.tobytes())]
     ) if len(rows) else pa.array([], type=pa.binary())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import mmap
+import os
 import threading
+from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -33,37 +36,45 @@ def verified_path(folder: Path, shard: ShardEntry, name: str) -> Path:
 
     ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT`` names the file; a corrupt shard is marked for the next publish.
     """
-    expected = shard.file(name)
     path = folder / name
-    try:
-        stat = path.stat()
-        state = (stat.st_size, stat.st_mtime_ns, stat.st_ino, expected.sha256)
-        if stat.st_size == expected.size:
-            if _verified.get(str(path)) == state:
-                return path
-            if hash_file(path) == expected.sha256:
-                with _lock:
-                    _verified[str(path)] = state
-                return path
-    except (FileNotFoundError, NotADirectoryError):
-        raise TabootError("E_SHARD_MISSING", f"The shard file {shard.key[:16]}…/{name} is gone.", shard=shard.key, file=str(path)) from None
-    except OSError as error:
-        raise TabootError("E_STORAGE", f"The shard file {path} cannot be read: {error.strerror}.", file=str(path)) from error
-    with contextlib.suppress(OSError):  # a reader may have no right to write here
-        (folder / layout.DAMAGED).touch()
-    raise TabootError("E_SHARD_CORRUPT", f"The shard file {shard.key[:16]}…/{name} is not what the manifest says.", shard=shard.key, file=str(path))
+    with _opened(path, shard) as f:
+        _verify(path, f, shard, lambda: hashlib.file_digest(f, "sha256").hexdigest())
+    return path
 
 
 def map_file(folder: Path, shard: ShardEntry, name: str) -> memoryview:
-    """A verified file's bytes, mapped read-only; the mapping outlives the file's deletion. Errors as :func:`verified_path`."""
-    path = verified_path(folder, shard, name)
+    """A file's bytes, mapped read-only and verified as by :func:`verified_path`; the mapping outlives the file's deletion."""
+    path = folder / name
+    with _opened(path, shard) as f:
+        try:
+            data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)) if os.fstat(f.fileno()).st_size else memoryview(b"")
+        except (OSError, ValueError) as error:
+            raise TabootError("E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)) from error
+        # Hashing what is mapped leaves the pages where the scan wants them.
+        _verify(path, f, shard, lambda: hashlib.sha256(data).hexdigest())
+    return data
+
+
+def _opened(path: Path, shard: ShardEntry) -> BufferedReader:
     try:
-        with path.open("rb") as f:
-            return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)) if shard.file(name).size else memoryview(b"")
-    except FileNotFoundError:
-        raise TabootError("E_SHARD_MISSING", f"The shard file {shard.key[:16]}…/{name} is gone.", shard=shard.key, file=str(path)) from None
-    except (OSError, ValueError) as error:
-        raise TabootError("E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)) from error
+        return path.open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        raise TabootError("E_SHARD_MISSING", f"The shard file {shard.key[:16]}…/{path.name} is gone.", shard=shard.key, file=str(path)) from None
+    except OSError as error:
+        raise TabootError("E_STORAGE", f"The shard file {path} cannot be read: {error.strerror}.", file=str(path)) from error
+
+
+def _verify(path: Path, f: BufferedReader, shard: ShardEntry, digest: Callable[[], str]) -> None:
+    expected = shard.file(path.name)
+    stat = os.fstat(f.fileno())
+    state = (stat.st_size, stat.st_mtime_ns, stat.st_ino, expected.sha256)
+    if stat.st_size == expected.size and (_verified.get(str(path)) == state or digest() == expected.sha256):
+        with _lock:
+            _verified[str(path)] = state
+        return
+    with contextlib.suppress(OSError):  # a reader may have no right to write here
+        (path.parent / layout.DAMAGED).touch()
+    raise TabootError("E_SHARD_CORRUPT", f"The shard file {shard.key[:16]}…/{path.name} is not what the manifest says.", shard=shard.key, file=str(path))
 
 
 def damaged(folder: Path, shard: ShardEntry) -> bool:

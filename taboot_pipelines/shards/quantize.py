@@ -1,6 +1,6 @@
 """Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the exact best.
 
-A row v is stored as q (int8) and scale s with v = s·q + r. For a query u quantized the same way to t·p with rest e:
+A row v is stored as q (int8) and scale s with v = s·q + r. For a query u that is t·p but for a rest e:
 
     |u·v − s·t·(p·q)| ≤ |u|·|r| + |e|·|s·q|      (Cauchy–Schwarz, twice)
 

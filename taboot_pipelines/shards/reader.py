@@ -17,8 +17,11 @@ import pyarrow as pa
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.build import term_hash
+from taboot_pipelines.shards.columns import numbers
 from taboot_pipelines.shards.files import map_file, verified_path
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
+
+_UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
 
 
 class DocumentShard:
@@ -51,19 +54,23 @@ class DocumentShard:
         return np.frombuffer(map_file(self.folder, self.entry, layout.VECTORS_FLOAT32), dtype="<f4").reshape(-1, self.dimension)
 
     @cached_property
-    def _postings(self) -> tuple[npt.NDArray[np.uint64], pa.Array, pa.Array, pa.Array]:
-        table = self._table(layout.POSTINGS, None)
-        hashes, terms, rows, tfs = (table.column(c).chunk(0) if table.num_rows else table.column(c).combine_chunks() for c in ("hash", "term", "rows", "tfs"))
-        return hashes.to_numpy(), terms, rows, tfs
+    def _postings(self) -> tuple[npt.NDArray[np.uint64], pa.Array, npt.NDArray[np.int32], Any, Any]:
+        """Hashes, terms, where each term's list starts, and the flat lists of rows and frequencies."""
+        table = self._table(layout.POSTINGS, None).combine_chunks()
+        if not table.num_rows:
+            return np.zeros(0, dtype=np.uint64), None, np.zeros(1, dtype=np.int32), None, None
+        rows, tfs = table.column("rows").chunk(0), table.column("tfs").chunk(0)
+        flat = [numbers(c.values, _UNSIGNED[str(c.type.value_type)]) for c in (rows, tfs)]
+        return numbers(table.column("hash"), np.uint64), table.column("term").chunk(0), numbers(rows.offsets, np.int32), *flat
 
-    def postings(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None:
+    def postings(self, term: str) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.unsignedinteger[Any]]] | None:
         """The rows that hold ``term`` (ascending) and how often, without a copy; None if there are none."""
-        hashes, terms, rows, tfs = self._postings
-        wanted = term_hash(term)
-        i = int(np.searchsorted(hashes, np.uint64(wanted)))
-        while i < len(hashes) and int(hashes[i]) == wanted:
+        hashes, terms, starts, rows, tfs = self._postings
+        wanted = np.uint64(term_hash(term))
+        i = int(np.searchsorted(hashes, wanted))
+        while i < len(hashes) and hashes[i] == wanted:
             if terms[i].as_py() == term:
-                return rows[i].values.to_numpy(), tfs[i].values.to_numpy()
+                return rows[starts[i] : starts[i + 1]], tfs[starts[i] : starts[i + 1]]
             i += 1
         return None
 
