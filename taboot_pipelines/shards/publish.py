@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -93,8 +94,9 @@ def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> Pub
     )
 
 
-def prune(root: Path, namespace: str, keep_manifest: Manifest | None = None) -> list[str]:
-    """Delete every shard folder of the namespace that ``keep_manifest`` (default: the current one) does not name.
+def prune(root: Path, namespace: str, keep_manifest: Manifest | None = None, *, min_age_seconds: float = 0.0) -> list[str]:
+    """Delete every shard folder of the namespace that ``keep_manifest`` (default: the current one) does not name and that
+    was last written at least ``min_age_seconds`` ago.
 
     Returns their names. Call it under the namespace's lease: a folder that another publisher is building goes too. Readers
     that have a deleted file open keep it; others look for the new manifest.
@@ -103,7 +105,7 @@ def prune(root: Path, namespace: str, keep_manifest: Manifest | None = None) -> 
     keep = {s.key for s in manifest.shards} if manifest else set()
     folder = layout.shards_dir(root, check_namespace(namespace))
     try:
-        gone = sorted(p.name for p in folder.iterdir() if p.name not in keep) if folder.is_dir() else []
+        gone = sorted(p.name for p in folder.iterdir() if p.name not in keep and time.time() - p.stat().st_mtime >= min_age_seconds) if folder.is_dir() else []
         for name in gone:
             shutil.rmtree(folder / name)
     except OSError as error:

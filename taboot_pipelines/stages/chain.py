@@ -51,6 +51,8 @@ def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progre
             deletion.finish_pending(workspace, entry.namespace)
             if entry.retiring:
                 deletion.finish_retirement(workspace, entry)
+            elif any(r.skipped is None for r in reports):
+                housekeeping.tidy(workspace, entry.namespace, entry.source_id)
     return reports
 
 

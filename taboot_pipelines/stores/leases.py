@@ -24,13 +24,13 @@ class Leases:
         self._held: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def source(self, namespace: str, source_id: str) -> Iterator[None]:
-        with self._hold(f"{namespace}.source.{source_id}", f"source {source_id}"):
+    def source(self, namespace: str, source_id: str, *, wait: float | None = None) -> Iterator[None]:
+        with self._hold(f"{namespace}.source.{source_id}", f"source {source_id}", wait):
             yield
 
     @contextlib.contextmanager
-    def namespace(self, namespace: str) -> Iterator[None]:
-        with self._hold(f"{namespace}.namespace", f"namespace {namespace}"):
+    def namespace(self, namespace: str, *, wait: float | None = None) -> Iterator[None]:
+        with self._hold(f"{namespace}.namespace", f"namespace {namespace}", wait):
             yield
 
     @contextlib.contextmanager
@@ -40,7 +40,8 @@ class Leases:
             yield
 
     @contextlib.contextmanager
-    def _hold(self, name: str, what: str) -> Iterator[None]:
+    def _hold(self, name: str, what: str, wait: float | None = None) -> Iterator[None]:
+        wait = self._wait if wait is None else wait
         if self._held.get(name):
             # The same workspace already holds it further up the call stack.
             self._held[name] += 1
@@ -52,7 +53,7 @@ class Leases:
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            deadline = time.monotonic() + self._wait
+            deadline = time.monotonic() + wait
             delay = 0.01
             while True:
                 try:
@@ -62,7 +63,7 @@ class Leases:
                     if time.monotonic() >= deadline:
                         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                         raise TabootError(
-                            "E_BUSY", f"The lease of {what} is held by process {holder}; waited {self._wait:g} s.", holder=holder
+                            "E_BUSY", f"The lease of {what} is held by process {holder}; waited {wait:g} s.", holder=holder
                         ) from None
                     time.sleep(delay)
                     delay = min(delay * 1.5, 0.5)

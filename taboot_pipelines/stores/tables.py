@@ -94,6 +94,13 @@ class Tables:
         table.restore(version)
         return table.version()
 
+    def stale_files(self, namespace: str, owner: str, name: str) -> int:
+        """How many data files lie on disk that the newest version does not use."""
+        table = self._open(namespace, owner, name, None)
+        if table is None:
+            return 0
+        return sum(1 for _ in self.location(namespace, owner, name).rglob("*.parquet")) - len(table.file_uris())
+
     def vacuum(self, namespace: str, owner: str, name: str) -> int:
         """Remove every file that the newest version does not use; only under both leases. Returns the number of files."""
         table = self._open(namespace, owner, name, None)

@@ -1,0 +1,44 @@
+"""Removing what no pointer names any more: old Delta files and old shards. Done in passing, never waited for.
+
+Files are removed only under the source's and the namespace's lease (DESIGN §2), and only while every table stands at the
+version that is published: nobody can then be about to read an older one. Old shards stay for a while, for readers that
+have just opened the manifest before.
+"""
+
+from __future__ import annotations
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.shards import prune
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.tables import NAMESPACE
+
+#: A table is vacuumed once this many files lie there that its newest version does not use.
+STALE_FILES = 200
+SHARD_GRACE_SECONDS = 3600.0
+
+
+def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
+    """Vacuum the tables of a source and of its namespace if it is time; returns the number of files removed."""
+    try:
+        with workspace.leases.source(namespace, source_id, wait=0), workspace.leases.namespace(namespace, wait=0):
+            removed = len(prune(workspace.home / "kb", namespace, min_age_seconds=SHARD_GRACE_SECONDS))
+            return removed + _vacuum(workspace, namespace, source_id)
+    except TabootError as error:
+        if error.code != "E_BUSY":
+            raise
+        return 0
+
+
+def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:
+    tables = workspace.tables
+    snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+    if snapshot is None or source_id not in snapshot.applied:
+        return 0
+    removed = 0
+    for owner, published in ((source_id, snapshot.applied[source_id]), (NAMESPACE, snapshot.tables)):
+        versions = {name: tables.version(namespace, owner, name) for name in published}
+        if versions == dict(published):
+            for name in versions:
+                if tables.stale_files(namespace, owner, name) >= STALE_FILES:
+                    removed += tables.vacuum(namespace, owner, name)
+    return removed
