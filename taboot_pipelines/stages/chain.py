@@ -11,6 +11,7 @@ from taboot_pipelines.stages import (
     documents,
     embeddings,
     entity_snapshots,
+    housekeeping,
     kb_shards,
     raw_blobs,
     tier_a_triples,
