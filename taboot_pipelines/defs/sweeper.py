@@ -29,7 +29,7 @@ HOST_TAG = "taboot/host"
 _UNFINISHED = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 #: A run that was handed to a process which never reported is given up after this long.
 _START_SECONDS = 900.0
-_INTERVAL_SECONDS = 10.0
+_INTERVAL_SECONDS = 5.0
 
 
 def process_tags() -> dict[str, str]:

@@ -1,0 +1,213 @@
+"""The command as people and programs use it. Most calls stay in this process, where Dagster is loaded once."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jsonschema
+import pytest
+import yaml
+
+from taboot_pipelines.cli import main
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World, holding
+
+PROGRAM = "from taboot_pipelines.cli import main; main()"
+COMPOSE = """\
+services:
+  web:
+    image: nginx:1.27
+    depends_on: [cache]
+    environment: {API_TOKEN: sk-planted-9f8e7d6c5b4a3210}
+  cache:
+    image: redis:7.2
+"""
+GUIDE = "# Sessions\n\nThe web server keeps its sessions in cache. Restarting cache signs everybody out.\n"
+
+
+class Shell:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
+            "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+        }
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
+        with mock.patch.dict(os.environ, self.environment, clear=True), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
+            main(arguments)
+            sys.exit(0)
+        return self._check(end.value.code, out.buffer.getvalue().decode(), err.getvalue(), code)  # type: ignore[attr-defined]
+
+    def process(self, *arguments: str, code: int = 0, program: str = PROGRAM) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments], env=self.environment, capture_output=True, text=True, timeout=180, check=False
+        )
+        return self._check(done.returncode, done.stdout, done.stderr, code)
+
+    def _check(self, found: object, out: str, err: str, code: int) -> str:
+        self.err = err
+        assert found == code, f"exit code {found}\n{out}\n{err}"
+        assert "Traceback" not in err and "dagster" not in err.lower()
+        return out
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code))
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Iterator[Shell]:
+    """One knowledge base that the tests below ask; each that changes it makes its own."""
+    world = World(tmp_path_factory.mktemp("cli"), tei.url)
+    (world.source("stack", "compose", host="box.lan", tags=["config"]) / "compose.yaml").write_text(COMPOSE)
+    (world.source("guides") / "sessions.md").write_text(GUIDE)
+    made = Shell(world)
+    made.first = made.process("ingest")  # type: ignore[attr-defined]
+    yield made
+    world.workspace.close()
+
+
+def test_ingest_says_what_it_did(shell: Shell) -> None:
+    first = shell.first  # type: ignore[attr-defined]
+    assert re.search(r"stack\s+raw_blobs\s+1 discovered, 1 fetched", first) and re.search(r"kb_shards\s+2 shards new", first)
+    second = shell.json("ingest")
+    assert second["ok"] and [s["source"] for s in second["sources"]] == ["guides", "stack"]
+    for source in second["sources"]:
+        assert source["state"] == "succeeded"
+        assert [r["skipped"] for r in source["stages"]] == [None, *["unchanged"] * 6]
+    assert shell.err == ""
+
+
+def test_search_ask_explain_neighbors(shell: Shell) -> None:
+    found = shell.json("search", "sessions cache", "--limit", "1", "--source", "guides")
+    (hit,) = found["hits"]
+    assert hit["source"] == "guides" and hit["url"].endswith("sessions.md") and "cache" in hit["text"]
+    assert shell.json("search", "nginx", "--tag", "config", "--mode", "keyword")["hits"][0]["source"] == "stack"
+    assert "sessions.md" in shell("search", "sessions")
+
+    answer = shell.json("ask", "Where does the web server keep its sessions?")
+    assert answer["found"] and "sessions" in answer["text"] and answer["citations"][0]["line"] == 3
+    assert "sessions.md:3" in shell("ask", "Where does the web server keep its sessions?")
+
+    graph = shell.json("neighbors", "web", "--type", "DEPENDS_ON")
+    (edge,) = graph["edges"]
+    assert (edge["start_name"], edge["end_name"]) == ("web", "cache")
+    assert f"(Service web)-[DEPENDS_ON]->(Service cache)\n   {edge['url']}:4  {edge['edge_id']}" in shell("neighbors", "web")
+
+    explained = shell.json("explain", edge["edge_id"])
+    assert explained["quotes"][0]["line"] == 4 and "cache" in explained["quotes"][0]["text"]
+    assert "compose.yaml:4" in shell("explain", edge["edge_id"])
+    assert shell.json("explain", hit["chunk_id"])["kind"] == "hit"
+
+
+def test_questions_load_no_dagster_and_no_table_format(shell: Shell) -> None:
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: sys.stderr.write(' '.join(sorted({m.split('.')[0] for m in sys.modules} & {'dagst' + 'er', 'deltalake', 'sqlalchemy', 'matplotlib'}))))\n"
+    ) + PROGRAM
+    for arguments in (("search", "cache"), ("neighbors", "cache"), ("--help",)):
+        shell.process(*arguments, program=program)
+        assert shell.err == "", arguments
+
+
+def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -> None:
+    shell.environment["TABOOT_TEI__API_KEY"] = "hidden-key-value"
+    try:
+        state, shown = shell.json("status"), shell("status")
+    finally:
+        del shell.environment["TABOOT_TEI__API_KEY"]
+    assert {s["id"]: s["last_job"]["state"] for s in state["sources"]} == {"stack": "succeeded", "guides": "succeeded"}
+    counts = state["namespaces"]["default"]
+    assert counts["documents"] == 2 and counts["chunks"] >= 2 and counts["entities"] >= 4 and counts["blobs"] == 2
+    assert state["settings"]["TABOOT_LIMITS__BATCH_DOCUMENTS"] == 256 and state["settings"]["TABOOT_TEI__API_KEY"] == "**********"
+    assert state["parts"]["embedder"].startswith("TEI at http") and "TABOOT_TEI__API_KEY" in shown
+    assert "hidden-key-value" not in json.dumps(state) + shown
+
+
+def test_status_before_anything_creates_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "status"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={k: v for k, v in os.environ.items() if not k.startswith("TABOOT_")},
+    )
+    assert done.returncode == 0 and "No source yet" in done.stdout and list(tmp_path.iterdir()) == []
+
+
+def test_schema_accepts_what_ingest_accepts(shell: Shell) -> None:
+    schema = json.loads(shell("schema"))
+    jsonschema.validate(yaml.safe_load((shell.world.directory / "sources.yaml").read_text()), schema)
+
+
+def test_secrets_are_in_no_store_but_the_blobs(shell: Shell) -> None:
+    assert {p.split("/")[0] for p in holding(shell.world.home, "sk-planted-9f8e7d6c5b4a3210")} == {"blobs"}
+    dagster = shell.world.home / "dagster"
+    assert (dagster / "dagster.yaml").exists() and holding(dagster, "signs everybody out") == []
+
+
+def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path) -> None:
+    for arguments, code in (
+        (("explain", "0" * 64), "E_EDGE_UNKNOWN"), (("neighbors", "nobody-is-called-that"), "E_NOT_FOUND"), (("search", " "), "E_QUERY"),
+        (("search", "x", "--namespace", "elsewhere"), "E_KB_UNINITIALIZED"), (("ingest", "nobody"), "E_SOURCE_UNKNOWN"),
+        (("delete", "no-such-document"), "E_NOT_FOUND"), (("restore", "no-such-document"), "E_NOT_FOUND"),
+    ):
+        error = shell.json(*arguments, code=1)["error"]
+        assert error["code"] == code and error["message"] and error["details"]["remedy"], arguments
+        shell(*arguments, code=1)
+        assert shell.err.startswith(f"{code}: ") and error["details"]["remedy"] in shell.err
+    shell("ingest", "--confirm-deletes", code=2)
+    shell("search", code=2)
+    for name, value, code in (("TABOOT_CHUNKING__MAX_TOKENS", "many", "E_CONFIG"), ("TABOOT_SOURCES", str(tmp_path / "none.yaml"), "E_SOURCES")):
+        changed = Shell(shell.world)
+        changed.environment[name] = value
+        assert changed.json("ingest", code=1)["error"]["code"] == code
+
+
+def test_failures_deletions_and_retirement(world: World) -> None:
+    shell = Shell(world)
+    guides = world.source("guides")
+    for i in range(3):
+        (guides / f"{i}.md").write_text(f"{GUIDE}\nNumber {i}.\n")
+    (world.source("stack", "compose") / "compose.yaml").write_text("services: {web: [unclosed\n")
+    world.source("gone").rmdir()
+
+    # A source without its directory and a file that cannot be read stop nobody else.
+    done = shell.json("ingest", code=1)
+    states = {s["source"]: s for s in done["sources"]}
+    assert {name: s["state"] for name, s in states.items()} == {"gone": "failed", "guides": "succeeded", "stack": "succeeded"}
+    assert states["gone"]["error"]["code"] == "E_PATH" and not done["ok"]
+    assert {(d["stage"], d["code"]) for d in states["stack"]["failed_items"]} == {("tier_a_triples", "E_PARSE")}
+    assert len(world.kb().documents().filter([s == "guides" for s in world.kb().documents().column("source").to_pylist()])) == 3
+    # An unchanged broken file is still broken.
+    shell("ingest", "stack", code=1)
+    assert "E_PARSE" in shell("status")
+
+    # Everything a source had is only deleted when a person says so.
+    world.remove_source("gone")
+    (world.directory / "stack" / "compose.yaml").write_text(COMPOSE)
+    for path in guides.iterdir():
+        path.unlink()
+    held = shell("ingest", code=1)
+    assert "E_MASS_DELETE" in held and "taboot ingest guides --confirm-deletes" in held and "gone: retired" in held
+    assert shell.json("ingest", "guides", code=1)["sources"][0]["state"] == "held"
+    confirmed = shell.json("ingest", "guides", "--confirm-deletes")
+    assert confirmed["sources"][0]["stages"][0]["counts"]["removed"] == 3
+    assert set(world.kb().documents().column("source").to_pylist()) == {"stack"}
+
+    # Deleting by hand, and back.
+    (document,) = world.kb().documents().column("doc_id").to_pylist()
+    assert shell.json("delete", document)["final"]
+    assert world.kb().documents().num_rows == 0
+    assert shell.json("restore", document)["restored"] == [document]
+    assert world.kb().documents().num_rows == 1
+    assert shell.json("delete", document, "--erase")["stores"]["blobs"] == "done"
+    assert holding(world.home, "sk-planted-9f8e7d6c5b4a3210") == []

@@ -1,0 +1,161 @@
+"""A killed run must not block its pool: real processes, a real instance on disk, no daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import pytest
+
+from taboot_pipelines.defs.instance import open_instance
+from taboot_pipelines.defs.sweeper import BORN_TAG, HOST_TAG, PID_TAG, process_tags, sweep_dead_runs
+from taboot_pipelines.settings import Settings
+from taboot_pipelines_tests.defs.conftest import GUIDE
+from taboot_pipelines_tests.world import World
+
+TABOOT = "from taboot_pipelines.cli import main; main()"
+#: The same command, stopped for ever inside the embeddings step, which holds the only slot of its pool.
+STUCK = """
+import sys, time
+from pathlib import Path
+from taboot_pipelines.stages import chain
+real = chain.run_stage
+def run_stage(workspace, stage, *args, **options):
+    if stage == "embeddings":
+        Path(sys.argv.pop()).touch()
+        time.sleep(600)
+    return real(workspace, stage, *args, **options)
+chain.run_stage = run_stage
+from taboot_pipelines.cli import main
+main(["ingest", "a"])
+"""
+
+
+def environment(world: World) -> dict[str, str]:
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+    }
+
+
+def until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished_later(world: World, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (world.source(name) / "guide.md").write_text(GUIDE + name)
+    marker = tmp_path / "inside"
+    stuck = subprocess.Popen([sys.executable, "-c", STUCK, str(marker)], env=environment(world), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(marker.exists)
+        settings = settings_of(world)
+        # A second ingest of another source comes to the pool and has to wait …
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", TABOOT, "ingest", "b", "--json"], env=environment(world), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        try:
+            with open_instance(settings) as instance:
+                until(lambda: instance.event_log_storage.get_concurrency_info("embed").pending_step_count == 1)
+                assert waiting.poll() is None
+                # … until the first is killed: nobody but the one that waits is there to see it.
+                stuck.send_signal(signal.SIGKILL)
+                stuck.wait()
+                out, err = waiting.communicate(timeout=120)
+                assert waiting.returncode == 0, out + err
+                killed = next(r for r in instance.get_runs() if r.tags["dagster/partition"] == "a")
+                assert killed.status == dg.DagsterRunStatus.FAILURE
+                assert instance.event_log_storage.get_concurrency_info("embed").active_slot_count == 0
+        finally:
+            waiting.kill()
+            waiting.wait()
+    finally:
+        stuck.kill()
+        stuck.wait()
+    again = subprocess.run([sys.executable, "-c", TABOOT, "ingest", "a"], env=environment(world), capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert set(world.kb().documents().column("source").to_pylist()) == {"a", "b"}
+    assert {j["state"] for j in world.workspace.catalog.jobs("default")} == {"succeeded"}
+
+
+def settings_of(world: World) -> Settings:
+    return world.workspace.settings
+
+
+@pytest.fixture
+def instance(world: World, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with open_instance(settings_of(world)) as opened:
+        yield opened
+
+
+def start(instance: dg.DagsterInstance, pid: int, tags: dict[str, str] | None = None, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> str:
+    """A run as another process has left it: what it is doing is known by the pid that its first event names."""
+    @dg.job
+    def nothing() -> None: ...
+
+    run = instance.create_run_for_job(nothing, status=status, tags=tags or {})
+    if not tags:
+        instance.report_engine_event("Started process for run.", run, dg._core.events.EngineEventData.in_process(pid))
+    return run.run_id
+
+
+def dead_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_only_what_is_certainly_dead_is_failed(instance: dg.DagsterInstance) -> None:
+    me, here = process_tags(), process_tags()[HOST_TAG]
+    alive = {start(instance, os.getpid()), start(instance, 0, me), start(instance, 0, {**me, HOST_TAG: "elsewhere", PID_TAG: str(dead_pid())})}
+    dead = {
+        start(instance, dead_pid()),
+        start(instance, 0, {PID_TAG: str(dead_pid()), BORN_TAG: str(time.time()), HOST_TAG: here}),
+        # The pid lives on in another process, born later than the run's own.
+        start(instance, 0, {**me, BORN_TAG: str(psutil.Process().create_time() - 100)}),
+        # Created, and killed before it could say anything.
+        start(instance, 0, {**me, PID_TAG: str(dead_pid())}, dg.DagsterRunStatus.NOT_STARTED),
+    }
+    canceling = start(instance, dead_pid(), status=dg.DagsterRunStatus.CANCELING)
+    unknown = instance.create_run_for_job(dg.JobDefinition(name="n", graph_def=dg.GraphDefinition(name="n")), status=dg.DagsterRunStatus.STARTING).run_id
+    assert set(sweep_dead_runs(instance)) == dead | {canceling}
+    status = {r.run_id: r.status for r in instance.get_runs()}
+    assert {status[r] for r in dead} == {dg.DagsterRunStatus.FAILURE}
+    assert status[canceling] == dg.DagsterRunStatus.CANCELED
+    assert {status[r] for r in alive} == {dg.DagsterRunStatus.STARTED} and status[unknown] == dg.DagsterRunStatus.STARTING
+    assert sweep_dead_runs(instance) == []
+
+
+def test_slots_of_ended_runs_are_freed(instance: dg.DagsterInstance) -> None:
+    run_id = start(instance, dead_pid())
+    storage = instance.event_log_storage
+    storage.initialize_concurrency_limit_to_default("embed")
+    assert storage.claim_concurrency_slot("embed", run_id, "step").is_claimed
+    living = start(instance, os.getpid())
+    assert not storage.claim_concurrency_slot("embed", living, "step").is_claimed
+    sweep_dead_runs(instance)
+    assert storage.claim_concurrency_slot("embed", living, "step").is_claimed
+
+
+def test_a_zombie_is_dead(instance: dg.DagsterInstance) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        run_id = start(instance, child.pid)
+        assert sweep_dead_runs(instance) == []
+        child.kill()
+        until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+        assert sweep_dead_runs(instance) == [run_id]
+    finally:
+        child.kill()
+        child.wait()
