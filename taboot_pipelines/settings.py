@@ -27,7 +27,7 @@ class ChunkingSettings(BaseModel, extra="forbid"):
     two special tokens: the default of 256 fits a 256-token model whole, with 254 tokens of text.
     """
 
-    tokenizer: Literal["bert-base-uncased"] = "bert-base-uncased"
+    tokenizer: Literal["bert-base-uncased"] = Field("bert-base-uncased", description="What a token is; bundled, so that chunks are equal everywhere.")
     max_tokens: int = Field(256, ge=16, le=512, description="Most tokens of a chunk, the two special tokens included.")
     overlap_tokens: int = Field(50, ge=0, le=256, description="Tokens that two neighbours of one block share.")
     min_tokens: int = Field(50, ge=0, le=256, description="A smaller chunk is joined to a neighbour.")
@@ -64,35 +64,35 @@ class EmbeddingSettings(BaseModel, extra="forbid"):
 class TeiSettings(BaseModel, extra="forbid"):
     """A Text Embeddings Inference server; setting ``url`` replaces the bundled embedder."""
 
-    url: str | None = None
-    api_key: SecretStr | None = None
-    timeout_seconds: float = Field(30, gt=0)
-    max_concurrency: Positive = 4
-    max_retries: int = Field(5, ge=0)
+    url: str | None = Field(None, description="The server's address, such as http://gpu.lan:8080.")
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
+    timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
+    max_concurrency: Positive = Field(4, description="Requests on their way at once.")
+    max_retries: int = Field(5, ge=0, description="Further tries after a server's error or a refusal for load.")
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
 class HttpSettings(BaseModel, extra="forbid"):
     """How web sources are fetched."""
 
-    user_agent: str = "taboot-pipelines/0.1"
-    connect_timeout_seconds: float = Field(10, gt=0)
-    read_timeout_seconds: float = Field(30, gt=0)
+    user_agent: str = Field("taboot-pipelines/0.1", description="How requests introduce themselves.")
+    connect_timeout_seconds: float = Field(10, gt=0, description="Until the connection stands.")
+    read_timeout_seconds: float = Field(30, gt=0, description="Between two pieces of an answer.")
     total_timeout_seconds: float = Field(120, gt=0, description="One request with its answer, however slowly it drips.")
-    max_redirects: int = Field(10, ge=0, le=50)
-    max_concurrency: Positive = 8
+    max_redirects: int = Field(10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL.")
+    max_concurrency: Positive = Field(8, description="Pages fetched at once, of all hosts.")
 
 
 class RetrievalSettings(BaseModel, extra="forbid"):
     """Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) over the vector and the BM25 arm."""
 
-    rrf_k: Positive = 60
+    rrf_k: Positive = Field(60, description="Damps the head of each arm's ranking.")
     # One default for all: measured on three judged sets (benchmarks/retrieval_quality.py).
-    vector_weight: float = Field(3.0, ge=0)
+    vector_weight: float = Field(3.0, ge=0, description="Weight of the vector arm.")
     keyword_weight: float = Field(1.0, ge=0, description="Raised to vector_weight where the query looks something up by its name.")
     candidates: int = Field(500, ge=10, description="How many distinct texts of each arm take part in the fusion.")
-    bm25_k1: float = Field(1.2, ge=0)
-    bm25_b: float = Field(0.75, ge=0, le=1)
+    bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")
+    bm25_b: float = Field(0.75, ge=0, le=1, description="How much a long chunk is held against it.")
 
 
 class ShardSettings(BaseModel, extra="forbid"):
