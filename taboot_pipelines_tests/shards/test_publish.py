@@ -71,6 +71,14 @@ def test_one_edit_writes_one_document_shard_and_loads_only_its_documents(tmp_pat
     assert len(w.loaded) <= 4  # the documents of one leaf of at most 12 chunks
 
 
+def test_an_edit_that_keeps_the_number_of_chunks_is_seen(tmp_path):
+    w = world()
+    publish(tmp_path, w.input(), SMALL)
+    doc = edit(w, 3, "one\n\ntwo\n\nthree")
+    assert publish(tmp_path, w.input(), SMALL).shards_new == 1
+    assert [r["text"] for r in rows(tmp_path)["docs"] if r["doc_id"] == doc.doc_id] == ["one", "two", "three"]
+
+
 def test_nothing_changed_writes_nothing(tmp_path):
     w = world()
     publish(tmp_path, w.input(), SMALL)
