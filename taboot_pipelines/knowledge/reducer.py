@@ -39,7 +39,7 @@ class Claim:
 
 def reduce_entity(label: str, key: str, claims: Iterable[Claim]) -> dict[str, Any]:
     """A row of ``tables.ENTITIES`` (without ``bucket``) from at least one claim."""
-    distinct = sorted(set(claims), key=lambda c: (c.doc_id, c.observed_key, c.source, c.properties, c.name))
+    distinct = sorted(set(claims), key=Claim.dumps)
     properties: dict[str, tuple[tuple[Any, ...], Any]] = {}
     for claim in distinct:
         if claim.properties == "{}":
