@@ -33,7 +33,10 @@ def quantize(vectors: npt.NDArray[np.float32]) -> Quantized:
     divisor = np.where(scale > 0, scale, np.float32(1)).astype(np.float64)
     codes = np.rint(exact / divisor[:, None]).clip(-127, 127).astype(np.int8)
     near = codes * scale.astype(np.float64)[:, None]
-    return Quantized(codes, scale, _up(np.linalg.norm(exact - near, axis=1)), _up(np.linalg.norm(near, axis=1)))
+    radius = np.linalg.norm(near, axis=1)
+    # A reader's float64 arithmetic errs in proportion to the vector, however small the rest is.
+    error = np.linalg.norm(exact - near, axis=1) + 1e-12 * radius
+    return Quantized(codes, scale, _up(error), _up(radius))
 
 
 def _up(norms: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
