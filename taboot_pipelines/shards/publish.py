@@ -80,7 +80,7 @@ def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> Pub
         manifest = Manifest(
             namespace=namespace, version=previous.version + 1 if previous else 1, snapshot=shard_input.snapshot,
             space=SpaceEntry.of(shard_input.space), analyzer=ANALYZER, shards=tuple(shards),
-            sources={k: SourceEntry(type=v["type"], tags=tuple(v.get("tags") or ()), root=v.get("root")) for k, v in sorted(shard_input.sources.items())},
+            sources={k: SourceEntry(type=v["type"], tags=tuple(v.get("tags") or ()), root=os.fspath(v["root"]) if v.get("root") else None) for k, v in sorted(shard_input.sources.items())},
         )
     except (ValueError, TypeError, KeyError) as error:
         raise TabootError("E_CONFIG", "A source of the knowledge base has no type, or its tags or root are not text.", namespace=namespace) from error
