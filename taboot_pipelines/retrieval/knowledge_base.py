@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,10 @@ from taboot_pipelines.shards import Manifest, Shards, load_manifest
 from taboot_pipelines.shards.files import verify
 from taboot_pipelines.shards.layout import manifest_path
 from taboot_pipelines.shards.manifest import check_namespace
+
+if TYPE_CHECKING:
+    from taboot_pipelines.stages.deletion import Receipt, Restored
+    from taboot_pipelines.stages.workspace import Workspace
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Words = str | Collection[str] | None
@@ -399,6 +404,34 @@ class KnowledgeBase:
         documents = view.graph.documents
         at = pc.index(documents.column("doc_id"), doc_id).as_py()
         return view.shown(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url"))) if at >= 0 else ""
+
+    # --- changing it -------------------------------------------------------------------------------------------
+
+    def delete(self, doc_ids: Collection[str], erase: bool = False) -> Receipt:
+        """Delete documents for good: connectors pass them by until :meth:`restore`. With ``erase`` no byte of them stays in
+        our files. The receipt names each store. Raises ``E_NOT_FOUND`` (nothing is deleted then), ``E_BUSY``."""
+        from taboot_pipelines.stages import deletion
+
+        with self._workspace() as workspace:
+            return deletion.delete(workspace, self.namespace, doc_ids, erase=erase)
+
+    def restore(self, doc_ids: Collection[str]) -> Restored:
+        """Bring deleted documents back; erased ones come back when their source is ingested. Raises ``E_NOT_FOUND``, ``E_BUSY``."""
+        from taboot_pipelines.stages import deletion
+
+        with self._workspace() as workspace:
+            return deletion.restore(workspace, self.namespace, doc_ids)
+
+    @contextlib.contextmanager
+    def _workspace(self) -> Iterator[Workspace]:
+        # The writing half is loaded only when something is written.
+        from taboot_pipelines.stages.workspace import Workspace
+
+        workspace = Workspace(self.settings, self._embedder)
+        try:
+            yield workspace
+        finally:
+            workspace.close()
 
     # --- manifests ---------------------------------------------------------------------------------------------
 

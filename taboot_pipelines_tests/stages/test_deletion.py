@@ -62,6 +62,13 @@ def test_deleted_stays_deleted_until_restored(world: World, notes: Path) -> None
     assert [e["kind"] for e in world.workspace.catalog.audit_events("default")] == ["delete", "restore"]
 
 
+def test_a_knowledge_base_deletes_and_restores_what_it_serves(world: World, notes: Path) -> None:
+    kb = world.kb()
+    gone = doc_id(world, "notes", "1.md")
+    assert kb.delete([gone]).final and gone not in kb.documents().column("doc_id").to_pylist()
+    assert kb.restore([gone]).restored == (gone,) and gone in kb.documents().column("doc_id").to_pylist()
+
+
 def test_an_erased_document_leaves_no_byte(world: World, notes: Path) -> None:
     # An earlier version held the word as well: past bytes are bytes.
     (notes / "0.md").write_text(f"An older version with {WORD}.\n")
