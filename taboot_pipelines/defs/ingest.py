@@ -1,7 +1,5 @@
 """Group ingest: what a connector fetched."""
 
-from typing import Any
-
 import dagster as dg
 from pydantic import Field
 
@@ -24,7 +22,7 @@ class FetchConfig(dg.Config):
     group_name=GROUP, partitions_def=sources_partitions, pool=INGEST, kinds={"python", "sqlite"}, owners=OWNERS, retry_policy=RETRIES, code_version="1",
     description="What the source's connector fetched: immutable bytes, stored once per namespace and SHA-256, and the fetch log.",
 )
-def raw_blobs(context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+def raw_blobs(context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:
     return materialize(context, workspace, confirm_deletes=config.confirm_deletes)
 
 

@@ -1,7 +1,5 @@
 """Group knowledge base: what is served."""
 
-from typing import Any
-
 import dagster as dg
 
 from taboot_pipelines.defs.knowledge import entity_snapshots
@@ -18,7 +16,7 @@ GROUP = "knowledge_base"
     group_name=GROUP, deps=[entity_snapshots], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"duckdb"}, owners=OWNERS, retry_policy=RETRIES,
     code_version=stage.VERSION, description="Content-addressed DuckDB shards and their manifest: the embedded serving store and the portable copy.",
 )
-def kb_shards(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+def kb_shards(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:
     return materialize(context, workspace)
 
 

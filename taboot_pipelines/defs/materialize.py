@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import dagster as dg
 
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, text_rows
-from taboot_pipelines.defs.published import read_published
+from taboot_pipelines.defs.published import ASSET_TABLES, read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
@@ -41,8 +41,10 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     if workspace.runtime.settings.metadata_text and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
     versions = [r.data_version for r in reports]
+    # Only assets that are tables have a value to hand to the I/O manager.
+    value = {"value": reports} if stage in ASSET_TABLES else {}
     return dg.MaterializeResult(
-        metadata=metadata, value=reports,
+        metadata=metadata, **value,
         data_version=dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None,
     )
 

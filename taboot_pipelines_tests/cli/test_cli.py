@@ -151,6 +151,7 @@ def test_schema_accepts_what_ingest_accepts(shell: Shell) -> None:
 def test_secrets_are_in_no_store_but_the_blobs(shell: Shell) -> None:
     assert {p.split("/")[0] for p in holding(shell.world.home, "sk-planted-9f8e7d6c5b4a3210")} == {"blobs"}
     dagster = shell.world.home / "dagster"
+    assert [p for p in (dagster / "storage").rglob("*") if p.is_file()] == []
     assert (dagster / "dagster.yaml").exists() and holding(dagster, "signs everybody out") == []
 
 
