@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.shards import DocumentRows, ShardInput, load_manifest, publish
+from taboot_pipelines.shards import DocumentRows, ShardInput, damaged_shards, load_manifest, publish
 from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
@@ -57,12 +57,12 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
 
 
 def _published(root: Path, namespace: str) -> int | None:
-    """The version of the manifest in force; None if there is none that can be read, which a publish mends."""
+    """The version of the manifest in force; None if it cannot be read or a shard of it is damaged, which a publish mends."""
     try:
         manifest = load_manifest(root, namespace)
     except TabootError:
         return None
-    return None if manifest is None else manifest.version
+    return None if manifest is None or damaged_shards(root, manifest) else manifest.version
 
 
 def _root(entry: Any) -> str | None:
