@@ -99,7 +99,8 @@ class _Batch:
             return self._doc_id(path) in tombstones
 
         connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references)
-        known = {p: Known(x.sha256, x.etag, x.last_modified, x.url) for p, x in self.known.items()}
+        # Where a blob is damaged, "not modified" would be an answer without the bytes.
+        known = {p: Known(x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.url) for p, x in self.known.items()}
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
             if isinstance(event, Enumerated):

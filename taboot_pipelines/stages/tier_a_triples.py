@@ -43,6 +43,8 @@ VERSION = "1"
 
 #: What a unit leaves open without being wrong: recorded with its reason, no failure.
 NOTES = frozenset({"E_UNRESOLVED", "E_NOT_FOUND"})
+#: Failures of the store rather than of the bytes: tried again at every run.
+TRANSIENT = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
 
 
 class Extractor(Protocol):
@@ -80,7 +82,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             return report
         work = _Work(workspace, entry, facts, extractor, documents.tables["documents"], report)
         version = work.apply(inputs, progress)
-        applied = ids.digest(inputs, "incomplete") if work.incomplete else inputs
+        applied = ids.digest(inputs, "incomplete") if work.unread else inputs
         catalog.publish(namespace, source_id, Pointer(
             STAGE, {"observations": version}, applied, inputs, {"documents": documents.tables["documents"], "chunks": chunks.tables["chunks"]}
         ))
@@ -112,7 +114,7 @@ class _Outcome:
 
     def failed(self, path: str, error: TabootError) -> None:
         self.problems.append(Problem(path, error.code, error.message))
-        self.transient |= error.code in {"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"}
+        self.transient |= error.code in TRANSIENT
 
 
 class _File:
@@ -154,7 +156,8 @@ class _Work:
         self.documented = {p: d for d, (p, *_rest) in self.documents.items()}
         self.paths = frozenset(self.locators)
         self.batch = workspace.settings.limits.batch_documents
-        self.incomplete = False
+        #: Units that the store kept from being read: their fingerprint and problems.
+        self.unread: dict[str, tuple[str, list[Problem]]] = {}
 
     # --- which units, and which of them changed -------------------------------------------------------------------
 
@@ -235,6 +238,7 @@ class _Work:
                 outcomes = self._interpret_all([units[u] for u in changed], buckets)
                 version = self._write(version, buckets, [*changed, *removed], [r for o in outcomes.values() for r in o.rows], txn)
             catalog.set_suppressed(self.namespace, self.source_id, TIER, toggled)
+            catalog.record_runs(self.namespace, self.source_id, TIER, [], [], sorted(self.unread.keys() & toggled))
         self._letters(states, suppressed)
         return version
 
@@ -248,8 +252,13 @@ class _Work:
             texts = {d: (x, o) for d, x, o in zip(*(c.to_pylist() for c in rows.columns), strict=True) if d in wanted}
         outcomes = {u.unit_id: self._prose(u, *texts[u.anchor]) if u.spec is None else self._structured(u) for u in units}
         for u in units:
+            outcome = outcomes[u.unit_id]
             stamp = (ids.bucket(u.anchor), ids.run_id(u.unit_id, TIER, u.fingerprint))
-            outcomes[u.unit_id].rows = [(*stamp, *row) for row in outcomes[u.unit_id].rows]
+            # What was read in part says nothing: the unit is interpreted again at the next run.
+            outcome.rows = [] if outcome.transient else [(*stamp, *row) for row in outcome.rows]
+            self.unread.pop(u.unit_id, None)
+            if outcome.transient:
+                self.unread[u.unit_id] = (u.fingerprint, outcome.problems)
         return outcomes
 
     def _prose(self, unit: _Unit, text: str, offsets: bytes) -> _Outcome:
@@ -352,8 +361,6 @@ class _Work:
         for unit in units:
             outcome = outcomes[unit.unit_id]
             if outcome.transient:
-                # Not remembered: it is interpreted again at the next run.
-                self.incomplete = True
                 continue
             name, version = ("prose", PROSE_VERSION) if unit.spec is None or self.extractor is None else (self.extractor.name, self.extractor.version)
             run_id = ids.run_id(unit.unit_id, TIER, unit.fingerprint)
@@ -369,19 +376,21 @@ class _Work:
                 "subordinates": canonical_json(sorted(outcome.subordinates)), "environment": canonical_json(sorted(outcome.environment)),
                 "problems": canonical_json([[p.path, p.code, p.message] for p in outcome.problems]), "suppressed": False,
             })
-        self.workspace.catalog.record_runs(self.namespace, self.source_id, TIER, runs, states, gone)
+        self.workspace.catalog.record_runs(self.namespace, self.source_id, TIER, runs, states, [*gone, *(u.unit_id for u in units if u.unit_id in self.unread)])
 
     def _letters(self, states: Mapping[str, Any], suppressed: set[str]) -> None:
         letters = []
-        for unit_id, state in states.items():
-            if not state["problems"] or unit_id in suppressed:
+        found = {u: (s["fingerprint"], s["problems"]) for u, s in states.items() if u not in suppressed}
+        found |= {u: (fingerprint, [[p.path, p.code, p.message] for p in problems]) for u, (fingerprint, problems) in self.unread.items()}
+        for unit_id, (fingerprint, problems) in found.items():
+            if not problems:
                 continue
-            path, code, message = min(state["problems"], key=lambda p: p[1] in NOTES)
+            path, code, message = min(problems, key=lambda p: (p[1] not in TRANSIENT, p[1] in NOTES))
             message = message if message.startswith(path) else f"{path}: {message}"
-            if len(state["problems"]) > 1:
-                message += f" ({len(state['problems']) - 1} more in this unit)"
+            if len(problems) > 1:
+                message += f" ({len(problems) - 1} more in this unit)"
             kind = "skipped" if code in NOTES else "failed"
-            letters.append({"item": unit_id, "code": code, "message": message, "fingerprint": state["fingerprint"], "kind": kind})
+            letters.append({"item": unit_id, "code": code, "message": message, "fingerprint": fingerprint, "kind": kind})
             if kind == "failed":
                 self.report.problem(code, unit_id, message)
         known = {d["item"] for d in self.workspace.catalog.dead_letters(self.namespace, self.source_id, STAGE)}
