@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.files import (
+    DEFAULT_FILES,
+    OVERRIDE_FILES,
     is_model,
     looks_like_compose,
     modernized,
@@ -96,6 +98,7 @@ class Loader:
         """
         base = posixpath.dirname(files[0])
         if self.parsed(files[0], base) is None or not any(is_model(d, path) for path in files for d in self.parsed(path, base) or ()):
+            self._misshapen(files, base)
             return None
         environment = dict(self.read_environment(posixpath.join(base, ".env"), {}) or {})
         if default_file:
@@ -118,6 +121,16 @@ class Loader:
         services = model.get("services")
         networks = model.get("networks")
         return Project(project, self._named(services, "service"), self._named(networks, "network"), environment)
+
+    def _misshapen(self, files: Sequence[str], base: str) -> None:
+        """Say of files that Compose would take by their name why they are none."""
+        for path in files:
+            for document in self.parsed(path, base) or () if posixpath.basename(path) in (*DEFAULT_FILES, *OVERRIDE_FILES) else ():
+                services = document.get("services")
+                if document.kind != MAPPING:
+                    self.problems.at(document, "E_PARSE", "the top of a Compose file is a mapping.")
+                elif services is not None and services.kind != MAPPING:
+                    self.problems.at(services, "E_PARSE", "the services are not a mapping.")
 
     def _named(self, node: Node | None, what: str) -> dict[str, Entry]:
         if node is None:
