@@ -41,12 +41,11 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     if workspace.runtime.settings.metadata_text and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
     versions = [r.data_version for r in reports]
-    # Only assets that are tables have a value to hand to the I/O manager.
-    value = {"value": reports} if stage in ASSET_TABLES else {}
-    return dg.MaterializeResult(
-        metadata=metadata, **value,
-        data_version=dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None,
-    )
+    version = dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None
+    if stage in ASSET_TABLES:
+        return dg.MaterializeResult(metadata=metadata, data_version=version, value=reports)
+    # No table, so no value for an I/O manager to keep.
+    return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
 def run_reported(runtime: Runtime, stage: str, source_id: str, **options: Any) -> list[StageReport]:

@@ -1,15 +1,17 @@
-"""Dagster's SQLite storage with connections that are kept open, for many short runs in one process.
+"""Dagster's SQLite storage without its overhead, for many short runs in one process.
 
-Dagster opens a connection, compiles its statements anew and closes it for every one of a run's four hundred statements:
-half the processor time of a run in which nothing changed. Here the same statements go to the same files over one
-connection per database. Only for the process that asks for it; other processes use the files as ever.
+For each of a run's four hundred statements Dagster opens a connection, compiles the statement anew and closes it; for
+each run it makes a database by loading its whole migration history. That is most of the time of a run in which nothing
+changed. Here the same statements go to the same files over one connection per database, and a run's database is made
+with the tables and the revision of the index beside it. Only for the process that asks; others use the files as ever.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -18,7 +20,6 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import QueuePool
 
 _BUSY_SECONDS = 60
-#: The index shard is used throughout, the shard of a run until the next one begins.
 _INDEX = "index"
 
 
@@ -28,18 +29,19 @@ def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
     from dagster._core.storage.runs import SqliteRunStorage
 
     kept: list[_Kept] = []
-    for storage, kind, method, of in (
-        (instance.event_log_storage, SqliteEventLogStorage, "_connect", _shard_url),
-        (instance.run_storage, SqliteRunStorage, "connect", _runs_url),
-    ):
-        # The exact class: a subclass or a successor may connect in another way, and then is used as it is.
-        if type(storage) is kind and hasattr(storage, method):
-            original = getattr(storage, method)
-            connections = _Kept(lambda *shard, s=storage, o=of: o(s, *shard), original)
-            setattr(storage, method, connections.connect)
-            kept.append(connections)
-    if type(instance.event_log_storage) is SqliteEventLogStorage:
-        _remember_tables(instance.event_log_storage)
+    events: Any = instance.event_log_storage
+    runs: Any = instance.run_storage
+    # The exact classes: a subclass or a successor may work in another way, and then is used as it is.
+    stock_events, stock_runs = type(instance.event_log_storage) is SqliteEventLogStorage, type(instance.run_storage) is SqliteRunStorage
+    if stock_events and hasattr(events, "_connect") and hasattr(events, "_initialized_dbs"):
+        shards = _Shards(events)
+        events._connect = shards.connect
+        events.has_table = _remembered(events.has_table)
+        kept.append(shards)
+    if stock_runs and hasattr(runs, "connect") and hasattr(runs, "_conn_string"):
+        single = _Kept()
+        runs.connect = lambda: single.begin("", runs._conn_string)
+        kept.append(single)
 
     def close() -> None:
         for connections in kept:
@@ -48,59 +50,86 @@ def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
     return close
 
 
-def _remember_tables(storage: Any) -> None:
-    """Dagster asks some eighty times a run whether a table exists; one that does is not asked for again."""
-    original: Callable[[str], bool] = storage.has_table
-    present: set[str] = set()
-
-    def has_table(name: str) -> bool:
-        if name not in present and original(name):
-            present.add(name)
-        return name in present
-
-    storage.has_table = has_table
-
-
-def _shard_url(storage: Any, shard: str) -> str:
-    url: str = storage.conn_string_for_shard(shard)
-    return url
-
-
-def _runs_url(storage: Any) -> str:
-    url: str = storage._conn_string
-    return url
-
-
 class _Kept:
-    """One connection per database; its users take turns, as Dagster's own lock makes them."""
+    """One pool of connections per database, by name."""
 
-    def __init__(self, url: Callable[..., str], original: Callable[..., AbstractContextManager[Connection]]) -> None:
-        self._url, self._original = url, original
-        self._engines: dict[tuple[str, ...], Engine] = {}
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._lock = threading.RLock()
 
     @contextmanager
-    def connect(self, *shard: str) -> Iterator[Connection]:
-        with self._engine(shard).connect() as connection, connection.begin():
-            yield connection
-
-    def _engine(self, shard: tuple[str, ...]) -> Engine:
+    def begin(self, name: str, url: str) -> Iterator[Connection]:
         with self._lock:
-            engine = self._engines.get(shard)
+            engine = self._engines.get(name)
             if engine is None:
-                # Dagster's own way first: it creates the tables of a new database.
-                with self._original(*shard):
-                    pass
-                engine = sa.create_engine(
-                    self._url(*shard), poolclass=QueuePool, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False}
-                )
-                for old in [k for k in self._engines if k not in ((), (_INDEX,))]:
-                    self._engines.pop(old).dispose()
-                self._engines[shard] = engine
-            return engine
+                engine = sa.create_engine(url, poolclass=QueuePool, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False})
+                sa.event.listen(engine, "connect", _no_wait_for_disk)
+                self._engines[name] = engine
+        with engine.connect() as connection, connection.begin():
+            yield connection
 
     def close(self) -> None:
         with self._lock:
             for engine in self._engines.values():
                 engine.dispose()
             self._engines.clear()
+
+
+class _Shards(_Kept):
+    """The event log: an index, and a database of each run, of which only the latest stays open."""
+
+    def __init__(self, storage: Any) -> None:
+        super().__init__()
+        self._storage = storage
+        self._original = storage._connect
+
+    @contextmanager
+    def connect(self, shard: str) -> Iterator[Connection]:
+        with self._lock:
+            if shard not in self._engines:
+                self._prepare(shard)
+        with self.begin(shard, self._storage.conn_string_for_shard(shard)) as connection:
+            yield connection
+
+    def _prepare(self, shard: str) -> None:
+        for old in [name for name in self._engines if name != _INDEX]:
+            self._engines.pop(old).dispose()
+        if shard != _INDEX and not Path(self._storage.path_for_shard(shard)).exists():
+            self._create(shard)
+        # Dagster's own way looks whether all is there, and completes what is not.
+        elif shard not in self._storage._initialized_dbs:
+            with self._original(shard):
+                pass
+
+    def _create(self, shard: str) -> None:
+        """All in one transaction: a kill leaves an empty file, which Dagster's own way completes."""
+        from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
+
+        with self.connect(_INDEX) as index:
+            revision = index.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()
+        url = self._storage.conn_string_for_shard(shard)
+        with self.begin(shard, url) as connection:
+            SqlEventLogStorageMetadata.create_all(connection, checkfirst=False)
+            connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+            connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
+        with self._engines[shard].connect() as plain:
+            plain.execute(sa.text("PRAGMA journal_mode=WAL"))
+        self._storage._initialized_dbs.add(shard)
+
+
+def _no_wait_for_disk(connection: Any, _record: Any) -> None:
+    # In WAL mode this keeps the database whole always, and every commit over the death of a process; only a loss of power
+    # may take the last events.
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _remembered(has_table: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Dagster asks some eighty times a run whether a table exists; one that does is not asked for again."""
+    present: set[str] = set()
+
+    def remembered(name: str) -> bool:
+        if name not in present and has_table(name):
+            present.add(name)
+        return name in present
+
+    return remembered
