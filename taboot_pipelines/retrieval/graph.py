@@ -55,6 +55,10 @@ class Graph:
         for name in ("url", "since"):
             edges = edges.append_column(name, documents.column(name).combine_chunks().take(at))
         self.edges = edges.combine_chunks()
+        # A bare name that could be several services mentions nothing: where it was only mentioned it is listed in `names` and is no node.
+        bare = pc.is_in(entities.column("key"), value_set=self.names.filter(pc.is_null(self.names.column("resolved_key"))).column("observed_key").combine_chunks())
+        used = pc.unique(pa.concat_arrays([self.edges.column(f"{end}_key").combine_chunks() for end in ("start", "end")]))
+        entities = entities.filter(pc.or_(pc.invert(bare), pc.is_in(entities.column("key"), value_set=used)))
         nodes = pa.concat_tables([_document_nodes(documents), entities.filter(pc.not_equal(entities.column("label"), "Document"))])
         nodes = nodes.sort_by([("label", "ascending"), ("key", "ascending")]).combine_chunks()
         self._identity = _identity(nodes.column("label"), nodes.column("key"))
