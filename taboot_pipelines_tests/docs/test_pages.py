@@ -1,0 +1,136 @@
+"""The pages are current, what they name exists, and their Python runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from taboot_pipelines.cli.group import cli
+from taboot_pipelines.errors import CODES
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines_tests.docs.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+#: Taboot settings as they stand in text: whole names, not the heading of a group (``TABOOT_TEI__…``).
+SETTING = re.compile(r"\bTABOOT_[A-Z0-9_]*[A-Z0-9]\b(?!…|__)")
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+
+
+def fenced(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_generated_parts_are_current() -> None:
+    done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_check_sees_a_stale_page(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    (tmp_path / "taboot_pipelines").symlink_to(ROOT / "taboot_pipelines")
+    page = tmp_path / "docs" / "settings.md"
+    page.write_text(page.read_text("utf-8").replace("`.taboot`", "`.other`"), encoding="utf-8")
+    run = [sys.executable, tmp_path / "docs" / "generate.py"]
+    assert subprocess.run([*run, "--check"], capture_output=True, check=False).returncode == 1
+    subprocess.run(run, check=True, capture_output=True)
+    assert page.read_text("utf-8") == TEXTS["settings.md"]
+
+
+def test_every_setting_is_described() -> None:
+    def names(model: type, prefix: str) -> set[str]:
+        found = set()
+        for name, field in model.model_fields.items():
+            kind = field.annotation
+            found |= names(kind, f"{prefix}{name.upper()}__") if hasattr(kind, "model_fields") else {prefix + name.upper()}
+        return found
+
+    settings = names(Settings, "TABOOT_")
+    assert settings == set(re.findall(r"^\| `(TABOOT_\w+)`", TEXTS["settings.md"], re.MULTILINE))
+    named = {n for text in TEXTS.values() for n in SETTING.findall(text)} - {"TABOOT_TEST_DATA", "TABOOT_TEST_SOAK_SECONDS"}
+    assert named <= settings, named - settings
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {n for text in TEXTS.values() for n in re.findall(r"(?:`|^|\s)make ([a-z]+)", text)}
+    assert {"demo", "test", "dev"} <= named <= targets, named - targets
+
+
+def test_the_makefile_calls_commands_that_exist() -> None:
+    called = set(re.findall(r"\$\(BIN\)/taboot ([a-z]+)", (ROOT / "Makefile").read_text()))
+    assert called <= set(cli.commands), called - set(cli.commands)
+
+
+def test_commands_and_options_exist() -> None:
+    lines = [
+        line.split("#")[0].strip() for text in TEXTS.values()
+        for line in [*re.findall(r"`([^`\n]*\btaboot [^`\n]*)`", text), *(x for lang in ("sh", "console") for b in fenced(text, lang) for x in b.splitlines())]
+    ]  # fmt: skip
+    calls = [m[1] for line in lines if (m := re.search(r"(?:^|[ /$])taboot ([a-z].*)", line))]
+    assert len(calls) > 10
+    for call in calls:
+        words = shlex.split(call.split("|")[0].split(" > ")[0])
+        command = cli.commands.get(words[0])
+        assert isinstance(command, click.Command), f"there is no command: taboot {call}"
+        options = {o for p in command.params for o in p.opts}
+        assert {w for w in words if w.startswith("--")} <= {*options, "--help"}, f"no such option: taboot {call}"
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", TEXTS[page.name]):
+        if "://" not in link:
+            assert (page.parent / link).exists(), link
+
+
+def test_anchors_exist() -> None:
+    for text in TEXTS.values():
+        for name, anchor in re.findall(r"\]\(([a-z/]*\.md)#([a-z-]+)\)", text):
+            headings = re.findall(r"^#+ (.*)$", TEXTS[Path(name).name], re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}, f"{name}#{anchor}"
+
+
+def test_the_chain_is_the_readmes() -> None:
+    assert re.findall(r"^\| `([a-z_]+)` \|", TEXTS["README.md"], re.MULTILINE) == list(STAGES)
+
+
+def test_codes_and_packages_exist() -> None:
+    for name, text in TEXTS.items():
+        unknown = set(re.findall(r"\bE_[A-Z0-9_]+\b", text)) - set(CODES)
+        assert not unknown, f"{name}: {unknown}"
+    for cell in re.findall(r"^\| (`[^|]*) \|", TEXTS["extending.md"], re.MULTILINE):
+        for path in re.findall(r"`([a-z_/.]+)`", cell):
+            assert (ROOT / "taboot_pipelines" / path).exists(), path
+
+
+def test_the_pages_python_runs(ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(ingested, home)
+    monkeypatch.setenv("TABOOT_HOME", str(home))
+    monkeypatch.chdir(ROOT)
+    for name in ("README.md", "querying.md"):
+        blocks = fenced(TEXTS[name], "python")
+        assert blocks
+        names: dict[str, object] = {"__name__": name}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            for block in blocks:
+                exec(compile(block, name, "exec"), names)
+        assert "3010" in out.getvalue(), "the answer about Grafana's port"
+
+
+def test_the_served_folder_alone_can_be_searched(ingested: Path, tmp_path: Path) -> None:
+    from taboot_pipelines import KnowledgeBase
+
+    shutil.copytree(ingested / "kb", tmp_path / "kb")
+    assert KnowledgeBase.open(tmp_path).search("restore the Gitea database", limit=1).hits[0].url.endswith("restore-postgres.md")
