@@ -50,3 +50,11 @@ def test_what_cannot_be_loaded_is_a_typed_error(project: Project) -> None:
         assert caught.value.code == code
     empty = project.defs.load_asset_value("documents", partition_key="guides", instance=project.instance)
     assert isinstance(empty, pa.Table) and empty.num_rows == 0 and empty.schema.equals(DOCUMENTS)
+
+
+def test_the_knowledge_base_is_a_resource(project: Project) -> None:
+    assert project.run("guides").success
+    resource = (project.defs.resources or {})["knowledge_base"]
+    with pytest.raises(TabootError, match="E_KB_UNINITIALIZED"):
+        type(resource)(home=resource.home, namespace="elsewhere").open()
+    assert resource.open().documents().column("source").to_pylist() == ["guides"]
