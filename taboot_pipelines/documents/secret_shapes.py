@@ -39,8 +39,9 @@ _USERINFO = re.compile(r"://([^\s/:@\"'<>`?#\[\]]{0,128}):([^\s/\"'<>`?#]{1,256}
 _SOLE_USERINFO = re.compile(r"://([A-Za-z0-9_~.%-]{16,256})@")
 _BEARER = re.compile(r"(?i)(?<![A-Za-z])(bearer|basic|token)[ \t]{1,4}([A-Za-z0-9._~+/=:-]{8,4096})")
 _CURL_USER = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{1,3}[\"']?([^\s:\"'$(]{1,100}):([^\s\"']{1,200})")
-_ATTACHED = re.compile(r"\b(?:mysql|mysqladmin|mysqldump|mariadb|mariadb-admin|mariadb-dump|sshpass)\b[^\n|;]{0,200}?[ \t]-p[ \t]?([^\s\"'-][^\s\"']{0,200})")
-_REDIS_AUTH = re.compile(r"\bredis-cli\b[^\n|;]{0,200}?[ \t](?:-a|--pass)[ \t]{1,3}([^\s\"']{1,200})")
+_ATTACHED = re.compile(r"\b(?:mysql|mysqladmin|mysqldump|mariadb|mariadb-admin|mariadb-dump|sshpass)\b[^\n|;]{0,200}?[ \t\"']-p[ \t]?([^\s\"'-][^\s\"']{0,200})")
+# A command's words may stand in a list, each in its quotes.
+_REDIS_AUTH = re.compile(r"\bredis-cli\b[^\n|;]{0,200}?[ \t\"'](?:-a|--pass)(?:[ \t]{1,3}|[\"'],[ \t]{0,3})[\"']?([^\s\"']{1,200})")
 _DOCKER_LOGIN = re.compile(r"\blogin\b[^\n|;]{0,200}?[ \t]-p[ \t]{1,3}([^\s\"']{1,200})")
 _HTPASSWD = re.compile(r"\bhtpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-[A-Za-z]{0,5}b[A-Za-z]{0,5}[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}[^\s|;]{1,200}[ \t]{1,3}[^\s|;]{1,100}[ \t]{1,3}([^\s|;\"']{1,200})")
 _PEM = re.compile(r"-----BEGIN ((?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----")

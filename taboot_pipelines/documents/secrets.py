@@ -23,7 +23,7 @@ from taboot_pipelines.documents.secret_names import (
 from taboot_pipelines.documents.secret_shapes import DEFAULTED, Span, shaped
 
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
-MASK_VERSION = "1"
+MASK_VERSION = "2"
 
 _OWNER = re.compile(r"(?i)(?<![A-Za-z])(api|access|private|public|secret|encryption|preshared|auth|account)[ ]\Z")
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
@@ -424,7 +424,7 @@ def find_secrets(text: str, mime: str) -> list[Span]:
     finder.manifests()
     spans = finder.spans
     if mime == HTML:
-        spans = spans + list(_through_markup(text))
+        spans = spans + list(_through_markup(text)) + list(_as_document(text))
     return _merged(spans)
 
 
@@ -470,6 +470,23 @@ def _through_markup(source: str) -> Iterator[Span]:
                 else:
                     yield a, b
             j += 1
+
+
+def _as_document(source: str) -> Iterator[Span]:
+    """What is masked in the document that a page becomes (in the cells of a table, say), wherever the page has it."""
+    from html import escape
+
+    from taboot_pipelines.documents.html_content import main_content
+    from taboot_pipelines.documents.html_markdown import join
+    from taboot_pipelines.documents.html_tree import parse
+
+    document, _ = join(main_content(source, parse(source)))
+    values = {line.strip().replace("\\|", "|") for start, end in find_secrets(document, MARKDOWN) for line in document[start:end].splitlines()}
+    forms = {form for value in values if len(value) >= 3 for form in (value, escape(value), escape(value, quote=False))}
+    if forms:
+        wanted = "|".join(re.escape(f) for f in sorted(forms, key=lambda f: (-len(f), f)))
+        for m in re.finditer(rf"(?<!\w)(?:{wanted})(?!\w)", source):
+            yield m.span()
 
 
 def _code_secrets(source: str, shown: str, starts: list[int], sources: list[Span]) -> list[Span]:

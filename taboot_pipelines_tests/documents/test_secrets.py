@@ -73,6 +73,9 @@ PLANTED = [
     (HTML, f'<p>x</p><pre><span class="nt">password</span><span class="p">:</span> <span>{S}</span>\n</pre>', [S]),
     (HTML, f'<p>Set <code>DB_PASSWORD</code> to <code>{S}</code>. <a href="https://x.example/?token={S}">x</a></p>', [S]),
     (HTML, "<pre>PASSWORD=a&amp;b9&lt;c</pre>", ["a&amp;b9"]),
+    (HTML, f"<main><p>The settings of the service that runs in the cellar.</p><table>\n<tr>\n<th>Name</th>\n<th>Value</th></tr>\n<tr><td><p>API_TOKEN</p></td>\n<td>\n{S}9x\n</td></tr></table></main>", [S + "9x"]),
+    (YAML, f'test: ["CMD", "redis-cli", "-a", "{S}", "ping"]\n', [S]),
+    (YAML, f'test: ["CMD", "mysqladmin", "ping", "-u", "root", "-p{S}"]\n', [S]),
 ]  # fmt: skip
 
 #: (type, text): to be left exactly as it is.
