@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,11 @@ def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, 
 def holding(root: Path, word: str) -> list[str]:
     """The files under ``root`` that hold a word in any case: as bytes, or compressed in Parquet or DuckDB."""
     needle = word.casefold()
-    found = []
+    return [path for path, content in contents(root) if needle in content]
+
+
+def contents(root: Path) -> Iterator[tuple[str, str]]:
+    """Every file under ``root`` as (path, all that it holds in folded case): its bytes, and what is compressed in it."""
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
         content = path.read_bytes().decode("latin-1")
         if path.suffix == ".parquet":
@@ -161,6 +165,4 @@ def holding(root: Path, word: str) -> list[str]:
                     content += str(connection.execute(f'SELECT * FROM "{table}"').fetchall())
         elif path.suffix == ".gz":
             content += gzip.decompress(path.read_bytes()).decode("latin-1")
-        if needle in content.casefold():
-            found.append(str(path.relative_to(root)))
-    return found
+        yield str(path.relative_to(root)), content.casefold()
