@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from taboot_pipelines.connectors.protocol import open_connector
@@ -85,12 +86,20 @@ class _Batch:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
         self.known = self.catalog.locators(self.namespace, self.source_id)
+        self.fresh = self._fresh()
         self.job_id = self.catalog.start_job(self.namespace, self.source_id)
         self.report.counts |= dict.fromkeys(LEDGER, 0)
         # A blob found damaged by a later stage is written again from the origin's bytes.
         self.damaged = any(
             d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"} for d in self.catalog.dead_letters(self.namespace, self.source_id)
         )
+
+    def _fresh(self) -> set[str]:
+        """Paths that appeared in a batch that was killed or failed. What is deleted is judged by what the last whole batch left."""
+        jobs = self.catalog.jobs(self.namespace, self.source_id, limit=1000)
+        unfinished = {j["job_id"] for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value, jobs)}
+        whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
+        return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
 
     def fetch(self, confirm_deletes: bool) -> None:
         tombstones = self.catalog.tombstones(self.namespace)
@@ -155,6 +164,8 @@ class _Batch:
                 self.seen.add(event.path)
                 counts["not_modified"] += 1
                 old = self.known.get(event.path)
+                if old is not None and event.path in self.fresh:
+                    self.appeared.add(old.sha256)
                 if old is not None and old.role != event.role:
                     self.changed.append(replace(old, role=event.role, job_id=self.job_id))
             case Skipped():
@@ -195,6 +206,8 @@ class _Batch:
                 return
             counts["new_blobs"] = counts.get("new_blobs", 0) + new
             self.report.bytes += len(item.data) if new else 0
+        if old is None or item.path in self.fresh:
+            self.appeared.add(sha256)
         stated: dict[str, Any] = {"mime": item.mime, "charset": item.charset, "url": item.url, "final_url": item.final_url, "role": item.role}
         if same:
             assert old is not None
@@ -206,8 +219,6 @@ class _Batch:
                 self.touched.append(replace(old, etag=item.etag, last_modified=item.last_modified))
             return
         counts["fetched"] += 1
-        if old is None:
-            self.appeared.add(sha256)
         now = now_micros()
         self.changed.append(Locator(
             path=item.path, doc_id=self._doc_id(item.path), state="present", sha256=sha256, byte_size=len(item.data), etag=item.etag,
@@ -231,9 +242,10 @@ class _Batch:
         absent = [x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)]
         if not absent:
             return
-        documents = [x for x in self.known.values() if x.role == "document"]
-        deletions = [x for x in absent if x.role == "document" and x.sha256 not in self.appeared]
-        everything = bool(deletions) and len([x for x in absent if x.role == "document"]) == len(documents) and not self.appeared
+        documents = [x for p, x in self.known.items() if x.role == "document" and p not in self.fresh]
+        vanished = [x for x in absent if x.role == "document" and x.path not in self.fresh]
+        deletions = [x for x in vanished if x.sha256 not in self.appeared]
+        everything = bool(deletions) and len(vanished) == len(documents) and not self.appeared
         many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * len(documents)
         if many or everything:
             if not confirmed:

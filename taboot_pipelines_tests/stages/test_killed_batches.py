@@ -1,0 +1,73 @@
+"""What a killed batch has left in the log is judged as if it had not been killed (DESIGN rules 14 and 15)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines_tests.world import World
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing may handle it."""
+
+
+@pytest.fixture
+def killing(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Call with the name of a method of the catalog: an ingest ends before or after its next call."""
+
+    def kill(method: str, *, after: bool = False) -> None:
+        original = getattr(Catalog, method)
+
+        def last(*arguments: Any, **options: Any) -> None:
+            if after:
+                original(*arguments, **options)
+            raise Killed
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Catalog, method, last)
+            world.ingest()
+        world.workspace.close()
+        world.workspace = world.open(world.home)
+
+    return kill
+
+
+@pytest.fixture
+def many(world: World) -> Path:
+    path = world.source("many")
+    for i in range(20):
+        (path / f"{i:02}.md").write_text(f"Document number {i} of many.\n")
+    world.ingest()
+    return path
+
+
+def held(world: World) -> list[str]:
+    return [h["code"] for r in world.ingest() for h in r.held]
+
+
+def test_files_moved_before_a_kill_are_no_deletions_after_it(world: World, many: Path, killing: Any) -> None:
+    (many / "sub").mkdir()
+    for i in range(14):
+        (many / f"{i:02}.md").rename(many / "sub" / f"{i:02}.md")
+    for i in range(14, 20):
+        (many / f"{i:02}.md").unlink()
+    # Its new paths are in the log, its old ones not yet absent: six were deleted, and not twenty.
+    killing("record_absent")
+    assert held(world) == []
+    assert world.kb().documents().num_rows == 14
+
+
+def test_files_added_before_a_kill_hide_no_mass_deletion(world: World, many: Path, killing: Any) -> None:
+    for i in range(11):
+        (many / f"{i:02}.md").unlink()
+    for i in range(3):
+        (many / f"new{i}.md").write_text(f"New document number {i}.\n")
+    killing("record_fetched", after=True)
+    killing("start_job", after=True)
+    # Eleven of twenty, as they were when the last whole batch ended.
+    assert held(world) == ["E_MASS_DELETE"]
+    assert world.kb().documents().num_rows == 23
