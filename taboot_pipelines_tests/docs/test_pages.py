@@ -15,6 +15,7 @@ import click
 import pytest
 
 from taboot_pipelines.cli.group import cli
+from taboot_pipelines.connectors.sources_file import load_sources
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.chain import STAGES
@@ -85,6 +86,14 @@ def test_commands_and_options_exist() -> None:
         assert isinstance(command, click.Command), f"there is no command: taboot {call}"
         options = {o for p in command.params for o in p.opts}
         assert {w for w in words if w.startswith("--")} <= {*options, "--help"}, f"no such option: taboot {call}"
+
+
+def test_sample_sources_files_are_valid(tmp_path: Path) -> None:
+    samples = [block for text in TEXTS.values() for block in fenced(text, "yaml")]
+    assert len(samples) >= 2
+    for sample in samples:
+        (tmp_path / "sources.yaml").write_text(sample, encoding="utf-8")
+        assert {"compose", "swag", "files", "web"} == {e.type for e in load_sources(tmp_path / "sources.yaml").entries.values()}
 
 
 @each_page
