@@ -29,7 +29,7 @@ demo: $(BIN)/.core
 	@TABOOT_HOME=$(DEMO_HOME) $(BIN)/python examples/demo.py
 
 dev: $(BIN)/.core
-	TABOOT_HOME=$(DEMO_HOME) TABOOT_SOURCES=$${TABOOT_SOURCES:-examples/homelab/sources.yaml} $(BIN)/taboot dev
+	TABOOT_HOME=$(DEMO_HOME) TABOOT_SOURCES=$${TABOOT_SOURCES:-examples/homelab/sources.yaml} $(BIN)/taboot ui
 
 lint: $(BIN)/.test
 	$(BIN)/ruff check .

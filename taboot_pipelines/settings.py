@@ -98,7 +98,7 @@ class RetrievalSettings(BaseModel, extra="forbid"):
 class ShardSettings(BaseModel, extra="forbid"):
     """Where the key ranges of shards are cut. A function of the content alone, so equal content gives equal shards."""
 
-    max_chunks: Positive = Field(4096, description="A document range with more chunks is split in two.")
+    max_chunks: Positive = Field(2048, description="A document range with more chunks is split in two.")
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
 
 

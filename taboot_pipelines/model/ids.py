@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 from taboot_pipelines.errors import TabootError
 
+#: One encoder for all: `json.dumps` with options would build one for each call.
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
 #: Buckets of every Delta table: a change rewrites only the buckets its keys fall in.
 BUCKETS = 32
@@ -22,7 +24,7 @@ BUCKETS = 32
 
 def composite(*parts: object) -> str:
     """The parts as a compact JSON array: the text form of a composite key."""
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _encode(parts)
 
 
 def sha256_hex(data: bytes | str) -> str:

@@ -177,9 +177,12 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
 }
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _encode(value)
 
 
 def conform(table: pa.Table, name: str) -> pa.Table:

@@ -87,6 +87,10 @@ def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> Pub
     stale = previous is None or not manifest.same_content(previous)
     if stale:
         swap_manifest(root, manifest, etag)
+        for key in known.keys() - {s.key for s in manifest.shards}:
+            # The grace of a shard that left begins now: readers may just have opened the manifest before.
+            with contextlib.suppress(OSError):
+                os.utime(layout.shard_dir(root, namespace, key))
     return PublishReport(
         shards_new=new, shards_reused=len(shards) - new, shards_removed=len(known.keys() - {s.key for s in shards}), bytes_written=written,
         chunks=manifest.chunks, documents=manifest.documents, entities=manifest.entities,
@@ -96,7 +100,7 @@ def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> Pub
 
 def prune(root: Path, namespace: str, keep_manifest: Manifest | None = None, *, min_age_seconds: float = 0.0) -> list[str]:
     """Delete every shard folder of the namespace that ``keep_manifest`` (default: the current one) does not name and that
-    was last written at least ``min_age_seconds`` ago.
+    was written, or left the manifest, at least ``min_age_seconds`` ago.
 
     Returns their names. Call it under the namespace's lease: a folder that another publisher is building goes too. Readers
     that have a deleted file open keep it; others look for the new manifest.

@@ -68,9 +68,10 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     if unknown:
         raise TabootError("E_NOT_FOUND", f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.", doc_ids=unknown[:10])
     receipt_id = uuid.uuid4().hex
-    sources = sorted({source for source, _ in located})
+    # An erasure takes files and vectors away that any source's run might be about to use.
+    sources = {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
     with _leases(workspace, namespace, sources):
-        catalog.add_tombstones(namespace, wanted, "erased" if erase else "deleted")
+        # The receipt comes first: whatever is killed from here on, the next run carries it out.
         catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(STORES if erase else STORES[:3], "pending"), [])
         catalog.audit(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
         return _carry_out(workspace, namespace, receipt_id, wanted, erase)
@@ -97,8 +98,8 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
     located = catalog.locators_of(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
     with _leases(workspace, namespace, sorted({source for source, _ in located})):
-        catalog.remove_tombstones(namespace, wanted)
         catalog.restore_locators(namespace, [x.doc_id for x in stored])
+        catalog.remove_tombstones(namespace, wanted)
         catalog.audit(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
         _run_chain(workspace, namespace, {source for source, _ in located})
     back = tuple(sorted(x.doc_id for x in stored))
@@ -108,6 +109,10 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
 def finish_retirement(workspace: Workspace, entry: Entry) -> None:
     """All documents of the source are gone from the namespace: drop its tables and pointers."""
     with _leases(workspace, entry.namespace, [entry.source_id]):
+        # It may have come back to the sources file since this run began.
+        states = {r["source_id"]: r["state"] for r in workspace.catalog.sources(entry.namespace)}
+        if states.get(entry.source_id) != "retiring" or workspace.catalog.locators(entry.namespace, entry.source_id):
+            return
         workspace.catalog.drop_pointers(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
         workspace.catalog.set_source_state(entry.namespace, entry.source_id, "retired")
@@ -127,36 +132,38 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
     catalog = workspace.catalog
     located = catalog.locators_of(namespace, doc_ids)
     sources = {source for source, _ in located}
-    job_id = receipt_id
+    catalog.add_tombstones(namespace, doc_ids, "erased" if erase else "deleted")
     for source in sorted(sources):
-        catalog.record_absent(namespace, source, job_id, [x for s, x in located if s == source and x.state == "present"], "deleted")
+        catalog.record_absent(namespace, source, receipt_id, [x for s, x in located if s == source and x.state == "present"], "deleted")
     _run_chain(workspace, namespace, sources)
     stores = dict.fromkeys(STORES if erase else STORES[:3], "done")
     if erase:
         blobs = catalog.hashes_only_of(namespace, doc_ids)
         _drop_dead_vectors(workspace, namespace)
-        for owner in [*(sources or {r["source_id"] for r in catalog.sources(namespace)}), NAMESPACE]:
-            for name in workspace.tables.names(namespace, owner):
-                workspace.tables.vacuum(namespace, owner, name)
+        with workspace.leases.exclusive(f"{namespace}.vectors"):
+            for owner in [*sorted(r["source_id"] for r in catalog.sources(namespace)), NAMESPACE]:
+                for name in workspace.tables.names(namespace, owner):
+                    workspace.tables.vacuum(namespace, owner, name)
+        workspace.tables.empty_trash()
         prune(workspace.home / "kb", namespace)
         for sha256 in blobs:
             workspace.blobs.delete(namespace, sha256)
         catalog.forget(namespace, doc_ids, blobs)
-        catalog.compact()
+        if not catalog.compact():
+            stores["catalog"] = "pending"
     catalog.save_receipt(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
 
 def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> None:
     """The stages that follow from a change of the catalog alone, without fetching anything."""
-    entries = [e for e in workspace.active_entries(namespace) if e.source_id in sources]
+    entries = [e for e in workspace.entries_of(namespace) if e.source_id in sources]
     for entry in entries:
         raw_blobs.publish_listing(workspace, entry)
         for stage in (documents, chunks, embeddings, tier_a_triples):
             stage.run(workspace, entry)
-    if entries:
-        entity_snapshots.run(workspace, namespace, entries[0].source_id)
-        kb_shards.run(workspace, namespace, entries[0].source_id)
+    entity_snapshots.run(workspace, namespace, "")
+    kb_shards.run(workspace, namespace, "")
 
 
 def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:

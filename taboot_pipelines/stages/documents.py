@@ -20,7 +20,8 @@ from taboot_pipelines.stores.catalog import Locator, Pointer
 
 STAGE = "documents"
 VERSION = "1"
-_TRAFILATURA = version("trafilatura")  # it chooses the main content of HTML: its version is an input
+#: Everything that decides how bytes become a document; trafilatura chooses the main content of HTML.
+PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
 #: Rejections on purpose: recorded with their reason, no failure of anything.
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 #: Failures of the store rather than of the bytes: tried again at every run.
@@ -35,7 +36,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         raw = catalog.pointer(namespace, source_id, "raw_blobs")
         if raw is None:
             raise TabootError("E_NOT_FOUND", f"Source {source_id} has not been fetched yet.", remedy="Materialize raw_blobs first.")
-        settings = (VERSION, PARSER_VERSION, MASK_VERSION, _TRAFILATURA, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
+        settings = (PARSING, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
         letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
         transient = any(d["code"] in _TRANSIENT for d in letters.values())
         inputs = ids.digest(raw.inputs, *settings)

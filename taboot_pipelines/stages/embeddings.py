@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -45,35 +45,67 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         present = tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"])
         homes = dict(zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True))
         shas = set(homes)
-        version = tables.version(namespace, NAMESPACE, name)
-        known = set(tables.read(namespace, NAMESPACE, name, version, columns=["sha256"]).column("sha256").to_pylist())
-        missing = shas - known
+        missing = shas - _known(workspace, namespace, name)
         report.counts |= {"distinct_texts": len(shas), "reused": len(shas) - len(missing), "new": 0}
-        pending: list[pa.Table] = []
-        last = time.monotonic()
-        for texts in _texts(workspace, entry, chunks.tables["chunks"], {s: homes[s] for s in missing}):
-            vectors = workspace.embedder.embed(list(texts.values()))
-            pending.append(pa.table({
-                "bucket": pa.array([ids.bucket(s) for s in texts], pa.int32()), "sha256": list(texts),
-                "vector": pa.ListArray.from_arrays(pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32()), pa.array(vectors.reshape(-1))),
-            }))
-            report.add("new", len(texts))
+        for texts in _embed(workspace, namespace, name, _texts(workspace, namespace, source_id, chunks.tables["chunks"], {s: homes[s] for s in missing}), inputs):
+            report.add("new", texts)
             progress(STAGE, report.counts["new"], len(missing))
-            if time.monotonic() - last > _COMMIT_SECONDS or sum(p.num_rows for p in pending) >= _COMMIT_TEXTS:
-                _commit(workspace, namespace, name, pending, inputs)
-                pending, last = [], time.monotonic()
-        _commit(workspace, namespace, name, pending, inputs)
         catalog.publish(namespace, source_id, Pointer(STAGE, {}, inputs, inputs, {"chunks": chunks.tables["chunks"], "space": space.id}))
         report.tables = {name: tables.version(namespace, NAMESPACE, name)}
     return report
 
 
-def _texts(workspace: Workspace, entry: Entry, version: int | None, missing: Mapping[str, int]) -> Iterator[dict[str, str]]:
+def fill(workspace: Workspace, namespace: str, versions: Mapping[str, int | None], progress: Progress = no_progress) -> int:
+    """Embed what the chunks of these sources ({source: version}) lack in the present space; returns the number of texts.
+
+    Sources whose pointer says that it has been done are not looked at.
+    """
+    space = workspace.embedder.space
+    name, done = table_name(space.id), 0
+    for source, version in versions.items():
+        pointer = workspace.catalog.pointer(namespace, source, STAGE)
+        if pointer is not None and pointer.applied == {"chunks": version, "space": space.id}:
+            continue
+        rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])
+        homes = dict(zip(rows.column("sha256").to_pylist(), rows.column("bucket").to_pylist(), strict=True))
+        known = _known(workspace, namespace, name)
+        missing = {s: b for s, b in homes.items() if s not in known}
+        for texts in _embed(workspace, namespace, name, _texts(workspace, namespace, source, version, missing), "fill"):
+            done += texts
+            progress(STAGE, done, 0)
+    return done
+
+
+def _known(workspace: Workspace, namespace: str, name: str) -> set[str]:
+    # Under the lease, so that no housekeeping takes the files away while they are read.
+    with workspace.leases.exclusive(f"{namespace}.vectors"):
+        version = workspace.tables.version(namespace, NAMESPACE, name)
+        return set(workspace.tables.read(namespace, NAMESPACE, name, version, columns=["sha256"]).column("sha256").to_pylist())
+
+
+def _embed(workspace: Workspace, namespace: str, name: str, slices: Iterable[dict[str, str]], txn: str) -> Iterator[int]:
+    """Embed slices of {hash: text} and commit them as they grow; yields how many texts each slice had."""
+    pending: list[pa.Table] = []
+    last = time.monotonic()
+    for texts in slices:
+        vectors = workspace.embedder.embed(list(texts.values()))
+        pending.append(pa.table({
+            "bucket": pa.array([ids.bucket(s) for s in texts], pa.int32()), "sha256": list(texts),
+            "vector": pa.ListArray.from_arrays(pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32()), pa.array(vectors.reshape(-1))),
+        }))
+        yield len(texts)
+        if time.monotonic() - last > _COMMIT_SECONDS or sum(p.num_rows for p in pending) >= _COMMIT_TEXTS:
+            _commit(workspace, namespace, name, pending, txn)
+            pending, last = [], time.monotonic()
+    _commit(workspace, namespace, name, pending, txn)
+
+
+def _texts(workspace: Workspace, namespace: str, source_id: str, version: int | None, missing: Mapping[str, int]) -> Iterator[dict[str, str]]:
     """Slices of {hash: text} of the missing texts, each text once; ``missing`` says in which bucket one is found."""
     todo = set(missing)
     part: dict[str, str] = {}
     for b in sorted(set(missing.values())):
-        rows = workspace.tables.read(entry.namespace, entry.source_id, "chunks", version, columns=["sha256", "text"], buckets=[b])
+        rows = workspace.tables.read(namespace, source_id, "chunks", version, columns=["sha256", "text"], buckets=[b])
         for sha, text in zip(rows.column("sha256").to_pylist(), rows.column("text").to_pylist(), strict=True):
             if sha in todo:
                 todo.discard(sha)

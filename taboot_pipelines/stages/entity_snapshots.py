@@ -46,9 +46,27 @@ _EXACT, _FOLDED = 0.9, 0.8
 
 def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
     """Apply everything pending in the namespace; publishes one pointer with the vector of source versions."""
-    with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
-        _Snapshot(workspace, namespace, report, progress).apply()
+    with reporting(STAGE, source_id, namespace) as report:
+        try:
+            with workspace.leases.namespace(namespace):
+                _Snapshot(workspace, namespace, report, progress).apply()
+                # Another source may have finished meanwhile: its waiter then finds its work applied.
+                while _pending(workspace, namespace, None):
+                    _Snapshot(workspace, namespace, report, progress).apply()
+        except TabootError as error:
+            if error.code != "E_BUSY" or _pending(workspace, namespace, source_id):
+                raise
+            report.skipped = "applied by another run"
     return report
+
+
+def _pending(workspace: Workspace, namespace: str, source_id: str | None) -> bool:
+    """Whether a source (None: any) has a version that the snapshot has not applied."""
+    pointer = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+    if pointer is None:
+        return True
+    versions = source_versions(workspace, namespace, pointer.applied)
+    return versions != dict(pointer.applied) if source_id is None else versions.get(source_id) != pointer.applied.get(source_id)
 
 
 def source_versions(workspace: Workspace, namespace: str, applied: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -84,6 +102,8 @@ class _Snapshot:
     def __init__(self, workspace: Workspace, namespace: str, report: StageReport, progress: Progress) -> None:
         self.workspace, self.namespace, self.report, self.progress = workspace, namespace, report, progress
         self.catalog, self.tables = workspace.catalog, workspace.tables
+        #: Documents whose blob is damaged: looked at again at every run.
+        self.unread: set[str] = set()
 
     def apply(self) -> None:
         pointer = self.catalog.pointer(self.namespace, NAMESPACE, STAGE)
@@ -105,9 +125,7 @@ class _Snapshot:
         self._name()
         self._relate()
         self._reduce()
-        self.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, self.version, inputs, inputs, self.versions))
-        for source in self.versions:
-            self.catalog.activate(self.namespace, source)
+        self.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, self.version, ids.digest(inputs, "incomplete") if self.unread else inputs, inputs, self.versions))
         self.report.tables = dict(self.version)
 
     def _read(self, name: str, **options: Any) -> pa.Table:
@@ -138,6 +156,7 @@ class _Snapshot:
         state = self._read("doc_state", columns=[f.name for f in DOC_STATE if f.name != "tokens"])
         rows = {r["doc_id"]: r for r in state.to_pylist()}
         moved = {s for s in set(self.versions) | set(self.applied) if self.versions.get(s) != self.applied.get(s)}
+        moved |= {r["source_id"] for r in rows.values() if not r["document_fingerprint"]}
         known = {r["source_id"] for r in rows.values()}
         # After a change of this stage's own version every source is compared.
         everything = any(not r["relations_fingerprint"].startswith(self.salt[:8]) for r in rows.values())
@@ -354,8 +373,9 @@ class _Snapshot:
             try:
                 data = self.workspace.blobs.get(self.namespace, document["blob_sha256"])
             except TabootError as error:
-                # The statement stands; only its line is unknown until the blob is whole again.
+                # The statement stands; only its line is unknown, and looked for again when the blob is whole.
                 self.report.problem(error.code, document["doc_id"], error.message)
+                self.unread.add(document["doc_id"])
                 return np.ones(len(starts), dtype=np.int64), b""
             return np.searchsorted(np.flatnonzero(np.frombuffer(data, dtype="u1") == 10), byte_starts) + 1, data
         points = np.frombuffer(document["text"].encode("utf-32-le", "surrogatepass"), dtype="<u4")
@@ -365,7 +385,8 @@ class _Snapshot:
         d = document["doc_id"]
         source = self.sources[self.owner[d]]
         return {
-            "bucket": ids.bucket(d), "doc_id": d, "source_id": self.owner[d], "document_fingerprint": source.documents[d],
+            "bucket": ids.bucket(d), "doc_id": d, "source_id": self.owner[d],
+            "document_fingerprint": "" if d in self.unread else source.documents[d],
             "chunks_fingerprint": source.chunks.get(d, ""), "runs_fingerprint": source.runs.get(d, ""),
             "relations_fingerprint": self.salt[:8] + ids.digest(*(list(r.values()) for r in rows)), "chunk_count": source.counts.get(d, 0),
             "tokens": tokens(document["text"]),

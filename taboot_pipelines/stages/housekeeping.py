@@ -14,7 +14,7 @@ from taboot_pipelines.stores.tables import NAMESPACE
 
 #: A table is vacuumed once this many files lie there that its newest version does not use.
 STALE_FILES = 200
-SHARD_GRACE_SECONDS = 3600.0
+SHARD_GRACE_SECONDS = 600.0
 
 
 def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
@@ -22,11 +22,22 @@ def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
     try:
         with workspace.leases.source(namespace, source_id, wait=0), workspace.leases.namespace(namespace, wait=0):
             removed = len(prune(workspace.home / "kb", namespace, min_age_seconds=SHARD_GRACE_SECONDS))
-            return removed + _vacuum(workspace, namespace, source_id)
+            return removed + _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
     except TabootError as error:
         if error.code != "E_BUSY":
             raise
         return 0
+
+
+def _join_vectors(workspace: Workspace, namespace: str) -> int:
+    """Vectors are appended a few at a time; no pointer names a version of theirs, so files are joined and old ones dropped."""
+    removed = 0
+    with workspace.leases.exclusive(f"{namespace}.vectors"):
+        for name in workspace.tables.names(namespace, NAMESPACE):
+            if name.startswith("vectors.") and workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES:
+                workspace.tables.compact(namespace, NAMESPACE, name)
+                removed += workspace.tables.vacuum(namespace, NAMESPACE, name)
+    return removed
 
 
 def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:

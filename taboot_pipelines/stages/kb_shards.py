@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import DocumentRows, ShardInput, damaged_shards, load_manifest, publish
-from taboot_pipelines.stages.embeddings import table_name
+from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
@@ -30,7 +30,7 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
         if snapshot is None:
             raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
         sources = {
-            e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.active_entries(namespace)
+            e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.entries_of(namespace)
         }
         space = workspace.embedder.space
         root = workspace.home / "kb"
@@ -41,12 +41,16 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
             report.skipped = "unchanged"
             report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
             return report
-        reader = _Reader(workspace, namespace, snapshot, table_name(space.id), progress)
+        # After a change of the embedder, sources that have not run since are embedded here: nobody waits for them.
+        embeddings.fill(workspace, namespace, {s: v["chunks"] for s, v in snapshot.applied.items()}, progress)
+        reader = _Reader(workspace, namespace, snapshot, embeddings.table_name(space.id), progress)
         published = publish(root, ShardInput(
             namespace=namespace, space=space, docs=reader.docs(), entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
             names=reader.snapshot("names", None), sources=sources, snapshot=snapshot.inputs, load=reader.load,
         ), workspace.settings.shards)
         shards = published.shards_new + published.shards_reused
+        for source in snapshot.applied:
+            catalog.activate(namespace, source)
         catalog.publish(namespace, NAMESPACE, Pointer(STAGE, {}, inputs, inputs, {"manifest": published.manifest_version, "shards": shards}))
         report.counts |= {
             "shards_new": published.shards_new, "shards_reused": published.shards_reused, "shards_removed": published.shards_removed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
@@ -80,7 +81,7 @@ class _Batch:
     letters: list[dict[str, Any]] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
     #: Bytes that were stored for a new path: a rename is not a deletion (rule 15).
-    appeared: set[str] = field(default_factory=set)
+    appeared: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
@@ -165,7 +166,7 @@ class _Batch:
                 counts["not_modified"] += 1
                 old = self.known.get(event.path)
                 if old is not None and event.path in self.fresh:
-                    self.appeared.add(old.sha256)
+                    self.appeared[old.sha256] += 1
                 if old is not None and old.role != event.role:
                     self.changed.append(replace(old, role=event.role, job_id=self.job_id))
             case Skipped():
@@ -207,7 +208,7 @@ class _Batch:
             counts["new_blobs"] = counts.get("new_blobs", 0) + new
             self.report.bytes += len(item.data) if new else 0
         if old is None or item.path in self.fresh:
-            self.appeared.add(sha256)
+            self.appeared[sha256] += 1
         stated: dict[str, Any] = {"mime": item.mime, "charset": item.charset, "url": item.url, "final_url": item.final_url, "role": item.role}
         if same:
             assert old is not None
@@ -244,18 +245,23 @@ class _Batch:
             return
         documents = [x for p, x in self.known.items() if x.role == "document" and p not in self.fresh]
         vanished = [x for x in absent if x.role == "document" and x.path not in self.fresh]
-        deletions = [x for x in vanished if x.sha256 not in self.appeared]
-        everything = bool(deletions) and len(vanished) == len(documents) and not self.appeared
+        appeared = self.appeared.copy()
+        deletions = []
+        for x in vanished:
+            # Bytes that reappear under another path do not count, each reappearance once.
+            if appeared[x.sha256] > 0:
+                appeared[x.sha256] -= 1
+            else:
+                deletions.append(x)
+        everything = len(deletions) > 0 and len(deletions) == len(documents)
         many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * len(documents)
-        if many or everything:
-            if not confirmed:
-                error = TabootError(
-                    "E_MASS_DELETE", f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted; they are kept.",
-                    remedy=f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if it is right.", source=self.source_id,
-                )
-                self.report.held.append({"code": error.code, "message": error.message, "remedy": error.remedy, "deletions": len(deletions)})
-                self.report.counts["held"] = len(deletions)
-                return
-            self.catalog.confirm_deletes(self.namespace, self.source_id, self.job_id, len(deletions))
-        self.catalog.record_absent(self.namespace, self.source_id, self.job_id, absent)
+        if (many or everything) and not confirmed:
+            error = TabootError(
+                "E_MASS_DELETE", f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted; they are kept.",
+                remedy=f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if it is right.", source=self.source_id,
+            )
+            self.report.held.append({"code": error.code, "message": error.message, "remedy": error.remedy, "deletions": len(deletions)})
+            self.report.counts["held"] = len(deletions)
+            return
+        self.catalog.record_absent(self.namespace, self.source_id, self.job_id, absent, confirmed=len(deletions) if many or everything else None)
         self.report.counts["removed"] = len(absent)

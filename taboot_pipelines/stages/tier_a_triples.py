@@ -32,6 +32,7 @@ from taboot_pipelines.model.records import (
     UnitSpec,
 )
 from taboot_pipelines.model.tables import OBSERVATIONS, canonical_json
+from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer, now_micros
@@ -165,7 +166,7 @@ class _Work:
         units = {}
         for doc_id, (_path, text_sha, blob_sha, mime) in self.documents.items():
             unit = f"document:{doc_id}"
-            units[unit] = _Unit(unit, doc_id, None, ids.digest("prose", PROSE_VERSION, VERSION, text_sha, blob_sha, mime))
+            units[unit] = _Unit(unit, doc_id, None, ids.digest("prose", PROSE_VERSION, VERSION, PARSING, text_sha, blob_sha, mime))
         if self.extractor is not None:
             for spec in self.extractor.units(sorted(p for p, x in self.locators.items() if x.role == "document")):
                 unit = f"{self.extractor.name}:{spec.name}"
@@ -188,7 +189,9 @@ class _Work:
         catalog, tables = self.workspace.catalog, self.workspace.tables
         version = tables.version(self.namespace, self.source_id, "observations")
         # Without the table, what the catalog remembers of it is worth nothing.
-        states = {} if version is None else catalog.unit_states(self.namespace, self.source_id, TIER)
+        pointer = catalog.pointer(self.namespace, self.source_id, STAGE)
+        wordless = pointer is not None and pointer.tables["observations"] is None
+        states = catalog.unit_states(self.namespace, self.source_id, TIER) if version is not None or wordless else {}
         units = self._units()
         for unit in units.values():
             if unit.spec is not None and (state := states.get(unit.unit_id)):
@@ -196,22 +199,29 @@ class _Work:
                 reads, globs = state["reads"]["files"], state["reads"]["globs"]
                 unit.fingerprint = self._fingerprint(unit.spec, {p: self._seen(p) for p in reads}, {g: view.glob(g) for g in globs})
         stale = {u for u in units if u not in states or states[u]["fingerprint"] != units[u].fingerprint}
-        gone = {u for u in catalog.unit_states(self.namespace, self.source_id, TIER) if u not in units}
+        homes = self._homes(version)
+        remembered = catalog.unit_states(self.namespace, self.source_id, TIER).keys()
+        gone = (homes.keys() | remembered) - units.keys()
         self.report.counts |= {"units": len(units), "interpreted": len(stale), "reused": len(units) - len(stale), "removed": len(gone), "observations": 0}
-
-        present = tables.read(self.namespace, self.source_id, "observations", version, columns=["bucket", "unit_id"])
-        homes = dict(zip(present.column("unit_id").to_pylist(), present.column("bucket").to_pylist(), strict=True))
         buckets_of = {u: ids.bucket(units[u].anchor) if u in units else homes.get(u, 0) for u in stale | gone}
         done = 0
         for buckets, changed, removed in batches(Difference(tuple(sorted(stale)), tuple(sorted(gone))), self.batch, buckets_of.__getitem__):
             outcomes = self._interpret_all([units[u] for u in changed], buckets)
             rows = [r for u in changed for r in outcomes[u].rows]
+            # Forgotten before the rows change: a kill in between must not leave a memory that fits other rows.
+            catalog.record_runs(self.namespace, self.source_id, TIER, [], [], sorted(remembered & {*changed, *removed}))
             version = self._write(version, buckets, [*changed, *removed], rows, txn)
             self._record([units[u] for u in changed], outcomes, removed)
             self.report.add("observations", len(rows))
             done += len(changed)
             progress(STAGE, done, len(stale))
         return self._suppress(units, version, txn)
+
+    def _homes(self, version: int | None) -> dict[str, int]:
+        """{unit: bucket} of the units that have rows."""
+        rows = self.workspace.tables.read(self.namespace, self.source_id, "observations", version, columns=["bucket", "unit_id"])
+        distinct = rows.group_by(["unit_id", "bucket"]).aggregate([])
+        return dict(zip(distinct.column("unit_id").to_pylist(), distinct.column("bucket").to_pylist(), strict=True))
 
     def _write(self, version: int | None, buckets: Iterable[int], drop: Sequence[str], rows: list[tuple[Any, ...]], txn: str) -> int | None:
         return replace_keys(
@@ -231,14 +241,16 @@ class _Work:
                 takers.setdefault(f"{unit_id.split(':', 1)[0]}:{path}", set()).add(unit_id)
         # Of two files that take in each other, the first by name stays a unit.
         suppressed = {u for u in states if any(v != u and not (u < v and v in takers and u in takers[v]) for v in takers.get(u, ()))}
-        toggled = {u: u in suppressed for u, s in states.items() if s["suppressed"] != (u in suppressed)}
-        if toggled:
-            back, drop = (tuple(sorted(u for u, x in toggled.items() if x is flag)) for flag in (False, True))
+        flagged = {u for u, s in states.items() if s["suppressed"]}
+        if suppressed or flagged:
+            # The flag is set before rows go and cleared after they are back: after a kill it is never wrong about missing rows.
+            catalog.set_suppressed(self.namespace, self.source_id, TIER, dict.fromkeys(sorted(suppressed - flagged), True))
+            back, drop = tuple(sorted(flagged - suppressed)), tuple(sorted(suppressed & self._homes(version).keys()))
             for buckets, changed, removed in batches(Difference(back, drop), self.batch, lambda u: ids.bucket(units[u].anchor)):
                 outcomes = self._interpret_all([units[u] for u in changed], buckets)
                 version = self._write(version, buckets, [*changed, *removed], [r for o in outcomes.values() for r in o.rows], txn)
-            catalog.set_suppressed(self.namespace, self.source_id, TIER, toggled)
-            catalog.record_runs(self.namespace, self.source_id, TIER, [], [], sorted(self.unread.keys() & toggled))
+            catalog.set_suppressed(self.namespace, self.source_id, TIER, dict.fromkeys(back, False))
+            catalog.record_runs(self.namespace, self.source_id, TIER, [], [], sorted(self.unread.keys() & set(back)))
         self._letters(states, suppressed)
         return version
 

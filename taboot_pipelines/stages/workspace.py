@@ -80,8 +80,9 @@ class Workspace:
             raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
         return sorted(found, key=lambda e: not e.retiring)
 
-    def active_entries(self, namespace: str) -> list[Entry]:
-        return [_entry(row) for row in self.catalog.sources(namespace, states=("active",))]
+    def entries_of(self, namespace: str) -> list[Entry]:
+        """All sources that have something in a namespace, retiring ones included."""
+        return [_entry(row) for row in self.catalog.sources(namespace)]
 
     def close(self) -> None:
         self.catalog.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ class Leases:
     def __init__(self, home: Path, wait_seconds: float) -> None:
         self._directory = home / "locks"
         self._wait = wait_seconds
-        self._held: dict[str, int] = {}
+        self._local = threading.local()
 
     @contextlib.contextmanager
     def source(self, namespace: str, source_id: str, *, wait: float | None = None) -> Iterator[None]:
@@ -42,13 +43,10 @@ class Leases:
     @contextlib.contextmanager
     def _hold(self, name: str, what: str, wait: float | None = None) -> Iterator[None]:
         wait = self._wait if wait is None else wait
-        if self._held.get(name):
-            # The same workspace already holds it further up the call stack.
-            self._held[name] += 1
-            try:
-                yield
-            finally:
-                self._held[name] -= 1
+        held: set[str] = self._local.__dict__.setdefault("held", set())
+        if name in held:
+            # This thread holds it already, further up the call stack.
+            yield
             return
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -69,10 +67,10 @@ class Leases:
                     delay = min(delay * 1.5, 0.5)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            self._held[name] = 1
+            held.add(name)
             try:
                 yield
             finally:
-                self._held[name] = 0
+                held.discard(name)
         finally:
             os.close(descriptor)

@@ -6,9 +6,10 @@ catalog pointer published. Statistics are off, since Delta's JSON log would keep
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,18 +70,20 @@ class Tables:
 
         rows = model.conform(rows, _base(name))
         table = self._create(namespace, owner, name)
-        write_deltalake(
-            table, rows, mode="overwrite",
-            predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
-            commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
-        )
+        with _typed(name, owner):
+            write_deltalake(
+                table, rows, mode="overwrite",
+                predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
+                commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
+            )
         return table.version()
 
     def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> int:
         from deltalake import CommitProperties, write_deltalake
 
         table = self._create(namespace, owner, name)
-        write_deltalake(table, model.conform(rows, _base(name)), mode="append", commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}))
+        with _typed(name, owner):
+            write_deltalake(table, model.conform(rows, _base(name)), mode="append", commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}))
         return table.version()
 
     def rollback(self, namespace: str, owner: str, name: str, version: int | None) -> int | None:
@@ -91,8 +94,14 @@ class Tables:
         if version is None:
             self._remove(self.location(namespace, owner, name))
             return None
-        table.restore(version)
+        with _typed(name, owner):
+            table.restore(version)
         return table.version()
+
+    def files(self, namespace: str, owner: str, name: str) -> int:
+        """How many data files the newest version has."""
+        table = self._open(namespace, owner, name, None)
+        return 0 if table is None else len(table.file_uris())
 
     def stale_files(self, namespace: str, owner: str, name: str) -> int:
         """How many data files lie on disk that the newest version does not use."""
@@ -101,12 +110,24 @@ class Tables:
             return 0
         return sum(1 for _ in self.location(namespace, owner, name).rglob("*.parquet")) - len(table.file_uris())
 
+    def compact(self, namespace: str, owner: str, name: str) -> None:
+        """Join the small files that many appends leave; the rows stay the same."""
+        table = self._open(namespace, owner, name, None)
+        if table is not None:
+            with _typed(name, owner):
+                table.optimize.compact()
+
+    def empty_trash(self) -> None:
+        """What a killed removal left behind."""
+        shutil.rmtree(self._root / ".removed", ignore_errors=True)
+
     def vacuum(self, namespace: str, owner: str, name: str) -> int:
         """Remove every file that the newest version does not use; only under both leases. Returns the number of files."""
         table = self._open(namespace, owner, name, None)
         if table is None:
             return 0
-        return len(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True))
+        with _typed(name, owner):
+            return len(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True))
 
     def drop_owner(self, namespace: str, owner: str) -> None:
         """Remove all tables of a retired source; only under both leases."""
@@ -147,9 +168,23 @@ class Tables:
             return existing
         schema, key = model.TABLES[_base(name)]
         path = self.location(namespace, owner, name)
-        path.mkdir(parents=True, exist_ok=True)
         configuration: dict[str, Any] = {"delta.dataSkippingNumIndexedCols": "0"}
-        return DeltaTable.create(str(path), schema=schema, mode="ignore", partition_by=None if key is None else ["bucket"], configuration=configuration)
+        with _typed(name, owner):
+            path.mkdir(parents=True, exist_ok=True)
+            return DeltaTable.create(str(path), schema=schema, mode="ignore", partition_by=None if key is None else ["bucket"], configuration=configuration)
+
+
+@contextlib.contextmanager
+def _typed(name: str, owner: str) -> Iterator[None]:
+    """What Delta and the file system raise while writing becomes ``E_STORAGE`` or ``E_TABLE``."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except OSError as error:
+        raise TabootError("E_STORAGE", f"Table {name} of {owner} cannot be written.", table=name, reason=type(error).__name__) from error
+    except DeltaError as error:
+        raise TabootError("E_TABLE", f"Table {name} of {owner} cannot be written.", table=name, reason=type(error).__name__) from error
 
 
 def _base(name: str) -> str:

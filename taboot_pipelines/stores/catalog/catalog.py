@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sqlite3
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -114,7 +115,7 @@ class Catalog:
 
     def _revision(self) -> str | None:
         try:
-            with self._engine.connect() as connection:
+            with self._engine.execution_options(taboot_read=True).connect() as connection:
                 if not sa.inspect(connection).has_table("alembic_version"):
                     return None
                 revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
@@ -295,11 +296,16 @@ class Catalog:
         with self.begin() as c:
             self._upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
 
-    def record_absent(self, namespace: str, source_id: str, job_id: str, locators: Sequence[Locator], event: str = "absent") -> None:
+    def record_absent(
+        self, namespace: str, source_id: str, job_id: str, locators: Sequence[Locator], event: str = "absent", *, confirmed: int | None = None
+    ) -> None:
+        """``confirmed``: how many deletions a person has confirmed, recorded as an input in the same transaction."""
         now = now_micros()
         if not locators:
             return
         with self.begin() as c:
+            if confirmed is not None:
+                c.execute(sa.insert(t.confirmation).values(namespace=namespace, source_id=source_id, job_id=job_id, deletions=confirmed, confirmed_at=now))
             c.execute(sa.insert(t.fetch), [
                 {"namespace": namespace, "source_id": source_id, "path": x.path, "job_id": job_id, "event": event, "sha256": None, "role": None,
                  "attributes": None, "fetched_at": now} for x in locators
@@ -319,12 +325,22 @@ class Catalog:
             )
 
     def hashes_only_of(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
-        """Blobs, past versions included, that no locator but those of these documents ever held."""
-        located = {(source, x.path) for source, x in self.locators_of(namespace, doc_ids)}
+        """Blobs of these documents, past versions included, that no other document holds now or can be restored to."""
+        wanted = set(doc_ids)
+        theirs: set[str] = set()
+        restorable = sa.select(t.tombstone.c.doc_id).where(t.tombstone.c.namespace == namespace, t.tombstone.c.reason == "deleted")
+        held = sa.or_(t.locator.c.state == "present", t.locator.c.doc_id.in_(restorable))
+        located = self.locators_of(namespace, wanted)
         with self.read() as c:
-            rows = c.execute(sa.select(t.fetch.c.source_id, t.fetch.c.path, t.fetch.c.sha256).where(t.fetch.c.namespace == namespace, t.fetch.c.sha256.is_not(None))).all()
-        theirs = {r.sha256 for r in rows if (r.source_id, r.path) in located}
-        return sorted(theirs - {r.sha256 for r in rows if (r.source_id, r.path) not in located})
+            for source_id, x in located:
+                theirs |= set(c.execute(
+                    sa.select(t.fetch.c.sha256).distinct().where(
+                        t.fetch.c.namespace == namespace, t.fetch.c.source_id == source_id, t.fetch.c.path == x.path, t.fetch.c.sha256.is_not(None))
+                ).scalars())
+            for part in _parts(sorted(theirs)):
+                rows = c.execute(sa.select(t.locator.c.sha256, t.locator.c.doc_id).where(t.locator.c.namespace == namespace, t.locator.c.sha256.in_(part), held)).all()
+                theirs -= {r.sha256 for r in rows if r.doc_id not in wanted}
+        return sorted(theirs)
 
     def blob_hashes(self, namespace: str) -> set[str]:
         with self.read() as c:
@@ -462,52 +478,75 @@ class Catalog:
 
     def restore_locators(self, namespace: str, doc_ids: Collection[str]) -> int:
         """Bring soft-deleted locators back to present, as if just fetched; returns how many."""
-        now, count = now_micros(), 0
-        for source_id, x in self.locators_of(namespace, doc_ids):
-            if x.state == "present":
-                continue
-            count += 1
-            job_id = digest("restore", namespace, x.doc_id, now)
+        now = now_micros()
+        back = [(source, x, digest("restore", namespace, x.doc_id, now)) for source, x in self.locators_of(namespace, doc_ids) if x.state != "present"]
+        if back:
             with self.begin() as c:
-                c.execute(sa.insert(t.fetch).values(
-                    namespace=namespace, source_id=source_id, path=x.path, job_id=job_id, event="restored", sha256=x.sha256, role=x.role,
-                    attributes=canonical_json({"byte_size": x.byte_size}), fetched_at=now))
-                self._upsert(c, t.locator, [_locator_row(namespace, source_id, replace(
-                    x, state="present", lifecycle=Lifecycle.INGESTED.value, created_at=now, since=now, job_id=job_id, etag=None, last_modified=None))])
-        return count
+                c.execute(sa.insert(t.fetch), [
+                    {"namespace": namespace, "source_id": source, "path": x.path, "job_id": job_id, "event": "restored", "sha256": x.sha256, "role": x.role,
+                     "attributes": canonical_json({"byte_size": x.byte_size}), "fetched_at": now} for source, x, job_id in back
+                ])
+                self._upsert(c, t.locator, [
+                    _locator_row(namespace, source, replace(
+                        x, state="present", lifecycle=Lifecycle.INGESTED.value, created_at=now, since=now, job_id=job_id, etag=None, last_modified=None,
+                    )) for source, x, job_id in back
+                ])
+        return len(back)
 
     def forget(self, namespace: str, doc_ids: Collection[str], blobs: Collection[str]) -> None:
         """Erasure: remove every row that names these documents or blobs, except ids in tombstones, receipts and audit."""
-        located = self.locators_of(namespace, doc_ids)
+        by_source: dict[str, list[Locator]] = {}
+        for source_id, x in self.locators_of(namespace, doc_ids):
+            by_source.setdefault(source_id, []).append(x)
         with self.begin() as c:
-            for source_id, x in located:
-                for table in (t.fetch, t.locator):
-                    c.execute(sa.delete(table).where(table.c.namespace == namespace, table.c.source_id == source_id, table.c.path == x.path))
-                for prefix in ("", "document:", "compose:", "nginx:"):
-                    item = prefix + x.path
-                    c.execute(sa.delete(t.dead_letter).where(t.dead_letter.c.namespace == namespace, t.dead_letter.c.source_id == source_id, t.dead_letter.c.item == item))
-                for table in (t.interpretation_run, t.unit_state):
-                    c.execute(sa.delete(table).where(
-                        table.c.namespace == namespace, table.c.source_id == source_id,
-                        table.c.unit_id.in_([f"document:{x.doc_id}", f"compose:{x.path}", f"nginx:{x.path}"])))
-                # Units that read the file are interpreted again; their memory of it names its path and hash.
-                for r in c.execute(sa.select(t.unit_state.c.unit_id, t.unit_state.c.tier, t.unit_state.c.reads).where(t.unit_state.c.namespace == namespace, t.unit_state.c.source_id == source_id)).all():
-                    if x.path in orjson.loads(r.reads)["files"]:
-                        c.execute(sa.delete(t.unit_state).where(t.unit_state.c.namespace == namespace, t.unit_state.c.source_id == source_id, t.unit_state.c.tier == r.tier, t.unit_state.c.unit_id == r.unit_id))
+            for source_id, located in by_source.items():
+                paths = {x.path for x in located}
+
+                def of_source(table: sa.Table, source_id: str = source_id) -> tuple[Any, ...]:
+                    return table.c.namespace == namespace, table.c.source_id == source_id
+
+                for part in _parts(sorted(paths)):
+                    for table in (t.fetch, t.locator):
+                        c.execute(sa.delete(table).where(*of_source(table), table.c.path.in_(part)))
+                # Units that read one of the files are interpreted again: their memory names its path and hash.
+                units = {f"{kind}:{p}" for kind in ("compose", "nginx") for p in paths} | {f"document:{x.doc_id}" for x in located}
+                units |= {
+                    r.unit_id for r in c.execute(sa.select(t.unit_state.c.unit_id, t.unit_state.c.reads).where(*of_source(t.unit_state))).all()
+                    if not paths.isdisjoint((orjson.loads(r.reads) or {}).get("files", ()))
+                }
+                for part in _parts(sorted(units)):
+                    for table in (t.interpretation_run, t.unit_state):
+                        c.execute(sa.delete(table).where(*of_source(table), table.c.unit_id.in_(part)))
+                for part in _parts(sorted(paths | units)):
+                    c.execute(sa.delete(t.dead_letter).where(*of_source(t.dead_letter), t.dead_letter.c.item.in_(part)))
+                for part in _parts(sorted({x.sha256 for x in located})):
+                    # A blob that another document still holds keeps its bytes, not this document's file name.
+                    c.execute(sa.update(t.blob).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part)).values(file_name=None))
             for part in _parts(sorted(blobs)):
+                # Vanished paths that once held these bytes are forgotten with them.
+                c.execute(sa.delete(t.fetch).where(t.fetch.c.namespace == namespace, t.fetch.c.sha256.in_(part)))
+                c.execute(sa.delete(t.locator).where(t.locator.c.namespace == namespace, t.locator.c.sha256.in_(part), t.locator.c.state == "absent"))
                 sizes = c.execute(sa.select(t.blob.c.byte_size).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars().all()
                 c.execute(sa.delete(t.blob).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part)))
                 self._add_usage(c, namespace, -sum(sizes), -len(sizes))
 
-    def compact(self) -> None:
-        """Rewrite the database file, so that deleted rows leave no bytes behind (SQLite; PostgreSQL vacuums itself)."""
-        if self._engine.dialect.name == "sqlite":
-            raw = self._engine.raw_connection()
-            try:
-                for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-                    raw.cursor().execute(statement).fetchall()
-            finally:
-                raw.close()
+    def compact(self) -> bool:
+        """Rewrite the database file, so that deleted rows leave no bytes behind (SQLite; PostgreSQL vacuums itself).
+
+        False if a reader of another process kept the old pages in use: try again later.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return True
+        raw = self._engine.raw_connection()
+        try:
+            cursor = raw.cursor()
+            cursor.execute("PRAGMA busy_timeout=5000")
+            cursor.execute("VACUUM")
+            return not cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            raw.close()
 
     def save_receipt(self, namespace: str, receipt_id: str, doc_ids: Sequence[str], erase: bool, stores: Mapping[str, str], blobs: Sequence[str]) -> None:
         final = all(v == "done" for v in stores.values())
@@ -529,10 +568,6 @@ class Catalog:
     def audit_events(self, namespace: str) -> list[Row]:
         with self.read() as c:
             return [dict(r._mapping) for r in c.execute(sa.select(t.audit_event).where(t.audit_event.c.namespace == namespace).order_by(t.audit_event.c.id))]
-
-    def confirm_deletes(self, namespace: str, source_id: str, job_id: str, deletions: int) -> None:
-        with self.begin() as c:
-            c.execute(sa.insert(t.confirmation).values(namespace=namespace, source_id=source_id, job_id=job_id, deletions=deletions, confirmed_at=now_micros()))
 
 
 def _locator_row(namespace: str, source_id: str, x: Locator) -> dict[str, Any]:
