@@ -128,7 +128,7 @@ def _run(settings: Settings, workspace: Workspace, chosen: Sequence[str], confir
 def _run_one(
     runtime: Runtime, job: dg.JobDefinition, instance: dg.DagsterInstance, source: str, confirm_deletes: bool, display: _Display
 ) -> Outcome:
-    from dagster import AssetCheckSeverity, DagsterError, RunConfig
+    from dagster import AssetCheckSeverity, DagsterError, DagsterExecutionInterruptedError, RunConfig
     from sqlalchemy.exc import SQLAlchemyError
 
     from taboot_pipelines.defs.ingest import FetchConfig
@@ -150,9 +150,13 @@ def _run_one(
             run_config=RunConfig(ops={"raw_blobs": FetchConfig(confirm_deletes=confirm_deletes)}, loggers={"console": {"config": {"log_level": "CRITICAL"}}}),
             instance=instance, partition_key=source, raise_on_error=False, tags=process_tags(),
         )
+    except DagsterExecutionInterruptedError:
+        raise KeyboardInterrupt from None
     except (DagsterError, SQLAlchemyError, OSError) as error:
         outcome.error = TabootError("E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source)
     else:
+        if _interrupted(result):
+            raise KeyboardInterrupt
         outcome.run_id = result.run_id
         outcome.checks = [e.check_name for e in result.get_asset_check_evaluations() if not e.passed and e.severity == AssetCheckSeverity.ERROR]
         outcome.error = next(iter(errors.values()), None)
@@ -165,6 +169,12 @@ def _run_one(
         for row in catalog.sources() if row["source_id"] == source for d in catalog.dead_letters(row["namespace"], source) if d["kind"] == "failed"
     ]
     return outcome
+
+
+def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether somebody pressed Ctrl-C: Dagster takes it for a failure of the step at hand."""
+    failures = [e.step_failure_data.error for e in result.all_events if e.is_step_failure]
+    return any(error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in failures)
 
 
 # --- what people see ------------------------------------------------------------------------------------------------

@@ -117,7 +117,18 @@ def neighbors(name: str, hops: int, types: tuple[str, ...], limit: int, namespac
         emit_json(graph.model_dump(mode="json"))
         return
     out = console()
+    facts = [e for e in graph.edges if e.type != "MENTIONS" or "MENTIONS" in types]
+    mentions: dict[str, list[int]] = {}
     for edge in graph.edges:
+        if edge not in facts:
+            mentions.setdefault(edge.url, []).append(edge.line)
+    for edge in facts:
         out.print(text(f"({edge.start_label} {edge.start_name})-[{edge.type}]->({edge.end_label} {edge.end_name})"), soft_wrap=True)
         out.print(text(f"   {_place(edge.url, edge.line)}  {edge.edge_id}"), style="dim", soft_wrap=True)
+    if mentions:
+        # Where it is only mentioned is one line for each document; `--type MENTIONS` lists them all.
+        out.print(text(f"mentioned in {len(mentions)} documents:"))
+        for url, lines in sorted(mentions.items()):
+            shown = sorted(set(lines))
+            out.print(text(f"   {url}: line{'s' if len(shown) > 1 else ''} {', '.join(map(str, shown[:8]))}{' …' if len(shown) > 8 else ''}"), style="dim", soft_wrap=True)
     out.print(text(f"{len(graph.nodes)} nodes, {len(graph.edges)} edges" + (", cut at the limit" if graph.truncated else "")), style="dim")

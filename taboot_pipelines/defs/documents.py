@@ -7,7 +7,7 @@ import dagster as dg
 from taboot_pipelines.defs.checking import checked, sources_of, verdict
 from taboot_pipelines.defs.ingest import raw_blobs
 from taboot_pipelines.defs.io import KEY
-from taboot_pipelines.defs.materialize import OWNERS, RETRIES, materialize
+from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.published import read_published
@@ -23,7 +23,7 @@ _TOGETHER = 8
 
 @dg.asset(
     group_name=GROUP, deps=[raw_blobs], partitions_def=sources_partitions, pool=INGEST, kinds={"deltalake", "markdown"}, owners=OWNERS,
-    retry_policy=RETRIES, io_manager_key=KEY, code_version=f"{stage.VERSION}.{PARSER_VERSION}",
+    io_manager_key=KEY, code_version=f"{stage.VERSION}.{PARSER_VERSION}",
     description="Blobs parsed to normalized Markdown, secrets masked, with a map back to their bytes.",
 )
 def documents(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
@@ -32,7 +32,7 @@ def documents(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -
 
 @dg.asset(
     group_name=GROUP, deps=[documents], partitions_def=sources_partitions, pool=INGEST, kinds={"deltalake", "python"}, owners=OWNERS,
-    retry_policy=RETRIES, io_manager_key=KEY, code_version="1",
+    io_manager_key=KEY, code_version="1",
     description="Chunks within the token limits, cut along headings, tables, lists and code, with exact offsets.",
 )
 def chunks(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:

@@ -4,7 +4,7 @@ import dagster as dg
 from pydantic import Field
 
 from taboot_pipelines.defs.checking import checked, sources_of
-from taboot_pipelines.defs.materialize import OWNERS, RETRIES, materialize
+from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.resources import WorkspaceResource
@@ -19,7 +19,7 @@ class FetchConfig(dg.Config):
 
 
 @dg.asset(
-    group_name=GROUP, partitions_def=sources_partitions, pool=INGEST, kinds={"python", "sqlite"}, owners=OWNERS, retry_policy=RETRIES, code_version="1",
+    group_name=GROUP, partitions_def=sources_partitions, pool=INGEST, kinds={"python", "sqlite"}, owners=OWNERS, code_version="1",
     description="What the source's connector fetched: immutable bytes, stored once per namespace and SHA-256, and the fetch log.",
 )
 def raw_blobs(context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:

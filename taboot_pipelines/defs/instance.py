@@ -72,12 +72,16 @@ def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
     with Leases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = home / "dagster.yaml"
-        fresh = not config.exists()
-        if fresh:
-            config.write_text(DAGSTER_YAML, encoding="utf-8")
+        if not config.exists():
+            # In one step: half a file, or an empty one, would be taken for the operator's own settings ever after.
+            aside = config.with_name(".dagster.yaml.new")
+            aside.write_text(DAGSTER_YAML, encoding="utf-8")
+            aside.replace(config)
         # Whatever the file says, this process writes to a terminal: what is printed is not to be redirected.
         instance = dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS}))
-        if fresh:
-            for pool, limit in LIMITS.items():
-                instance.event_log_storage.set_concurrency_slots(pool, limit)
+        if config.read_text(encoding="utf-8") == DAGSTER_YAML:
+            # Set where they are missing: the process that wrote the file may have been killed before it came to this.
+            known = instance.event_log_storage.get_concurrency_keys()
+            for pool in LIMITS.keys() - known:
+                instance.event_log_storage.set_concurrency_slots(pool, LIMITS[pool])
     return instance

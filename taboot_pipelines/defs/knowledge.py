@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.defs.checking import checked, namespaces_of, verdict
 from taboot_pipelines.defs.documents import chunks, documents
 from taboot_pipelines.defs.io import KEY
-from taboot_pipelines.defs.materialize import OWNERS, RETRIES, materialize
+from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.published import read_published
@@ -24,7 +24,7 @@ GROUP = "knowledge"
 
 @dg.asset(
     group_name=GROUP, deps=[documents, chunks], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"deltalake", "python"}, owners=OWNERS,
-    retry_policy=RETRIES, io_manager_key=KEY, code_version=tier_a_stage.VERSION,
+    io_manager_key=KEY, code_version=tier_a_stage.VERSION,
     description="Observations of one deterministic interpretation run per unit: from Compose, nginx, and prose and code.",
 )
 def tier_a_triples(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
@@ -33,7 +33,7 @@ def tier_a_triples(context: dg.AssetExecutionContext, workspace: WorkspaceResour
 
 @dg.asset(
     group_name=GROUP, deps=[embeddings, tier_a_triples], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"deltalake", "python"}, owners=OWNERS,
-    retry_policy=RETRIES, io_manager_key=KEY, code_version=f"{snapshot_stage.VERSION}.{REDUCER_VERSION}",
+    io_manager_key=KEY, code_version=f"{snapshot_stage.VERSION}.{REDUCER_VERSION}",
     description="The namespace's entities, relations and mentions of known names. Any source's run brings in everything pending.",
 )
 def entity_snapshots(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:

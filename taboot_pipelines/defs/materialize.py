@@ -18,7 +18,7 @@ from taboot_pipelines.stages.report import StageReport
 
 #: Worth another try in a moment; everything else stays as it is until somebody acts.
 TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG"})
-RETRIES = dg.RetryPolicy(max_retries=2, delay=1, backoff=dg.Backoff.EXPONENTIAL)
+MAX_RETRIES = 2
 
 OWNERS = ["team:taboot"]
 #: Assets with a text column, and the columns shown where TABOOT_METADATA_TEXT allows it.
@@ -30,7 +30,7 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     stage = context.asset_key.path[-1]
     reports: list[StageReport] = []
     for source_id in context.partition_keys:
-        done = run_reported(workspace.runtime, stage, source_id, **options)
+        done = run_reported(workspace.runtime, stage, source_id, attempt=context.retry_number, **options)
         reports += done
         for report in done:
             for problem in report.problems:
@@ -48,9 +48,10 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
-def run_reported(runtime: Runtime, stage: str, source_id: str, **options: Any) -> list[StageReport]:
-    """Run one stage of one source and tell the runtime's observers. Raises ``Failure``."""
-    with failures(runtime, stage):
+def run_reported(runtime: Runtime, stage: str, source_id: str, *, attempt: int = MAX_RETRIES, **options: Any) -> list[StageReport]:
+    """Run one stage of one source and tell the runtime's observers. Raises ``Failure``, or ``RetryRequested`` while
+    ``attempt`` (counted from 0) is not the last."""
+    with failures(runtime, stage, attempt):
         reports = chain.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
     for report in reports:
         if runtime.on_report is not None:
@@ -59,11 +60,16 @@ def run_reported(runtime: Runtime, stage: str, source_id: str, **options: Any) -
 
 
 @contextmanager
-def failures(runtime: Runtime, stage: str) -> Iterator[None]:
-    """Turn errors into Dagster's ``Failure`` with the error response as metadata."""
+def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterator[None]:
+    """Turn errors into Dagster's ``Failure`` with the error response as metadata.
+
+    Retries are asked for here and not by a ``RetryPolicy``, which would try again after an interrupt (Ctrl-C) too.
+    """
     try:
         yield
     except TabootError as error:
+        if error.code in TRANSIENT and attempt < MAX_RETRIES:
+            raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=2**attempt) from error
         fail(runtime, stage, error)
     except Exception as error:  # noqa: BLE001 - a defect's message may quote a document, and Dagster would store it
         trace = error.__traceback__
@@ -76,7 +82,7 @@ def failures(runtime: Runtime, stage: str) -> Iterator[None]:
 def fail(runtime: Runtime, stage: str, error: TabootError) -> NoReturn:
     if runtime.on_error is not None:
         runtime.on_error(stage, error)
-    raise dg.Failure(description=str(error), metadata=error_metadata(error), allow_retries=error.code in TRANSIENT) from None
+    raise dg.Failure(description=str(error), metadata=error_metadata(error), allow_retries=False) from None
 
 
 def _text(workspace: WorkspaceResource, report: StageReport, columns: list[str]) -> list[dict[str, Any]]:

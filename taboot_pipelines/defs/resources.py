@@ -35,6 +35,7 @@ class Runtime:
         self.progress = progress
         self.on_report = on_report
         self.on_error = on_error
+        self.swept_by = ""
         self._workspace = workspace
         self._lock = threading.Lock()
 
@@ -61,9 +62,11 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator["WorkspaceResource"]:
         run, instance = context.run, context.instance
-        if run is None or instance is None or instance.is_ephemeral:
+        # The resource is set up twice for a run, once for the I/O manager: one sweeper is enough.
+        if run is None or instance is None or instance.is_ephemeral or self.runtime.swept_by == run.run_id:
             yield self
             return
+        self.runtime.swept_by = run.run_id
         sweep_dead_runs(instance, self.open().catalog)
         with sweeping(instance):
             yield self

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.defs.checking import checked, sources_of, verdict
 from taboot_pipelines.defs.documents import chunks
 from taboot_pipelines.defs.io import KEY
-from taboot_pipelines.defs.materialize import OWNERS, RETRIES, materialize
+from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import EMBED
 from taboot_pipelines.defs.published import read_published
@@ -19,7 +19,7 @@ GROUP = "vectors"
 
 
 @dg.asset(
-    group_name=GROUP, deps=[chunks], partitions_def=sources_partitions, pool=EMBED, kinds={"deltalake", "onnx"}, owners=OWNERS, retry_policy=RETRIES,
+    group_name=GROUP, deps=[chunks], partitions_def=sources_partitions, pool=EMBED, kinds={"deltalake", "onnx"}, owners=OWNERS,
     io_manager_key=KEY, code_version="1", description="One vector per distinct chunk text of the namespace and embedding space.",
 )
 def embeddings(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:

@@ -88,6 +88,26 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
     assert {j["state"] for j in world.workspace.catalog.jobs("default")} == {"succeeded"}
 
 
+def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (world.source(name) / "guide.md").write_text(GUIDE + name)
+    marker = tmp_path / "inside"
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK.replace('"a"]', '"a", "b"]'), str(marker)], env=environment(world), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        until(marker.exists)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (130, "") and "run the same command again" in err
+    with open_instance(settings_of(world)) as instance:
+        assert [(r.tags["dagster/partition"], r.status) for r in instance.get_runs()] == [("a", dg.DagsterRunStatus.FAILURE)]
+        assert instance.event_log_storage.get_concurrency_info("embed").active_slot_count == 0
+
+
 def settings_of(world: World) -> Settings:
     return world.workspace.settings
 
