@@ -189,7 +189,7 @@ def _child(order: Mapping[str, Any]) -> None:
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
         points.save()
-    except BaseException:  # noqa: BLE001 - the fork must not run on as a second server
+    except BaseException:
         import traceback
 
         traceback.print_exc()

@@ -24,7 +24,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from taboot_pipelines.defs.instance import open_instance
+from taboot_pipelines.defs.instance import DAGSTER_YAML, open_instance
+from taboot_pipelines.defs.pools import LIMITS
 from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -241,6 +242,29 @@ def scenario(seed: int, tei: FakeTei, kills: int) -> None:
 
 def test_killed_ingests_end_in_the_stores_of_an_undisturbed_one(data: Path, tei: FakeTei) -> None:
     scenario(int(os.environ.get("TABOOT_TEST_SEED", "1")), tei, 7)
+
+
+@pytest.mark.parametrize("call", ["pathlib.Path.write_text", "pathlib.Path.replace", "dagster.DagsterInstance.from_ref", "taboot_pipelines.defs.instance.LIMITS"])
+def test_the_instance_of_a_killed_first_start_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Killing:
+        def __call__(self, *arguments: object, **_: object) -> object:
+            if call.endswith("write_text"):
+                open(str(arguments[0]), "w").close()  # the file is made, and nothing is in it yet
+            raise Killed
+
+        keys = __call__
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        killing = Killing()
+        patch.setattr(call, killing if call.endswith("LIMITS") else lambda *a, **o: killing(*a, **o))
+        with open_instance(world.workspace.settings):
+            pass
+    with open_instance(world.workspace.settings) as instance:
+        assert (world.home / "dagster" / "dagster.yaml").read_text() == DAGSTER_YAML
+        assert {pool: instance.event_log_storage.get_concurrency_info(pool).slot_count for pool in LIMITS} == LIMITS
 
 
 @pytest.mark.soak
