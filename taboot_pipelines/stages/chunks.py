@@ -30,7 +30,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         inputs = ids.digest(documents.tables, chunker.fingerprint)
         report.data_version = inputs
         old = catalog.pointer(namespace, source_id, STAGE)
-        if old is not None and old.inputs == inputs:
+        if old is not None and old.inputs == inputs and tables.exist(namespace, source_id, old.tables):
             report.tables, report.skipped = dict(old.tables), "unchanged"
             return report
         upstream = documents.tables["documents"]

@@ -42,7 +42,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         inputs = ids.digest(raw.inputs, *settings)
         old = catalog.pointer(namespace, source_id, STAGE)
         report.data_version = inputs
-        if old is not None and old.inputs == inputs and not transient:
+        if old is not None and old.inputs == inputs and tables.exist(namespace, source_id, old.tables) and not transient:
             report.tables, report.skipped = dict(old.tables), "unchanged"
             report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
             return report

@@ -38,9 +38,10 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         inputs = ids.digest(chunks.tables, space.id)
         report.data_version = inputs
         old = catalog.pointer(namespace, source_id, STAGE)
-        if old is not None and old.inputs == inputs:
+        version = tables.version(namespace, NAMESPACE, name)
+        if old is not None and old.inputs == inputs and (version is not None or not chunks.tables["chunks"]):
             report.skipped = "unchanged"
-            report.tables = {name: tables.version(namespace, NAMESPACE, name)}
+            report.tables = {name: version}
             return report
         present = tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"])
         homes = dict(zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True))

@@ -111,13 +111,15 @@ class _Snapshot:
         self.versions = source_versions(self.workspace, self.namespace, self.applied)
         inputs = ids.digest(self.versions, VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
         self.report.data_version = inputs
-        if pointer is not None and pointer.inputs == inputs:
+        whole = pointer is not None and self.tables.exist(self.namespace, NAMESPACE, pointer.tables)
+        if pointer is not None and pointer.inputs == inputs and whole:
             self.report.tables, self.report.skipped = dict(pointer.tables), "unchanged"
             return
         self.txn = inputs
-        # What a killed run left ahead of the pointer is taken back; the tables then hold what was published.
+        # What a killed run left ahead of the pointer is taken back; the tables then hold what was published. If one is lost,
+        # all are made again.
         self.version: dict[str, int | None] = {
-            name: self.tables.rollback(self.namespace, NAMESPACE, name, pointer.tables[name] if pointer else None) for name in TABLES
+            name: self.tables.rollback(self.namespace, NAMESPACE, name, pointer.tables[name] if pointer and whole else None) for name in TABLES
         }
         # A new version of the reducer looks at every document again; fingerprints of the old one are void.
         self.salt = ids.digest(VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)

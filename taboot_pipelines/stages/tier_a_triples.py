@@ -78,7 +78,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         inputs = ids.digest(raw.inputs, documents.tables, chunks.tables, facts.host, facts.proxy, *versions)
         report.data_version = inputs
         old = catalog.pointer(namespace, source_id, STAGE)
-        if old is not None and old.inputs == inputs:
+        if old is not None and old.inputs == inputs and workspace.tables.exist(namespace, source_id, old.tables):
             report.tables, report.skipped = dict(old.tables), "unchanged"
             return report
         work = _Work(workspace, entry, facts, extractor, documents.tables["documents"], report)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,10 @@ class Tables:
         """The newest version, published or not; None if the table does not exist."""
         table = self._open(namespace, owner, name, None)
         return None if table is None else table.version()
+
+    def exist(self, namespace: str, owner: str, versions: Mapping[str, int | None]) -> bool:
+        """Whether every table that a pointer names is there (a version of None names none)."""
+        return all(v is None or (self.location(namespace, owner, name) / "_delta_log").is_dir() for name, v in versions.items())
 
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
         """The transaction id that the newest version carries."""
@@ -89,7 +93,9 @@ class Tables:
     def rollback(self, namespace: str, owner: str, name: str, version: int | None) -> int | None:
         """Make the newest version hold what ``version`` held (None: nothing): undoes commits that no pointer published."""
         table = self._open(namespace, owner, name, None)
-        if table is None or table.version() == version:
+        if table is None:
+            return None
+        if table.version() == version:
             return version
         if version is None:
             self._remove(self.location(namespace, owner, name))

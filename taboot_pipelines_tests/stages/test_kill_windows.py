@@ -174,3 +174,19 @@ def test_everything_gone_is_held_whatever_else_appears(world: World, unrelated: 
     (path / "new.md").write_text("Something new.\n" if unrelated else "One of its own, again.\n")
     held = {r.stage: r for r in world.ingest()}["raw_blobs"].held
     assert [h["deletions"] for h in held] == [9] and world.kb().documents().num_rows == 10
+
+
+def test_lost_tables_are_made_again(world: World) -> None:
+    import shutil
+
+    path = world.source("stacks", "compose")
+    (path / "compose.yaml").write_text("services:\n  app:\n    image: redis:7\n    ports: ['80:80']\n")
+    world.ingest()
+    before = graph(world.kb())
+    for lost in sorted((world.home / "tables").glob("default/*/*")):
+        shutil.rmtree(lost)
+        world.ingest()
+        assert graph(world.kb()) == before, lost.name
+    shutil.rmtree(world.home / "tables")
+    world.ingest()
+    assert_like_scratch(world)
