@@ -1,4 +1,4 @@
-"""What a killed batch has left in the log is judged as if it had not been killed (DESIGN rules 14 and 15)."""
+"""What a killed batch has left behind is judged as if it had not been killed, and erased like the rest (DESIGN rules 14 to 16)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stores.catalog import Catalog
-from taboot_pipelines_tests.world import World
+from taboot_pipelines_tests.world import World, holding
+
+WORD = "zyxwvutquux"
 
 
 class Killed(BaseException):
@@ -71,3 +74,21 @@ def test_files_added_before_a_kill_hide_no_mass_deletion(world: World, many: Pat
     # Eleven of twenty, as they were when the last whole batch ended.
     assert held(world) == ["E_MASS_DELETE"]
     assert world.kb().documents().num_rows == 23
+
+
+def test_an_erasure_takes_bytes_that_no_log_names(world: World, many: Path, killing: Any) -> None:
+    (many / "00.md").write_text(f"A version with {WORD} that was stored, and never logged.\n")
+    killing("record_fetched")
+    (many / "00.md").write_text(f"The next version with {WORD}.\n")
+    world.ingest()
+    # What a kill in the middle of an upload, or of a table's removal, leaves on disk.
+    blobs = world.home / "blobs" / "sources" / "default"
+    (blobs / ("0" * 64 + "#1")).write_text(WORD)
+    removed = world.home / "tables" / ".removed" / "table"
+    removed.mkdir(parents=True)
+    (removed / "part").write_text(WORD)
+    doc_id = world.workspace.catalog.locators("default", "many")["00.md"].doc_id
+    delete(world.workspace, "default", [doc_id], erase=True)
+    assert holding(world.home, WORD) == []
+    # Every version of the document is gone; those of the others stay.
+    assert len(list(blobs.iterdir())) == 19

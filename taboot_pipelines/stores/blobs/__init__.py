@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import obstore
@@ -81,7 +81,7 @@ class BlobStore:
         return True
 
     def list(self, namespace: str) -> Iterator[tuple[str, int]]:
-        """(name, size) of everything stored in the namespace, unfinished uploads of a killed writer included."""
+        """(name, size) of every blob of the namespace."""
         for batch in obstore.list(self._store, prefix=f"sources/{namespace}"):
             for meta in batch:
                 yield meta["path"].rsplit("/", 1)[-1], meta["size"]
@@ -94,3 +94,14 @@ class BlobStore:
             # A writer killed between staging and linking leaves `<sha256>#n` beside the blob.
             for staged in (self._directory / "sources" / namespace).glob(f"{sha256}#*"):
                 staged.unlink(missing_ok=True)
+
+    def sweep(self, namespace: str, keep: Collection[str]) -> int:
+        """Remove every blob but ``keep``, and all unfinished uploads; only while nobody fetches into the namespace. Returns how many."""
+        gone = [name for name, _ in self.list(namespace) if name not in keep]
+        for sha256 in gone:
+            self.delete(namespace, sha256)
+        # A local store hides its unfinished uploads from a listing.
+        staged = [] if self._directory is None else list((self._directory / "sources" / namespace).glob("*#*"))
+        for path in staged:
+            path.unlink(missing_ok=True)
+        return len(gone) + len(staged)
