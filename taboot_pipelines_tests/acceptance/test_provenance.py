@@ -106,6 +106,9 @@ def test_every_support_stands_where_it_says(world: World, rows: list[dict[str, A
             data = blob_path(world, s["blob"]).read_bytes()
             assert 0 <= s["start"] < s["end"] <= len(data) and s["line"] == data[: s["start"]].count(b"\n") + 1
             assert s["method"] and s["run"]
+            # The same span, counted in code points of the text and in bytes of the blob.
+            first, last = s["span"]
+            assert (len(data[: s["start"]].decode()), len(data[: s["end"]].decode())) == (first, last)
 
 
 def test_every_edge_has_its_provenance_and_every_run_is_active(world: World, rows: list[dict[str, Any]]) -> None:
