@@ -110,7 +110,7 @@ class _Batch:
 
         connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references)
         # Where a blob is damaged, "not modified" would be an answer without the bytes.
-        known = {p: Known(x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.url) for p, x in self.known.items()}
+        known = {p: Known(x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url) for p, x in self.known.items()}
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
             if isinstance(event, Enumerated):
