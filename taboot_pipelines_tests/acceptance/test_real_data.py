@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.errors import CODES
+from taboot_pipelines.stages.chain import OF_NAMESPACE, STAGES, run_stage
 from taboot_pipelines_tests.acceptance.checks import check_ledger, edges, letters, paths
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -61,7 +62,11 @@ def unpack(archive: Path, target: Path, *, every: int) -> None:
 def world(data: Path, tei: FakeTei, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("real"), tei.url)
     lay_out(made, data)
-    made.ingest()
+    made.workspace.sync_sources()
+    # Every source up to its observations; then one run of the namespace's stages brings in all of them.
+    for stage in STAGES:
+        for source in ("pages",) if stage in OF_NAMESPACE else REFUSED:
+            run_stage(made.workspace, stage, source)
     yield made
     made.workspace.close()
 
