@@ -162,7 +162,7 @@ class Points:
             paths: tuple[Any, ...] = arguments[:1] if written else ()
         else:
             paths = arguments[: _CHANGES.get(event, 0)]
-        if any(isinstance(p, (str, Path)) and str(p).startswith(self._home) for p in paths):
+        if any(isinstance(p, (str, Path)) and str(p).startswith(self._home) and "/locks" not in str(p) for p in paths):
             self.reach("file", f"{event} {str(paths[0])[len(self._home):]}")
 
 

@@ -48,7 +48,8 @@ class Place:
         self.calm = root / "calm"
         self.serial = 0
         self.log: list[str] = []
-        self.kinds: list[str] = []
+        # The first round follows the chain, while there is everything left to do; later ones are mixed.
+        self.kinds = ["file", "dagster", "time", "catalog", "table", "embed", "blob"]
         stacks = self.world.source("stacks", "compose", host="box.lan")
         for name in ("flask-redis", "nextcloud-postgres", "nginx-nodejs-redis", "traefik-golang", "wireguard"):
             for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
@@ -61,9 +62,8 @@ class Place:
         notes = self.world.source("notes", "files")
         for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:12]:
             (notes / path.name).write_bytes(path.read_bytes())
-        plans = self.world.source("plans", "files")
         for i in range(3):
-            (plans / f"{i}.md").write_text(f"# Plan {i} of {WORD}\n\nThe {WORD} service is on {WORD}{i}.example.com:4433 and on 10.9.8.{i}, see `{WORD}`.\n")
+            (notes / f"plan-{i}.md").write_text(f"# Plan {i} of {WORD}\n\nThe {WORD} service is on {WORD}{i}.example.com:4433 and on 10.9.8.{i}, see `{WORD}`.\n")
 
     def environment(self) -> dict[str, str]:
         return {
@@ -75,12 +75,12 @@ class Place:
     def edit(self) -> None:
         """Change, add, rename or remove a file: all stages have something to do again."""
         self.serial += 1
-        source = self.random.choice(["stacks", "proxy", "notes", "plans"])
+        source = self.random.choice(["stacks", "proxy", "notes"])
         files = sorted(p for p in (self.world.directory / source).rglob("*") if p.suffix in (".md", ".conf", ".yaml"))
         file = self.random.choice(files)
         line = f"\n# Number {self.serial} of the edits talks to http://edit{self.serial}.example.com:{9000 + self.serial}/ now.\n".encode()
         how = self.random.choice(["change", "change", "add", "rename", "remove"])
-        if how == "change" or source == "plans":
+        if how == "change" or file.name.startswith("plan-"):
             file.write_bytes(file.read_bytes() + line)
         elif how == "add":
             file.with_name(f"added{self.serial}-{file.name}").write_bytes(file.read_bytes() + line)
@@ -198,13 +198,15 @@ def killed_ingests(place: Place, taboot: Taboot, kills: int) -> None:
 def killed_erasures(place: Place, taboot: Taboot, kills: int) -> None:
     """Erase what holds the word, killed so often, and let the next ingest finish what was begun."""
     world, catalog = place.world, place.world.workspace.catalog
-    wanted = [x.doc_id for x in catalog.locators("default", "plans").values()]
+    wanted = [x.doc_id for x in catalog.locators("default", "notes").values() if x.path.startswith("plan-")]
     assert len(wanted) == 3 and holding(world.home, WORD)
     calm = taboot("ingest", home=place.calm)
     calm = taboot("delete", "--erase", *wanted, home=place.calm)
     assert calm.code == 0, calm.output
     assert holding(place.calm, WORD) == []
-    for _ in range(kills):
+    ended = None
+    while kills and (ended is None or ended.killed):
+        kills -= 1
         ended = taboot("delete", "--erase", *wanted, home=world.home, **place.kill(calm))
         place.log.append(f"erasure: {ended.code} {ended.where}")
         # A tombstone without a receipt would be finished by nobody.
@@ -241,7 +243,7 @@ def scenario(seed: int, tei: FakeTei, kills: int) -> None:
 
 
 def test_killed_ingests_end_in_the_stores_of_an_undisturbed_one(data: Path, tei: FakeTei) -> None:
-    scenario(int(os.environ.get("TABOOT_TEST_SEED", "1")), tei, 7)
+    scenario(int(os.environ.get("TABOOT_TEST_SEED", "3")), tei, 6)
 
 
 @pytest.mark.parametrize("call", ["pathlib.Path.write_text", "pathlib.Path.replace", "dagster.DagsterInstance.from_ref", "taboot_pipelines.defs.instance.LIMITS"])
