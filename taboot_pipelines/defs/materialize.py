@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import dagster as dg
 
-from taboot_pipelines.defs.metadata import error_metadata, metadata_of, text_rows
+from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
 from taboot_pipelines.defs.published import ASSET_TABLES, read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.errors import TabootError
@@ -29,16 +29,17 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     """Run the asset's stage for the run's partitions. An expected failure becomes a ``Failure`` that carries its code."""
     stage = context.asset_key.path[-1]
     reports: list[StageReport] = []
+    names = workspace.runtime.settings.metadata_text
     for source_id in context.partition_keys:
         done = run_reported(workspace.runtime, stage, source_id, attempt=context.retry_number, **options)
         reports += done
         for report in done:
             for problem in report.problems:
-                context.log.warning(f"{problem['code']}: {problem['item']}")
+                context.log.warning(f"{problem['code']}: {shown_item(report, problem['item'], names)}")
             for held in report.held:
                 context.log.warning(f"{held['code']}: {held['message']} {held.get('remedy', '')}")
-    metadata = metadata_of(reports)
-    if workspace.runtime.settings.metadata_text and stage in _TEXT_COLUMNS:
+    metadata = metadata_of(reports, names=names)
+    if names and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
     versions = [r.data_version for r in reports]
     version = dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None

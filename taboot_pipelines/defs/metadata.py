@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
 from taboot_pipelines.stages.report import StageReport
 
 #: Longest table of problems and of sample rows; Dagster folds longer Markdown.
@@ -24,18 +25,28 @@ _BARS = {
 }
 
 
-def metadata_of(reports: Sequence[StageReport]) -> dict[str, Any]:
+def shown_item(report: StageReport, item: str, names: bool) -> str:
+    """How Dagster's storage names an item: by id, since an erasure does not reach it; ``taboot status`` has the paths."""
+    if names or item.startswith("document:"):
+        return item
+    kind = next((k for k in ("compose:", "nginx:") if item.startswith(k)), "")
+    return kind + ids.doc_id(report.namespace, ids.locator(report.source_id, item[len(kind) :]))
+
+
+def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:
     """Metadata of one materialization; ``reports`` has one entry per catalog entry of the partition.
+
+    ``names`` lets paths in (TABOOT_METADATA_TEXT); else everything is named by id (DESIGN rule 16).
 
     Counts are numbers of their own name, so that Dagster draws their history.
     """
     counts = Counter[str]()
     for report in reports:
         counts.update(report.counts)
-    problems = [p for report in reports for p in report.problems]
+    problems = [(p["code"], shown_item(report, p["item"], names)) for report in reports for p in report.problems]
     held = [h for report in reports for h in report.held]
     skipped = sorted({report.skipped for report in reports if report.skipped})
-    sample = [row for report in reports for row in report.sample][:_ROWS]
+    sample = [{k: v for k, v in row.items() if names or k != "path"} for report in reports for row in report.sample][:_ROWS]
     result: dict[str, Any] = {
         "source": ", ".join(sorted({f"{r.namespace}/{r.source_id}" for r in reports})),
         # `skipped` is the reason why a stage had nothing to do, so the count of skipped items has a longer name.
@@ -51,7 +62,7 @@ def metadata_of(reports: Sequence[StageReport]) -> dict[str, Any]:
     if tables:
         result["tables"] = dg.MetadataValue.json(tables)
     if problems:
-        result["problems"] = dg.MetadataValue.md(_markdown(("code", "item"), [(p["code"], p["item"]) for p in problems], counts.get("failed", 0)))
+        result["problems"] = dg.MetadataValue.md(_markdown(("code", "item"), problems, counts.get("failed", 0)))
     if held:
         result["held"] = dg.MetadataValue.md(_markdown(("code", "deletions", "remedy"), [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held]))
     if sample:

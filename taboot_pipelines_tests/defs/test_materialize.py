@@ -11,6 +11,7 @@ import pytest
 
 from taboot_pipelines.defs import materialize
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
 from taboot_pipelines.stages import chain
 from taboot_pipelines.stages.chain import STAGES
 from taboot_pipelines.stores.catalog import Pointer
@@ -163,7 +164,7 @@ def test_metadata_holds_document_text_only_where_a_setting_says_so(project: Proj
     assert ("keeps its sessions" in stored) is allowed
 
 
-def test_a_failed_item_is_listed_by_code_and_path(project: Project) -> None:
+def test_a_failed_item_is_listed_by_code_and_id(project: Project) -> None:
     directory: Path = project.world.directory / "stack"
     (directory / "bad").mkdir()
     (directory / "bad" / "compose.yaml").write_text("services: {a: [unclosed\n")
@@ -171,4 +172,5 @@ def test_a_failed_item_is_listed_by_code_and_path(project: Project) -> None:
     result = project.run("stack")
     assert result.success
     problems = project.metadata(result, "tier_a_triples")["problems"].replace("\\", "")
-    assert "E_PARSE" in problems and "bad/compose.yaml" in problems and "unclosed" not in problems
+    doc_id = ids.doc_id("default", ids.locator("stack", "bad/compose.yaml"))
+    assert "E_PARSE" in problems and f"compose:{doc_id}" in problems and "bad/" not in problems and "unclosed" not in problems
