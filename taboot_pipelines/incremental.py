@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.model.ids import bucket
+from taboot_pipelines.model.ids import doc_bucket
 from taboot_pipelines.stores.tables import Tables
 
 
@@ -35,7 +35,7 @@ def difference(wanted: Mapping[str, str], current: Mapping[str, str]) -> Differe
     )
 
 
-def batches(diff: Difference, size: int, bucket_of: Callable[[str], int] = bucket) -> Iterator[tuple[frozenset[int], list[str], list[str]]]:
+def batches(diff: Difference, size: int, bucket_of: Callable[[str], int] = doc_bucket) -> Iterator[tuple[frozenset[int], list[str], list[str]]]:
     """Whole buckets together until ``size`` changed keys: (buckets, changed keys, removed keys)."""
     changed: dict[int, list[str]] = {}
     removed: dict[int, list[str]] = {}

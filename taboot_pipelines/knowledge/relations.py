@@ -101,7 +101,7 @@ def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str
                 properties.setdefault(name, value)
         supports = {(s.byte_start, s.byte_end, s.run_id, s.method): s for s in group}
         rows.append({
-            "bucket": ids.bucket(doc_id), "doc_id": doc_id, "type": best.type, "start_label": best.start_label, "start_key": best.start_key,
+            "bucket": ids.doc_bucket(doc_id), "doc_id": doc_id, "type": best.type, "start_label": best.start_label, "start_key": best.start_key,
             "start_name": best.start_name, "end_label": best.end_label, "end_key": best.end_key, "end_name": best.end_name,
             "discriminator": best.discriminator, "properties": canonical_json(properties), "confidence": best.confidence, "source": best.source,
             "extraction_method": best.method, "start_basis": best.start_basis, "end_basis": best.end_basis, "run_id": best.run_id,

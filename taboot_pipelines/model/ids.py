@@ -58,6 +58,12 @@ def bucket(key: str, buckets: int = BUCKETS) -> int:
     return int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:4], "big") % buckets
 
 
+def doc_bucket(document: str) -> int:
+    """The bucket of a document's rows: the leading bits of its id, which is a hash. A shard of document ids, which is a
+    range of them, thus lies in few buckets."""
+    return int(document[:8], 16) * BUCKETS >> 32
+
+
 def node_key(parts: Sequence[object]) -> str:
     """The key of a node as one string: the part itself if there is one, else the JSON array of the parts."""
     return str(parts[0]) if len(parts) == 1 else composite(*parts)

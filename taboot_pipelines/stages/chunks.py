@@ -51,7 +51,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             for doc_id, text, mime in zip(*(texts.column(c).to_pylist() for c in ("doc_id", "text", "mime")), strict=True):
                 if doc_id in todo:
                     rows += [{
-                        "bucket": ids.bucket(doc_id), "chunk_id": ids.chunk_id(doc_id, c.index), "doc_id": doc_id, "chunk_index": c.index,
+                        "bucket": ids.doc_bucket(doc_id), "chunk_id": ids.chunk_id(doc_id, c.index), "doc_id": doc_id, "chunk_index": c.index,
                         "start": c.start, "end": c.end, "text": c.text, "sha256": ids.sha256_hex(c.text), "tokens": c.tokens,
                         "section": c.section, "content_type": c.content_type, "fingerprint": wanted[doc_id],
                     } for c in chunker.chunk(text, mime)]

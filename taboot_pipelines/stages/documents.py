@@ -100,7 +100,7 @@ def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> di
     if x.final_url and x.final_url != x.url:
         metadata["final_url"] = x.final_url
     return {
-        "bucket": ids.bucket(x.doc_id), "doc_id": x.doc_id, "source_id": entry.source_id, "source_type": entry.config.type, "path": x.path,
+        "bucket": ids.doc_bucket(x.doc_id), "doc_id": x.doc_id, "source_id": entry.source_id, "source_type": entry.config.type, "path": x.path,
         # The path of a local file is shown as an absolute path only where the root is known (DESIGN §7).
         "url": x.url or f"{entry.source_id}:{x.path}",
         "title": parsed.title, "mime": parsed.mime, "charset": parsed.charset, "lang": parsed.lang, "text": parsed.text,

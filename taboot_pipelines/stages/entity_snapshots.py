@@ -193,7 +193,7 @@ class _Snapshot:
                 if r["doc_id"] in self.changed and r["start_label"] in NAMED:
                     for name, kind in [(r["start_name"], "name"), *((a, "alias") for a in r["aliases"])]:
                         new.append({
-                            "bucket": ids.bucket(r["doc_id"]), "doc_id": r["doc_id"], "label": r["start_label"], "key": r["start_key"], "name": name, "kind": kind,
+                            "bucket": ids.doc_bucket(r["doc_id"]), "doc_id": r["doc_id"], "label": r["start_label"], "key": r["start_key"], "name": name, "kind": kind,
                         })
         unique = {tuple(r.values()): r for r in new}
         after = pa.concat_tables([kept, pa.Table.from_pylist([unique[k] for k in sorted(unique)], schema=DECLARATIONS)])
@@ -208,7 +208,7 @@ class _Snapshot:
         moved = sorted(n for n in set(known_before) | set(self.known) if pointed(known_before, n) != pointed(self.known, n))
         self.rescan = self._holding(moved) - self.changed - self.removed
         self.report.counts |= {"names": len(self.known), "names_changed": len(moved), "rescanned": len(self.rescan)}
-        touched = {ids.bucket(d) for d in self.changed | self.removed}
+        touched = {ids.doc_bucket(d) for d in self.changed | self.removed}
         if unique or kept.num_rows != before.num_rows:
             rows = after.filter(pc.is_in(after.column("bucket"), pa.array(sorted(touched), pa.int32())))
             self.version["declarations"] = self.tables.replace(
@@ -387,7 +387,7 @@ class _Snapshot:
         d = document["doc_id"]
         source = self.sources[self.owner[d]]
         return {
-            "bucket": ids.bucket(d), "doc_id": d, "source_id": self.owner[d],
+            "bucket": ids.doc_bucket(d), "doc_id": d, "source_id": self.owner[d],
             "document_fingerprint": "" if d in self.unread else source.documents[d],
             "chunks_fingerprint": source.chunks.get(d, ""), "runs_fingerprint": source.runs.get(d, ""),
             "relations_fingerprint": self.salt[:8] + ids.digest(*(list(r.values()) for r in rows)), "chunk_count": source.counts.get(d, 0),

@@ -83,8 +83,8 @@ class _Reader:
         self._owner: dict[str, str] = {}
         self._done = 0
 
-    def snapshot(self, name: str, columns: Sequence[str] | None, buckets: Any = None) -> pa.Table:
-        return self._tables.read(self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns, buckets=buckets)
+    def snapshot(self, name: str, columns: Sequence[str] | None) -> pa.Table:
+        return self._tables.read(self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns)
 
     def docs(self) -> pa.Table:
         state = self.snapshot("doc_state", ["doc_id", "source_id", "document_fingerprint", "chunks_fingerprint", "relations_fingerprint", "chunk_count"])
@@ -96,23 +96,24 @@ class _Reader:
         })
 
     def load(self, doc_ids: Sequence[str]) -> DocumentRows:
-        buckets = {ids.bucket(d) for d in doc_ids}
+        buckets = {ids.doc_bucket(d) for d in doc_ids}
         by_source: dict[str, list[str]] = {}
         for d in doc_ids:
             by_source.setdefault(self._owner[d], []).append(d)
         parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": []}
         for source, members in by_source.items():
             for name, tables in parts.items():
-                rows = self._tables.read(self._namespace, source, name, self._pointer.applied[source][name], buckets={ids.bucket(d) for d in members})
-                tables.append(_of(rows, "doc_id", members))
+                tables.append(self._tables.read(
+                    self._namespace, source, name, self._pointer.applied[source][name], buckets={ids.doc_bucket(d) for d in members},
+                    members=("doc_id", members),
+                ))
         documents, chunks = (pa.concat_tables(parts[n]) for n in ("documents", "chunks"))
         shas = pc.unique(chunks.column("sha256")).to_pylist()
         version = self._tables.version(self._namespace, NAMESPACE, self._vectors)
-        vectors = self._tables.read(self._namespace, NAMESPACE, self._vectors, version, columns=["sha256", "vector"], buckets={ids.bucket(s) for s in shas})
+        vectors = self._tables.read(self._namespace, NAMESPACE, self._vectors, version, columns=["sha256", "vector"], buckets={ids.bucket(s) for s in shas}, members=("sha256", shas))
         self._done += len(doc_ids)
         self._progress(STAGE, self._done, len(self._owner))
-        return DocumentRows(documents, chunks, _of(vectors, "sha256", shas), _of(self.snapshot("relations", None, buckets), "doc_id", doc_ids))
-
-
-def _of(table: pa.Table, column: str, members: Sequence[str]) -> pa.Table:
-    return table.filter(pc.is_in(table.column(column), pa.array(members, pa.string())))
+        relations = self._tables.read(
+            self._namespace, NAMESPACE, "relations", self._pointer.tables["relations"], buckets=buckets, members=("doc_id", doc_ids)
+        )
+        return DocumentRows(documents, chunks, vectors, relations)

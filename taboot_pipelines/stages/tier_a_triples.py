@@ -203,7 +203,7 @@ class _Work:
         remembered = catalog.unit_states(self.namespace, self.source_id, TIER).keys()
         gone = (homes.keys() | remembered) - units.keys()
         self.report.counts |= {"units": len(units), "interpreted": len(stale), "reused": len(units) - len(stale), "removed": len(gone), "observations": 0}
-        buckets_of = {u: ids.bucket(units[u].anchor) if u in units else homes.get(u, 0) for u in stale | gone}
+        buckets_of = {u: ids.doc_bucket(units[u].anchor) if u in units else homes.get(u, 0) for u in stale | gone}
         done = 0
         for buckets, changed, removed in batches(Difference(tuple(sorted(stale)), tuple(sorted(gone))), self.batch, buckets_of.__getitem__):
             outcomes = self._interpret_all([units[u] for u in changed], buckets)
@@ -246,7 +246,7 @@ class _Work:
             # The flag is set before rows go and cleared after they are back: after a kill it is never wrong about missing rows.
             catalog.set_suppressed(self.namespace, self.source_id, TIER, dict.fromkeys(sorted(suppressed - flagged), True))
             back, drop = tuple(sorted(flagged - suppressed)), tuple(sorted(suppressed & self._homes(version).keys()))
-            for buckets, changed, removed in batches(Difference(back, drop), self.batch, lambda u: ids.bucket(units[u].anchor)):
+            for buckets, changed, removed in batches(Difference(back, drop), self.batch, lambda u: ids.doc_bucket(units[u].anchor)):
                 outcomes = self._interpret_all([units[u] for u in changed], buckets)
                 version = self._write(version, buckets, [*changed, *removed], [r for o in outcomes.values() for r in o.rows], txn)
             catalog.set_suppressed(self.namespace, self.source_id, TIER, dict.fromkeys(back, False))
@@ -265,7 +265,7 @@ class _Work:
         outcomes = {u.unit_id: self._prose(u, *texts[u.anchor]) if u.spec is None else self._structured(u) for u in units}
         for u in units:
             outcome = outcomes[u.unit_id]
-            stamp = (ids.bucket(u.anchor), ids.run_id(u.unit_id, TIER, u.fingerprint))
+            stamp = (ids.doc_bucket(u.anchor), ids.run_id(u.unit_id, TIER, u.fingerprint))
             # What was read in part says nothing: the unit is interpreted again at the next run.
             outcome.rows = [] if outcome.transient else [(*stamp, *row) for row in outcome.rows]
             self.unread.pop(u.unit_id, None)

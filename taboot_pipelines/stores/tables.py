@@ -10,10 +10,13 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import tables as model
@@ -53,17 +56,21 @@ class Tables:
 
     def read(
         self, namespace: str, owner: str, name: str, version: int | None, *, columns: Sequence[str] | None = None,
-        buckets: Collection[int] | None = None,
+        buckets: Collection[int] | None = None, members: tuple[str, Sequence[str]] | None = None,
     ) -> pa.Table:
-        """Rows of a version (None: an empty table), optionally of some columns and buckets only."""
+        """Rows of a version (None: an empty table), optionally of some columns and buckets only, and only those whose value
+        in the column ``members[0]`` is one of ``members[1]``: others are dropped while they are read."""
         schema, _ = model.TABLES[_base(name)]
         wanted = pa.schema([schema.field(c) for c in (columns or schema.names)])
         table = None if version is None or (buckets is not None and not buckets) else self._open(namespace, owner, name, version)
         if table is None:
             return wanted.empty_table()
-        filters = None if buckets is None else [("bucket", "in", [str(b) for b in sorted(buckets)])]
+        chosen = [] if buckets is None else [pc.field("bucket").isin(pa.array(sorted(buckets), pa.int32()))]
+        if members is not None:
+            chosen.append(pc.field(members[0]).isin(pa.array(members[1], pa.string())))
         try:
-            result = table.to_pyarrow_table(columns=list(wanted.names), filters=filters)
+            dataset = table.to_pyarrow_dataset()
+            result = dataset.to_table(columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None)
             return result.select(wanted.names).cast(wanted)
         except (pa.ArrowInvalid, OSError, FileNotFoundError) as error:
             raise TabootError("E_TABLE", f"Table {name} of {owner} cannot be read.", table=name, version=version, reason=type(error).__name__) from error
