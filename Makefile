@@ -40,7 +40,8 @@ test: $(BIN)/.test lint
 	$(BIN)/python -m pytest -m "not soak"
 
 soak: $(BIN)/.test
-	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -m "soak" -s
+	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 -m soak taboot_pipelines_tests
+	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 taboot_pipelines_tests/stages/test_incremental_equals_scratch.py
 
 bench: $(BIN)/.test
 	@for b in benchmarks/*.py; do echo "== $$b"; TABOOT_TEST_DATA=$(DATA) $(BIN)/python $$b || exit 1; done
