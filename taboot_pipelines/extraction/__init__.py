@@ -1,1 +1,1 @@
-"""TODO"""
+"""From text to observations; tier A by deterministic parsers."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Tier A: what a format states, read by a parser, byte-identical for equal input and version."""
