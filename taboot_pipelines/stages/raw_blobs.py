@@ -22,6 +22,7 @@ from taboot_pipelines.model.records import (
     NotModified,
     Skipped,
 )
+from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
@@ -103,6 +104,9 @@ class _Batch:
         return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
 
     def fetch(self, confirm_deletes: bool) -> None:
+        done, left = uploads.drain(self.workspace, self.namespace)
+        if done or left:
+            self.report.counts |= {"uploads_done": done, "uploads_waiting": left}
         tombstones = self.catalog.tombstones(self.namespace)
 
         def tombstoned(path: str) -> bool:
@@ -202,9 +206,12 @@ class _Batch:
             try:
                 _, new = self.workspace.blobs.put(self.namespace, item.data, heal=self.damaged)
             except TabootError as error:
-                counts["failed"] += 1
-                self._letter(item.path, error.code, error.message, "failed")
-                return
+                if not uploads.keep(self.workspace, self.namespace, item.data, error):
+                    counts["failed"] += 1
+                    self._letter(item.path, error.code, error.message, "failed")
+                    return
+                new = True
+                self.report.add("uploads_waiting")
             counts["new_blobs"] = counts.get("new_blobs", 0) + new
             self.report.bytes += len(item.data) if new else 0
         if old is None or item.path in self.fresh:

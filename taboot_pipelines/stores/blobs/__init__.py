@@ -21,15 +21,20 @@ class BlobStore:
     exactly the bytes whose SHA-256 is the name, or raises ``E_BLOB_CORRUPT`` / ``E_BLOB_MISSING``.
     """
 
-    def __init__(self, store: ObjectStore, directory: Path | None = None) -> None:
+    def __init__(self, store: ObjectStore, directory: Path | None = None, waiting: BlobStore | None = None) -> None:
         self._store = store
         self._directory = directory
+        #: Where bytes wait for a store that does not answer; reads look there too.
+        self.waiting = waiting
 
     @classmethod
     def open(cls, home: Path, url: str | None = None) -> BlobStore:
         if url:
-            return cls(from_url(url))
-        directory = home / "blobs"
+            return cls(from_url(url), waiting=cls._local(home / "uploads"))
+        return cls._local(home / "blobs")
+
+    @classmethod
+    def _local(cls, directory: Path) -> BlobStore:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(LocalStore(directory), directory)
 
@@ -65,10 +70,12 @@ class BlobStore:
         """The verified bytes."""
         try:
             data = bytes(obstore.get(self._store, self.path(namespace, sha256)).bytes())
-        except FileNotFoundError as error:
-            raise TabootError("E_BLOB_MISSING", f"Blob {sha256} is not in namespace {namespace}.", sha256=sha256) from error
         except (OSError, obstore.exceptions.BaseError) as error:
-            raise TabootError("E_STORAGE", f"Blob {sha256} could not be read.", sha256=sha256, reason=type(error).__name__) from error
+            if self.waiting is not None and self.waiting.exists(namespace, sha256):
+                return self.waiting.get(namespace, sha256)
+            if not isinstance(error, FileNotFoundError):
+                raise TabootError("E_STORAGE", f"Blob {sha256} could not be read.", sha256=sha256, reason=type(error).__name__) from error
+            raise TabootError("E_BLOB_MISSING", f"Blob {sha256} is not in namespace {namespace}.", sha256=sha256) from error
         if sha256_hex(data) != sha256:
             raise TabootError("E_BLOB_CORRUPT", f"Blob {sha256} of namespace {namespace} no longer hashes to its name.", sha256=sha256)
         return data
@@ -77,7 +84,7 @@ class BlobStore:
         try:
             obstore.head(self._store, self.path(namespace, sha256))
         except FileNotFoundError:
-            return False
+            return self.waiting is not None and self.waiting.exists(namespace, sha256)
         return True
 
     def list(self, namespace: str) -> Iterator[tuple[str, int]]:
@@ -90,6 +97,8 @@ class BlobStore:
         """Remove a blob (erasure only); absent is fine. Unfinished uploads of killed writers go as well."""
         with contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, self.path(namespace, sha256))
+        if self.waiting is not None:
+            self.waiting.delete(namespace, sha256)
         if self._directory is not None:
             # A writer killed between staging and linking leaves `<sha256>#n` beside the blob.
             for staged in (self._directory / "sources" / namespace).glob(f"{sha256}#*"):
@@ -104,4 +113,4 @@ class BlobStore:
         staged = [] if self._directory is None else list((self._directory / "sources" / namespace).glob("*#*"))
         for path in staged:
             path.unlink(missing_ok=True)
-        return len(gone) + len(staged)
+        return len(gone) + len(staged) + (self.waiting.sweep(namespace, keep) if self.waiting is not None else 0)

@@ -282,8 +282,9 @@ class Catalog:
             for part in _parts(sorted(blobs)):
                 existing |= set(c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars())
             new = [x for sha, x in blobs.items() if sha not in existing]
+            pending = set(c.execute(sa.select(t.upload_queue.c.content_hash).where(t.upload_queue.c.namespace == namespace)).scalars())
             self._upsert(c, t.blob, [
-                {"namespace": namespace, "content_hash": x.sha256, "storage_url": f"{storage_url}/{x.sha256}", "storage_status": "uploaded",
+                {"namespace": namespace, "content_hash": x.sha256, "storage_url": f"{storage_url}/{x.sha256}", "storage_status": "pending" if x.sha256 in pending else "uploaded",
                  "mime_type": x.mime, "file_name": x.path.rsplit("/", 1)[-1], "byte_size": x.byte_size, "source_type": source_type,
                  "source_agent_id": None, "source_metadata": "{}", "created_at": now}
                 for x in new
@@ -323,6 +324,36 @@ class Catalog:
                        t.locator.c.lifecycle == Lifecycle.INGESTED.value)
                 .values(lifecycle=Lifecycle.ACTIVE.value)
             )
+
+    def queue_upload(self, namespace: str, sha256: str, path: str, size: int, *, max_retries: int, next_retry_at: int, error_message: str) -> None:
+        with self.begin() as c:
+            self._upsert(c, t.upload_queue, [{
+                "namespace": namespace, "content_hash": sha256, "temp_file_path": path, "byte_size": size, "retry_count": 0, "max_retries": max_retries,
+                "next_retry_at": next_retry_at, "error_message": error_message, "created_at": now_micros(),
+            }])
+
+    def due_uploads(self, namespace: str, now: int) -> list[Row]:
+        """Uploads to try again. One that used up its retries is not forgotten: it stays due once a run."""
+        q = t.upload_queue
+        with self.read() as c:
+            return [dict(r._mapping) for r in c.execute(sa.select(q).where(q.c.namespace == namespace, q.c.next_retry_at <= now).order_by(q.c.created_at))]
+
+    def upload_failed(self, namespace: str, sha256: str, retry_count: int, next_retry_at: int, error_message: str, *, final: bool) -> None:
+        q, b = t.upload_queue, t.blob
+        with self.begin() as c:
+            c.execute(sa.update(q).where(q.c.namespace == namespace, q.c.content_hash == sha256).values(
+                retry_count=retry_count, next_retry_at=next_retry_at, error_message=error_message))
+            c.execute(sa.update(b).where(b.c.namespace == namespace, b.c.content_hash == sha256).values(storage_status="failed" if final else "pending"))
+
+    def upload_done(self, namespace: str, sha256: str) -> None:
+        q, b = t.upload_queue, t.blob
+        with self.begin() as c:
+            c.execute(sa.delete(q).where(q.c.namespace == namespace, q.c.content_hash == sha256))
+            c.execute(sa.update(b).where(b.c.namespace == namespace, b.c.content_hash == sha256).values(storage_status="uploaded"))
+
+    def blobs(self, namespace: str) -> list[Row]:
+        with self.read() as c:
+            return [dict(r._mapping) for r in c.execute(sa.select(t.blob).where(t.blob.c.namespace == namespace).order_by(t.blob.c.content_hash))]
 
     def hashes_only_of(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
         """Blobs of these documents, past versions included, that no other document holds now or can be restored to."""
@@ -528,6 +559,7 @@ class Catalog:
                 c.execute(sa.delete(t.locator).where(t.locator.c.namespace == namespace, t.locator.c.sha256.in_(part), t.locator.c.state == "absent"))
                 sizes = c.execute(sa.select(t.blob.c.byte_size).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars().all()
                 c.execute(sa.delete(t.blob).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part)))
+                c.execute(sa.delete(t.upload_queue).where(t.upload_queue.c.namespace == namespace, t.upload_queue.c.content_hash.in_(part)))
                 self._add_usage(c, namespace, -sum(sizes), -len(sizes))
 
     def compact(self) -> bool:

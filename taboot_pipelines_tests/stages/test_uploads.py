@@ -1,0 +1,71 @@
+"""An object store that does not answer holds nothing up: bytes wait, and are uploaded when it does (seed 003 §7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from taboot_pipelines.stages import uploads
+from taboot_pipelines.stages.deletion import delete
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World, holding
+
+
+@pytest.fixture
+def remote(tmp_path: Path, tei: FakeTei):  # type: ignore[no-untyped-def]
+    store = tmp_path / "store"
+    store.mkdir()
+    world = World(tmp_path, tei.url, blob_url=store.as_uri())
+    yield world
+    world.workspace.close()
+
+
+class Unreachable:
+    """Makes every request to the store by URL fail, as a lost network does; the waiting directory is not touched."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+        for name in ("put", "get", "head"):
+            original = getattr(obstore, name)
+
+            def call(store: Any, *args: Any, original: Any = original, **options: Any) -> Any:
+                if store is world.workspace.blobs._store:
+                    raise OSError("connection refused")
+                return original(store, *args, **options)
+
+            monkeypatch.setattr(obstore, name, call)
+
+
+def statuses(world: World) -> list[str]:
+    return [b["storage_status"] for b in world.workspace.catalog.blobs("default")]
+
+
+def test_an_ingest_goes_on_and_uploads_later(remote: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (remote.source("notes") / "a.md").write_text("The word is zyxwvutquux.\n")
+    with monkeypatch.context() as context:
+        Unreachable(context, remote)
+        raw = remote.ingest()[0]
+        assert raw.counts["uploads_waiting"] == 1 and raw.counts["failed"] == 0
+        assert statuses(remote) == ["pending"]
+        for hour in range(1, len(uploads.RETRY_SECONDS) + 1):
+            context.setattr(uploads, "now_micros", lambda hour=hour: 2**61 + hour * 3600 * 1_000_000)
+            assert uploads.drain(remote.workspace, "default") == (0, 1)
+        assert statuses(remote) == ["failed"]
+    assert remote.kb().search("zyxwvutquux", mode="keyword").hits
+    monkeypatch.setattr(uploads, "now_micros", lambda: 2**62)
+    assert remote.ingest()[0].counts["uploads_done"] == 1
+    assert statuses(remote) == ["uploaded"] and not holding(remote.home / "uploads", "zyxwvutquux")
+    assert holding(remote.root / "store", "zyxwvutquux")
+
+
+def test_what_waits_is_erased_as_well(remote: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (remote.source("notes") / "a.md").write_text("The word is zyxwvutquux.\n")
+    (remote.directory / "notes" / "b.md").write_text("Another document.\n")
+    with monkeypatch.context() as context:
+        Unreachable(context, remote)
+        remote.ingest()
+    gone = remote.workspace.catalog.locators("default", "notes")["a.md"].doc_id
+    assert delete(remote.workspace, "default", [gone], erase=True).final
+    assert holding(remote.home, "zyxwvutquux") == [] and holding(remote.root / "store", "zyxwvutquux") == []
