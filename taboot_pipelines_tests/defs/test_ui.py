@@ -6,7 +6,6 @@ Screenshots go to ``$TABOOT_TEST_SCREENSHOTS``, else to the test's own folder.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages.chain import STAGES
 from taboot_pipelines_tests.defs.conftest import GUIDE
@@ -116,15 +116,17 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(ui: str, page: 
     page.get_by_role("menuitem").filter(has_text="guides").last.click()
     page.keyboard.press("Escape")
     page.screenshot(path=shots / "2-launch.png")
-    dialog.get_by_role("button", name="Launch 1 run").click()
-    expect(page.get_by_text(re.compile(r"Launched|Launching")).first).to_be_visible()
+    # Leaving the page before the server has answered would take the launch back.
+    with page.expect_response(lambda r: "graphql" in r.url and "launch" in (r.request.post_data or "").lower() and "mutation" in (r.request.post_data or "")) as launched:
+        dialog.get_by_role("button", name="Launch 1 run").click()
+    assert launched.value.ok and "LaunchRunSuccess" in launched.value.text(), launched.value.text()[:500]
 
     # It turns green, in the list of partitions and in the graph.
     page.goto(f"{ui}/assets/kb_shards?view=partitions&partition=guides")
     expect(page.get_by_text("Materialized (1)")).to_be_visible()
     page.goto(f"{ui}/assets/raw_blobs?view=partitions&partition=guides")
     expect(page.get_by_text("Materialized", exact=True).first).to_be_visible()
-    expect(page.get_by_text("guide.md")).to_be_visible()
+    expect(page.get_by_text(ids.doc_id("default", ids.locator("guides", "guide.md")))).to_be_visible()
     page.screenshot(path=shots / "3-partition.png")
 
     # The plot of what the run did.
