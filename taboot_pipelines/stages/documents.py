@@ -16,6 +16,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import DOCUMENTS, canonical_json
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.blobs import UNREADABLE
 from taboot_pipelines.stores.catalog import Locator, Pointer
 
 STAGE = "documents"
@@ -24,8 +25,6 @@ VERSION = "1"
 PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
 #: Rejections on purpose: recorded with their reason, no failure of anything.
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
-#: Failures of the store rather than of the bytes: tried again at every run.
-_TRANSIENT = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
 
 
 def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) -> StageReport:
@@ -38,7 +37,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             raise TabootError("E_NOT_FOUND", f"Source {source_id} has not been fetched yet.", remedy="Materialize raw_blobs first.")
         settings = (PARSING, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
         letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
-        transient = any(d["code"] in _TRANSIENT for d in letters.values())
+        transient = any(d["code"] in UNREADABLE for d in letters.values())
         inputs = ids.digest(raw.inputs, *settings)
         old = catalog.pointer(namespace, source_id, STAGE)
         report.data_version = inputs
@@ -53,7 +52,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
         known_bad = {
             d for d, x in locators.items()
-            if (letter := letters.get(x.path)) and letter["fingerprint"] == wanted[d] and letter["code"] not in _TRANSIENT
+            if (letter := letters.get(x.path)) and letter["fingerprint"] == wanted[d] and letter["code"] not in UNREADABLE
         }
         diff = difference({d: f for d, f in wanted.items() if d not in known_bad}, current)
         report.counts |= {"new": 0, "reused": len(wanted) - len(known_bad) - len(diff.changed), "removed": len(diff.removed), "failed": 0, "rejected": 0}

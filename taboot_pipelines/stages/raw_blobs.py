@@ -52,14 +52,17 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress, *,
     return report
 
 
-def publish_listing(workspace: Workspace, entry: Entry) -> dict[str, Locator]:
-    """Publish the raw pointer: its inputs are a hash of the present locators, which is what the next stages depend on."""
+def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locator], str]:
+    """Publish the raw pointer: its inputs are a hash of the present locators, which is what the next stages depend on.
+
+    Returns the locators and the hash.
+    """
     present = workspace.catalog.locators(entry.namespace, entry.source_id)
     old = workspace.catalog.pointer(entry.namespace, entry.source_id, STAGE)
     listing = _listing(present)
     if old is None or old.inputs != listing:
         workspace.catalog.publish(entry.namespace, entry.source_id, Pointer(STAGE, {}, listing, listing, {}))
-    return present
+    return present, listing
 
 
 def _listing(present: dict[str, Locator]) -> str:
@@ -110,7 +113,7 @@ class _Batch:
         tombstones = self.catalog.tombstones(self.namespace)
 
         def tombstoned(path: str) -> bool:
-            return self._doc_id(path) in tombstones
+            return bool(tombstones) and self._doc_id(path) in tombstones
 
         connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references)
         # Where a blob is damaged, "not modified" would be an answer without the bytes.
@@ -147,8 +150,7 @@ class _Batch:
         self.catalog.end_job(self.job_id, JobState.FAILED, error=error.to_response())
 
     def publish(self) -> None:
-        present = publish_listing(self.workspace, self.entry)
-        self.report.data_version = _listing(present)
+        present, self.report.data_version = publish_listing(self.workspace, self.entry)
         self.report.sample = [{"path": x.path, "sha256": x.sha256[:12], "bytes": x.byte_size, "doc_id": x.doc_id} for x in list(present.values())[:10]]
         self.report.counts["present"] = len(present)
 
@@ -188,12 +190,10 @@ class _Batch:
                 self._letter(event.path, event.error.code, event.error.message, "failed")
             case Gone():
                 # The origin's answer is a typed reason of its own; counted as skipped so that the ledger adds up.
-                counts["skipped"] += 1
+                kind = "skipped" if event.path in self.known else "failed"
+                counts[kind] += 1
                 self.gone[event.path] = event.code
-                self._letter(event.path, event.code, event.message, "skipped" if event.path in self.known else "failed")
-                if event.path not in self.known:
-                    counts["skipped"] -= 1
-                    counts["failed"] += 1
+                self._letter(event.path, event.code, event.message, kind)
         if len(self.changed) >= _FLUSH:
             self._flush()
 

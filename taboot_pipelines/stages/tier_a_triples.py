@@ -35,6 +35,7 @@ from taboot_pipelines.model.tables import OBSERVATIONS, canonical_json
 from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.blobs import UNREADABLE
 from taboot_pipelines.stores.catalog import Pointer, now_micros
 
 STAGE = "tier_a_triples"
@@ -44,8 +45,6 @@ VERSION = "1"
 
 #: What a unit leaves open without being wrong: recorded with its reason, no failure.
 NOTES = frozenset({"E_UNRESOLVED", "E_NOT_FOUND"})
-#: Failures of the store rather than of the bytes: tried again at every run.
-TRANSIENT = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
 
 
 class Extractor(Protocol):
@@ -115,7 +114,7 @@ class _Outcome:
 
     def failed(self, path: str, error: TabootError) -> None:
         self.problems.append(Problem(path, error.code, error.message))
-        self.transient |= error.code in TRANSIENT
+        self.transient |= error.code in UNREADABLE
 
 
 class _File:
@@ -397,7 +396,7 @@ class _Work:
         for unit_id, (fingerprint, problems) in found.items():
             if not problems:
                 continue
-            path, code, message = min(problems, key=lambda p: (p[1] not in TRANSIENT, p[1] in NOTES))
+            path, code, message = min(problems, key=lambda p: (p[1] not in UNREADABLE, p[1] in NOTES))
             message = message if message.startswith(path) else f"{path}: {message}"
             if len(problems) > 1:
                 message += f" ({len(problems) - 1} more in this unit)"

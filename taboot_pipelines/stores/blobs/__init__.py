@@ -13,6 +13,9 @@ from obstore.store import LocalStore, ObjectStore, from_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
 
+#: Failures of the store rather than of the bytes: whoever meets one tries again at every run.
+UNREADABLE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
+
 
 class BlobStore:
     """Blobs on any object store of ``obstore``; a directory by default.
