@@ -51,6 +51,9 @@ CODES: dict[str, tuple[int, str]] = {
     "E_NEO4J": (503, "Check that Neo4j answers at TABOOT_NEO4J__URL."),
     "E_REDIS": (503, "Check that Redis answers at TABOOT_REDIS__URL."),
     "E_CATALOG": (503, "Check that the catalog's database answers and is migrated."),
+    "E_NAMESPACE": (403, "A store is used for one namespace at a time; ask in the namespace that the thing belongs to."),
+    "E_EXTRA": (501, "Install the extra named in the message, such as `pip install 'taboot-pipelines[qdrant]'`."),
+    "E_AUDIT": (500, "Run `taboot audit --repair`; what cannot be derived again needs a backup."),
     "E_BLOB_CORRUPT": (500, "The stored bytes no longer hash to their name; restore the blob from a backup, or ingest its source again."),
     "E_BLOB_MISSING": (404, "The blob is not in the store; ingest its source again."),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
@@ -72,6 +75,8 @@ CODES: dict[str, tuple[int, str]] = {
     "E_SCHEMA_INVALID": (422, "The model's answer does not match the schema; the window goes to the dead letters."),
     "E_LLM_TIMEOUT": (504, "The model did not answer in time; it is tried again."),
     "E_LLM_MALFORMED": (500, "The model's answer is not JSON; it is tried again."),
+    "E_RERANKER": (503, "Check that the reranker answers at TABOOT_RERANKER__URL."),
+    "E_LLM": (503, "Check that the model's server answers at TABOOT_LLM__URL."),
     # Using the knowledge base
     "E_QUERY": (400, "Correct the query's argument named in the message."),
     "E_EDGE_UNKNOWN": (404, "Use an edge_id from `edges()`, or a hit from `search()`."),

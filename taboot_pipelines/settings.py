@@ -53,12 +53,23 @@ class LimitSettings(BaseModel, extra="forbid"):
     lease_wait_seconds: float = Field(600, ge=0, description="How long an ingest waits for another before E_BUSY.")
 
 
+class TorchSettings(BaseModel, extra="forbid"):
+    """An embedder or reranker in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
+
+    model: str | None = Field(None, description="A directory or a hub name; setting it replaces the bundled model.")
+    revision: str | None = Field(None, description="The commit of a hub name; part of the embedding space's name.")
+    device: str | None = Field(None, description="Such as cuda:0; default the first GPU, else the CPU.")
+    batch_size: Positive = Field(64, description="Texts of one forward pass.")
+    prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
+
+
 class EmbeddingSettings(BaseModel, extra="forbid"):
     """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL is set."""
 
     model_path: Path | None = Field(None, description="A directory with model.onnx and tokenizer.json; default the bundled package.")
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call, sorted by length.")
     threads: int = Field(0, ge=0, description="Threads of the ONNX session; 0 means all cores.")
+    torch: TorchSettings = Field(default_factory=TorchSettings)
 
 
 class TeiSettings(BaseModel, extra="forbid"):
@@ -70,6 +81,101 @@ class TeiSettings(BaseModel, extra="forbid"):
     max_concurrency: Positive = Field(4, description="Requests on their way at once.")
     max_retries: int = Field(5, ge=0, description="Further tries after a server's error or a refusal for load.")
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
+
+
+class RerankerSettings(BaseModel, extra="forbid"):
+    """A cross-encoder that orders the best hits anew: a TEI server's ``/rerank``, or a model in this process."""
+
+    url: str | None = Field(None, description="The server's address; none means no reranking unless TABOOT_RERANKER__TORCH__MODEL is set.")
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
+    timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
+    max_concurrency: Positive = Field(4, description="Requests on their way at once.")
+    max_retries: int = Field(3, ge=0, description="Further tries after a server's error or a refusal for load.")
+    candidates: Positive = Field(100, description="How many of the best hits are ordered anew (seed 000: the top 100).")
+    torch: TorchSettings = Field(default_factory=TorchSettings)
+
+
+class LlmSettings(BaseModel, extra="forbid"):
+    """vLLM or any server with OpenAI's ``/v1/chat/completions``; none means that Tier C is skipped and answers are extractive."""
+
+    url: str | None = Field(None, description="The server's address up to and without /v1/chat/completions, such as http://gpu.lan:8000/v1.")
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
+    model: str | None = Field(None, description="The model's name; default the first that /models lists.")
+    timeout_seconds: float = Field(120, gt=0, description="Deadline of one completion, its retries included.")
+    max_concurrency: Positive = Field(8, description="Completions on their way at once.")
+    max_retries: int = Field(3, ge=0, description="Further tries after a server's error or a refusal for load.")
+    max_output_tokens: Positive = Field(1024, description="Most tokens of an answer.")
+    temperature: float = Field(0.0, ge=0, le=2, description="0: the same answer to the same question, as far as the server can.")
+    vllm_model: str | None = Field(None, description="A directory or hub name that vLLM loads in this process (extra vllm) instead of a server.")
+
+
+class RedisSettings(BaseModel, extra="forbid"):
+    """Caches, queues, rate limits and circuit breakers in Redis; default the catalog's database."""
+
+    url: SecretStr | None = Field(None, description="Such as redis://:password@redis.lan:6379/0.")
+    timeout_seconds: float = Field(5, gt=0, description="How long one command may take.")
+
+
+class QdrantSettings(BaseModel, extra="forbid"):
+    """Points in Qdrant, equal to the live chunks; searches then take their candidates from it."""
+
+    url: str | None = Field(None, description="The server's address, such as http://qdrant.lan:6333.")
+    api_key: SecretStr | None = Field(None, description="Sent as the api-key header.")
+    collection: str = Field("taboot.documents", pattern=r"^[A-Za-z0-9._-]{1,200}$", description="The alias that names the collection of the embedding space in force.")
+    timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
+    batch_points: Positive = Field(256, description="Points of one upsert.")
+    max_retries: int = Field(5, ge=0, description="Further tries of a request before the namespace waits in the retry queue.")
+    shard_number: Positive = Field(4, description="Shards of a new collection (seed 000).")
+    replication_factor: Positive = Field(1, description="Replicas of a new collection (seed 000).")
+
+
+class Neo4jSettings(BaseModel, extra="forbid"):
+    """The graph in Neo4j 5, equal to the snapshot."""
+
+    url: str | None = Field(None, description="The server's address, such as neo4j://neo4j.lan:7687.")
+    user: str = Field("neo4j", description="Who logs in.")
+    password: SecretStr | None = Field(None, description="Its password; none where the server asks for none.")
+    database: str = Field("neo4j", description="The database; community edition has one.")
+    timeout_seconds: float = Field(60, gt=0, description="How long one transaction may take, its retries included.")
+    batch_rows: Positive = Field(10_000, description="Rows of one UNWIND (benchmarks/neo4j_writes.py).")
+
+
+class StorageSettings(BaseModel, extra="forbid"):
+    """Access to the object store that TABOOT_BLOB_URL, TABOOT_TABLE_URL and TABOOT_SHARD_URL name; unset fields come from the
+    provider's own variables (AWS_…)."""
+
+    endpoint: str | None = Field(None, description="The address of an S3-compatible server.")
+    region: str | None = Field(None, description="The region of the buckets.")
+    access_key_id: SecretStr | None = Field(None, description="Who asks.")
+    secret_access_key: SecretStr | None = Field(None, description="Its secret.")
+    timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
+    max_retries: int = Field(5, ge=0, description="Further tries of a request.")
+
+
+class CelerySettings(BaseModel, extra="forbid"):
+    """The broker of TABOOT_EXECUTOR=celery."""
+
+    broker: SecretStr | None = Field(None, description="Such as redis://redis.lan:6379/1; required for the Celery executor.")
+    backend: SecretStr | None = Field(None, description="Where results are kept; default the broker.")
+
+
+class K8sSettings(BaseModel, extra="forbid"):
+    """Where steps run under TABOOT_EXECUTOR=k8s; secrets by reference only."""
+
+    image: str | None = Field(None, description="The image of a step; default that of the run.")
+    namespace: str | None = Field(None, description="The Kubernetes namespace; default that of the run.")
+    service_account: str | None = Field(None, description="The service account of a step.")
+    env_secrets: list[str] = Field(default_factory=list, description="Secrets whose keys become environment variables.")
+    env_config_maps: list[str] = Field(default_factory=list, description="Config maps whose keys become environment variables.")
+    gpu_resource: str = Field("nvidia.com/gpu", description="The resource that a GPU step asks one of.")
+    gpu_node_selector: dict[str, str] = Field(default_factory=dict, description="Labels of the nodes that GPU steps run on.")
+
+
+class LogSettings(BaseModel, extra="forbid"):
+    """What the package logs: one record a line, with run, partition, source and document. Never a secret."""
+
+    format: Literal["text", "json"] = Field("text", description="json: one object a line, for collectors.")
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="The least level that is written.")
 
 
 class HttpSettings(BaseModel, extra="forbid"):
@@ -110,13 +216,27 @@ class Settings(BaseSettings):
     home: Path = Field(Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage.")
     sources: Path = Field(Path("sources.yaml"), description="The sources file.")
     namespace: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="The namespace that KnowledgeBase opens.")
-    blob_url: str | None = Field(None, description="Object store URL of the blobs; default a directory under TABOOT_HOME.")
+    blob_url: str | None = Field(None, description="Object store URL of the blobs, such as s3://bucket/prefix; default a directory under TABOOT_HOME.")
+    table_url: str | None = Field(None, description="Object store URL of the Delta tables; default a directory under TABOOT_HOME.")
+    shard_url: str | None = Field(None, description="Object store URL of the shards and manifests; default a directory under TABOOT_HOME.")
     catalog_url: SecretStr | None = Field(None, description="SQLAlchemy URL of the catalog; default SQLite under TABOOT_HOME.")
+    catalog_admin_url: SecretStr | None = Field(None, description="The role that owns the catalog's tables and migrates them; default that of TABOOT_CATALOG_URL.")
+    executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field("in_process", description="Where the steps of a run are carried out.")
+    executor_max_concurrent: int = Field(0, ge=0, description="Most steps of one run at once; 0 leaves it to the executor.")
     metadata_text: bool = Field(False, description="Allow document text in Dagster metadata (DESIGN rule 16).")
     chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     tei: TeiSettings = Field(default_factory=TeiSettings)
+    reranker: RerankerSettings = Field(default_factory=RerankerSettings)
+    llm: LlmSettings = Field(default_factory=LlmSettings)
+    redis: RedisSettings = Field(default_factory=RedisSettings)
+    qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
+    neo4j: Neo4jSettings = Field(default_factory=Neo4jSettings)
+    storage: StorageSettings = Field(default_factory=StorageSettings)
+    celery: CelerySettings = Field(default_factory=CelerySettings)
+    k8s: K8sSettings = Field(default_factory=K8sSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     shards: ShardSettings = Field(default_factory=ShardSettings)

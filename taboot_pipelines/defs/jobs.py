@@ -11,7 +11,7 @@ from taboot_pipelines.defs.materialize import failures, run_reported
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import STAGES, TARGETS
 
 ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS, *kb.ASSETS]
 CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
@@ -29,15 +29,17 @@ def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceReso
     apply_change(context.instance, partition_change(context.instance, opened))
     alive = sorted({row["source_id"] for row in opened.catalog.sources()})
     failed: dict[str, str] = {}
+    stages_failed: dict[str, set[str]] = {}
     for stage in STAGES:
         for source_id in alive:
-            if source_id in failed:
+            if stages_failed.get(source_id, set()) - TARGETS:
                 continue
             try:
                 reports = run_reported(workspace.runtime, stage, source_id)
             except dg.Failure as failure:
                 # One source that fails does not stop the others; the op fails at the end.
                 failed[source_id] = failure.description or stage
+                stages_failed.setdefault(source_id, set()).add(stage)
                 context.log.error(f"{source_id}: {stage}: {failure.description}")
                 continue
             version = {DATA_VERSION_TAG: reports[0].data_version} if len(reports) == 1 and reports[0].data_version else None

@@ -17,7 +17,7 @@ from taboot_pipelines.stages import chain
 from taboot_pipelines.stages.report import StageReport
 
 #: Worth another try in a moment; everything else stays as it is until somebody acts.
-TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG"})
+TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_QDRANT", "E_NEO4J", "E_REDIS", "E_LLM", "E_RERANKER"})
 MAX_RETRIES = 2
 
 OWNERS = ["team:taboot"]

@@ -13,6 +13,8 @@ from taboot_pipelines.stages import (
     entity_snapshots,
     housekeeping,
     kb_shards,
+    neo4j_subgraph,
+    qdrant_points,
     raw_blobs,
     tier_a_triples,
 )
@@ -29,8 +31,12 @@ OF_SOURCE: dict[str, Callable[[Workspace, Entry, Progress], StageReport]] = {
 #: Stages of the namespace, in order; each brings in everything pending, under the namespace's lease.
 OF_NAMESPACE: dict[str, Callable[[Workspace, str, str, Progress], StageReport]] = {
     "entity_snapshots": entity_snapshots.run,
+    "qdrant_points": qdrant_points.run,
+    "neo4j_subgraph": neo4j_subgraph.run,
     "kb_shards": kb_shards.run,
 }
+#: Servers beside the shards: one that does not answer must not keep the shards from being published.
+TARGETS = frozenset({"qdrant_points", "neo4j_subgraph"})
 STAGES: tuple[str, ...] = ("raw_blobs", *OF_SOURCE, *OF_NAMESPACE)
 
 
@@ -58,5 +64,16 @@ def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progre
 
 
 def run_chain(workspace: Workspace, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> list[StageReport]:
-    """All stages of a partition, without Dagster: for deletions, tests and notebooks."""
-    return [r for stage in STAGES for r in run_stage(workspace, stage, source_id, progress, confirm_deletes=confirm_deletes)]
+    """All stages of a partition, without Dagster: for deletions, tests and notebooks. The failure of a target is raised last."""
+    reports: list[StageReport] = []
+    failure: TabootError | None = None
+    for stage in STAGES:
+        try:
+            reports += run_stage(workspace, stage, source_id, progress, confirm_deletes=confirm_deletes)
+        except TabootError as error:
+            if stage not in TARGETS:
+                raise
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return reports

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,7 +18,12 @@ from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.state import State, open_state
 from taboot_pipelines.stores.tables import Tables
+
+if TYPE_CHECKING:
+    from taboot_pipelines.stores.graph import Neo4jGraph
+    from taboot_pipelines.stores.vectors import QdrantPoints
 
 #: Called with (stage, done, total) as work goes on; total 0 when it is not known.
 Progress = Callable[[str, int, int], None]
@@ -64,6 +69,25 @@ class Workspace:
         check_limit(embedder.space, self.settings.chunking)
         return embedder
 
+    @cached_property
+    def state(self) -> State:
+        """Caches, retry queues, rate limits and circuit breakers: in Redis where it is configured, else in the catalog."""
+        return open_state(self.settings, self.catalog)
+
+    @cached_property
+    def points(self) -> QdrantPoints | None:
+        """Qdrant; None where ``TABOOT_QDRANT__URL`` is not set."""
+        from taboot_pipelines.stores.vectors import open_points
+
+        return open_points(self.settings.qdrant)
+
+    @cached_property
+    def graph(self) -> Neo4jGraph | None:
+        """Neo4j; None where ``TABOOT_NEO4J__URL`` is not set."""
+        from taboot_pipelines.stores.graph import open_graph
+
+        return open_graph(self.settings.neo4j)
+
     def sync_sources(self) -> SourcesFile:
         """Read the sources file and make the catalog's entries equal to it; an invalid one changes nothing."""
         sources = load_sources(self.settings.sources_file)
@@ -85,6 +109,10 @@ class Workspace:
         return [_entry(row) for row in self.catalog.sources(namespace)]
 
     def close(self) -> None:
+        for opened in ("points", "graph", "state"):
+            part = self.__dict__.pop(opened, None)
+            if part is not None:
+                part.close()
         self.catalog.close()
 
 

@@ -25,6 +25,8 @@ EXPECTED = {
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
     "tier_a_triples": ("knowledge", {"documents", "chunks"}, {"knowledge"}, {}),
     "entity_snapshots": ("knowledge", {"embeddings", "tier_a_triples"}, {"knowledge"}, {"no_orphan_node": True, "no_edge_without_support": True}),
+    "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {}),
+    "neo4j_subgraph": ("knowledge", {"entity_snapshots"}, {"knowledge"}, {}),
     "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {}),
 }
 

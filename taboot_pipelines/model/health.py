@@ -1,0 +1,31 @@
+"""What a part says of itself when asked: the row of ``taboot status`` and of the readiness check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from taboot_pipelines.errors import TabootError
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One configured part. ``message`` says in words what is wrong and what to do; empty if all is well."""
+
+    part: str  # catalog, state, blobs, tables, shards, embedder, reranker, llm, vectors, graph, dagster
+    backend: str  # sqlite, postgresql, redis, qdrant, neo4j, directory, s3 …
+    ok: bool
+    version: str | None = None
+    latency_ms: float | None = None
+    message: str = ""
+
+
+def probe(part: str, backend: str, ask: Callable[[], tuple[str | None, str]]) -> Health:
+    """Time ``ask``, which gives (version, a warning in words or ""); a ``TabootError`` makes the part unwell, never the caller."""
+    start = time.perf_counter()
+    try:
+        version, warning = ask()
+    except TabootError as error:
+        return Health(part, backend, False, None, None, f"{error.code}: {error.message} {error.remedy}")
+    return Health(part, backend, not warning, version, round((time.perf_counter() - start) * 1000, 2), warning)

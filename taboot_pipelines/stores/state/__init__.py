@@ -1,0 +1,24 @@
+"""State that may be lost: caches, retry queues, rate limits, locks, circuit breakers (DESIGN §3).
+
+The catalog's database by default, Redis when ``TABOOT_REDIS__URL`` is set. What must not vanish is in the catalog; a
+queue here is rebuilt from it.
+"""
+
+from __future__ import annotations
+
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.state.protocol import Grant, State
+
+__all__ = ["Grant", "State", "open_state"]
+
+
+def open_state(settings: Settings, catalog: Catalog) -> State:
+    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``redis``."""
+    if settings.redis.url is not None:
+        from taboot_pipelines.stores.state.redis import RedisState
+
+        return RedisState(settings.redis)
+    from taboot_pipelines.stores.state.catalog import CatalogState
+
+    return CatalogState(catalog)

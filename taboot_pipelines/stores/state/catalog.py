@@ -1,0 +1,3 @@
+"""State in the catalog's database."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""State in Redis."""
+
+from __future__ import annotations
