@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -23,14 +23,19 @@ from taboot_pipelines.stages import (
     embeddings,
     entity_snapshots,
     kb_shards,
+    neo4j_subgraph,
+    qdrant_points,
     raw_blobs,
     tier_a_triples,
 )
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: Every place that may hold bytes of a document, in the order in which an erasure empties them.
+#: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them; servers come besides.
 STORES = ("tables", "vectors", "shards", "blobs", "catalog")
+_DERIVED = STORES[:3]
+#: A server that does not answer now.
+_UNANSWERED = frozenset({"E_QDRANT", "E_NEO4J", "E_CIRCUIT_OPEN"})
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     sources = {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
     with _leases(workspace, namespace, sources):
         # The receipt comes first: whatever is killed from here on, the next run carries it out.
-        catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(STORES if erase else STORES[:3], "pending"), [])
+        catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "pending"), [])
         catalog.audit(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
         return _carry_out(workspace, namespace, receipt_id, wanted, erase)
 
@@ -135,8 +140,7 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
     catalog.add_tombstones(namespace, doc_ids, "erased" if erase else "deleted")
     for source in sorted(sources):
         catalog.record_absent(namespace, source, receipt_id, [x for s, x in located if s == source and x.state == "present"], "deleted")
-    _run_chain(workspace, namespace, sources)
-    stores = dict.fromkeys(STORES if erase else STORES[:3], "done")
+    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done") | _run_chain(workspace, namespace, sources)
     if erase:
         blobs = catalog.hashes_only_of(namespace, doc_ids)
         _drop_dead_vectors(workspace, namespace)
@@ -157,15 +161,38 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
 
-def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> None:
-    """The stages that follow from a change of the catalog alone, without fetching anything."""
+def _servers(workspace: Workspace) -> dict[str, Callable[[str], object]]:
+    """The configured servers that hold what is derived from documents, and what brings each to the snapshot."""
+    found: dict[str, Callable[[str], object]] = {}
+    if workspace.points is not None:
+        found["qdrant"] = lambda namespace: qdrant_points.run(workspace, namespace, "")
+    if workspace.graph is not None:
+        found["neo4j"] = lambda namespace: neo4j_subgraph.run(workspace, namespace, "")
+    return found
+
+
+def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> dict[str, str]:
+    """The stages that follow from a change of the catalog alone, without fetching anything.
+
+    A server that does not answer keeps nothing else from being deleted: it is returned as ``pending``, and the next run of the
+    namespace carries the receipt out.
+    """
     entries = [e for e in workspace.entries_of(namespace) if e.source_id in sources]
     for entry in entries:
         raw_blobs.publish_listing(workspace, entry)
         for stage in (documents, chunks, embeddings, tier_a_triples):
             stage.run(workspace, entry)
     entity_snapshots.run(workspace, namespace, "")
+    pending = {}
+    for name, bring in _servers(workspace).items():
+        try:
+            bring(namespace)
+        except TabootError as error:
+            if error.code not in _UNANSWERED:
+                raise
+            pending[name] = "pending"
     kb_shards.run(workspace, namespace, "")
+    return pending
 
 
 def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
