@@ -96,7 +96,7 @@ class Catalog:
         self._engine.dispose()
 
     @contextlib.contextmanager
-    def begin(self) -> Iterator[Connection]:
+    def begin(self, namespace: str | None = None) -> Iterator[Connection]:
         """A transaction; failures of the database become ``E_CATALOG``."""
         try:
             with self._engine.begin() as connection:
@@ -105,7 +105,7 @@ class Catalog:
             raise TabootError("E_CATALOG", "A catalog statement failed.", reason=type(error).__name__) from error
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self, namespace: str | None = None) -> Iterator[Connection]:
         """A read-only transaction, which waits for no writer."""
         try:
             with self._engine.execution_options(taboot_read=True).begin() as connection:
@@ -628,4 +628,4 @@ def _sqlite_begin(connection: Connection) -> None:
 
 
 #: The newest Alembic revision; a test compares it with the scripts.
-HEAD = "0001"
+HEAD = "0002"

@@ -7,7 +7,7 @@ Every table starts with the namespace, which is the tenant. Seed 003 names: ``bl
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
 
@@ -245,4 +245,50 @@ deletion = Table(
     Column("blobs", Text, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+)
+
+# --- state that may be lost (DESIGN §3): the default of stores/state, where no Redis is configured ------------------
+
+state_value = Table(
+    "state_value", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+state_member = Table(
+    "state_member", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("member", Text, primary_key=True),
+    Column("due", Float, nullable=False),  # Unix time in seconds
+    Index("ix_state_member_due", "namespace", "queue", "due"),
+)
+
+state_bucket = Table(
+    "state_bucket", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("tokens", Float, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+state_circuit = Table(
+    "state_circuit", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("opened_at", BigInteger),
+    Column("last_failure", BigInteger),
+    Column("trial_at", BigInteger),
+)
+
+state_lock = Table(
+    "state_lock", metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
 )
