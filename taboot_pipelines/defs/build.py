@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from taboot_pipelines.defs.executors import executor
 from taboot_pipelines.defs.io import KEY, TableIOManager
 from taboot_pipelines.defs.jobs import ASSETS, CHECKS, JOBS
 from taboot_pipelines.defs.operations import SENSORS
@@ -17,7 +18,7 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
     """The definitions for ``settings`` (default: the environment's).
 
     ``overrides`` replace resources by name (``workspace``, ``knowledge_base``, ``tables``): the seam for tests and for
-    callers that watch the work. Raises ``E_CONFIG`` for a wrong setting.
+    callers that watch the work. Raises ``E_CONFIG`` for a wrong setting, ``E_EXTRA`` for an executor that is not installed.
     """
     if settings is None:
         settings = load_settings()
@@ -28,5 +29,6 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
         "knowledge_base": KnowledgeBaseResource(home=str(settings.home_dir), namespace=settings.namespace),
         **overrides,
     }
-    # One process per run: the steps of a chain follow each other, and the embedder is loaded once.
-    return dg.Definitions(assets=ASSETS, asset_checks=CHECKS, jobs=JOBS, sensors=SENSORS, resources=resources, executor=dg.in_process_executor)
+    return dg.Definitions(
+        assets=ASSETS, asset_checks=CHECKS, jobs=JOBS, sensors=SENSORS, resources=resources, executor=executor(settings, ASSETS),
+    )

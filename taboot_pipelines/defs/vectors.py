@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.defs.checking import checked, sources_of, verdict
 from taboot_pipelines.defs.documents import chunks
+from taboot_pipelines.defs.executors import gpu
 from taboot_pipelines.defs.io import KEY
 from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import sources_partitions
@@ -19,7 +20,7 @@ GROUP = "vectors"
 
 
 @dg.asset(
-    group_name=GROUP, deps=[chunks], partitions_def=sources_partitions, pool=EMBED, kinds={"deltalake", "onnx"}, owners=OWNERS,
+    group_name=GROUP, deps=[chunks], partitions_def=sources_partitions, **gpu(EMBED), kinds={"deltalake", "onnx"}, owners=OWNERS,
     io_manager_key=KEY, code_version="1", description="One vector per distinct chunk text of the namespace and embedding space.",
 )
 def embeddings(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
