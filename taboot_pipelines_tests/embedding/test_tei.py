@@ -13,8 +13,9 @@ from pydantic import SecretStr
 
 from taboot_pipelines.embedding import check_limit, open_embedder
 from taboot_pipelines.embedding.protocol import Space
-from taboot_pipelines.embedding.tei import TeiEmbedder, _seconds
+from taboot_pipelines.embedding.tei import TeiEmbedder
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.inference.http import seconds_of
 from taboot_pipelines.settings import ChunkingSettings, Settings, TeiSettings
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
@@ -139,7 +140,7 @@ def test_a_rest_longer_than_we_wait_is_reported(server):
      ("Wed, 21 Oct 9998 07:28:00 GMT", 1e9, 1e12)],
 )  # fmt: skip
 def test_retry_after_is_seconds_or_a_date(value, low, high):
-    assert low <= _seconds(value) <= high
+    assert low <= seconds_of(value) <= high
 
 
 def test_one_failing_batch_stops_the_others(server):
@@ -190,7 +191,7 @@ def test_a_bad_vector_is_named_by_its_place_in_the_callers_list(server):
 def test_another_model_behind_the_same_url_is_noticed(server, monkeypatch):
     embedder = client(server)
     assert embedder.space
-    monkeypatch.setattr("taboot_pipelines.embedding.tei._SPACE_TTL", 0.0)
+    monkeypatch.setattr("taboot_pipelines.inference.tei.INFO_TTL", 0.0)
     server.model_sha = "f" * 40
     assert "another model" in refused(lambda: embedder.embed(["a"]), "E_EMBEDDER").message
 
@@ -247,12 +248,12 @@ def test_nothing_there_is_a_typed_error():
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         embedder = TeiEmbedder(TeiSettings(url=url, max_retries=1), backoff_seconds=0.01)
         refused(lambda: embedder.space, "E_EMBEDDER")
-        assert not embedder.healthy()
+        assert not embedder.health().ok
 
 
 def test_a_server_that_hangs_times_out(server):
     embedder = client(server, timeout_seconds=0.2, max_retries=0)
-    assert embedder.space and embedder.healthy()
+    assert embedder.space and embedder.health().ok
     server.delay = 1
     assert "0.2 s" in refused(lambda: embedder.embed(["a"]), "E_EMBEDDER").message
 
