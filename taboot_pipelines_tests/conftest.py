@@ -9,6 +9,9 @@ import pytest
 
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
+# Names that pytest finds here are fixtures of every test.
+from taboot_pipelines_tests.servers import neo4j_url, postgres, redis_url, s3, servers_folder  # noqa: F401
+
 
 @pytest.fixture(scope="session")
 def data() -> Path:
