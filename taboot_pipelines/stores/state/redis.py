@@ -1,3 +1,213 @@
-"""State in Redis."""
+"""State in Redis (6.2 or newer), one round trip a call.
+
+What is more than one command is a Lua script, which Redis runs atomically and on its own clock. A call whose connection
+broke is made again while the time of one command lasts, so that a restarted server is bridged; it may then have been carried
+out twice, which every operation bears: a bucket gives fewer tokens, a circuit counts one failure more, a count of what was
+removed may be 0. No message repeats Redis' words or the URL, which holds the password.
+"""
 
 from __future__ import annotations
+
+import contextlib
+import random
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import Health, probe
+from taboot_pipelines.settings import RedisSettings
+from taboot_pipelines.stores.state import keys, values
+from taboot_pipelines.stores.state.protocol import Grant, grant
+
+if TYPE_CHECKING:
+    import redis
+
+T = TypeVar("T")
+
+_HEALTH_CHECK_SECONDS = 30
+#: Full jitter (Brooker, AWS 2015): a wait of up to this, doubled with each try up to the second.
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 0.5
+#: Members of one command.
+_PART = 5000
+
+_TIME = "local t = redis.call('TIME'); local now = t[1] * 1000000 + t[2]\n"
+#: KEYS: lock. ARGV: holder, ms. A try repeated by its own holder is granted.
+_LOCK = """
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
+if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
+return 0
+"""
+_UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+#: KEYS: bucket. ARGV: rate, burst, tokens, ms to live. Numbers go back as text: Redis would cut them to integers.
+_TAKE = _TIME + """
+local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'updated_at')
+local rate, burst, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local at = math.max(now, tonumber(bucket[2] or now))
+local have = math.min(burst, tonumber(bucket[1] or burst) + (at - tonumber(bucket[2] or at)) / 1000000 * rate)
+local given = 0
+if have >= wanted then given = 1; have = have - wanted end
+redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', have), 'updated_at', string.format('%.0f', at))
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return {given, string.format('%.17g', have)}
+"""
+#: KEYS: circuit. Returns microseconds to wait; to one caller after the rest 0, and the next rest begins.
+_CIRCUIT_OPEN = _TIME + """
+local c = redis.call('HMGET', KEYS[1], 'state', 'trial_at', 'rest', 'life')
+if not c[1] or c[1] == 'closed' then return 0 end
+if tonumber(c[2]) > now then return tonumber(c[2]) - now end
+redis.call('HSET', KEYS[1], 'state', 'half_open', 'opened_at', string.format('%.0f', now), 'trial_at', string.format('%.0f', now + tonumber(c[3])))
+redis.call('PEXPIRE', KEYS[1], c[4])
+return 0
+"""
+#: KEYS: circuit. ARGV: threshold, rest in microseconds, its life in ms, the life of a closed one.
+_CIRCUIT_FAILED = _TIME + """
+local c = redis.call('HMGET', KEYS[1], 'state', 'failures', 'life')
+local state, failures, life = c[1] or 'closed', tonumber(c[2] or 0) + 1, c[3] or ARGV[4]
+if state == 'half_open' or (state == 'closed' and failures >= tonumber(ARGV[1])) then
+  state, life = 'open', ARGV[3]
+  redis.call('HSET', KEYS[1], 'opened_at', string.format('%.0f', now), 'trial_at', string.format('%.0f', now + tonumber(ARGV[2])),
+    'rest', ARGV[2], 'life', life)
+end
+redis.call('HSET', KEYS[1], 'state', state, 'failures', failures, 'last_failure', string.format('%.0f', now))
+redis.call('PEXPIRE', KEYS[1], life)
+return state == 'open' and 1 or 0
+"""
+
+
+class RedisState:
+    """Safe to share by threads; connections are pooled and made when first used."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError:
+            raise TabootError("E_EXTRA", "State in Redis needs the extra `redis`.", remedy="Run `pip install 'taboot-pipelines[redis]'`.") from None
+        self._redis = redis
+        self._timeout = settings.timeout_seconds
+        url = settings.url.get_secret_value() if settings.url is not None else ""
+        try:
+            # Trying again is done here, with a bound on the whole; redis-py would do so inside of its own tries.
+            pool = redis.ConnectionPool.from_url(
+                url, socket_timeout=self._timeout, socket_connect_timeout=self._timeout, socket_keepalive=True,
+                health_check_interval=_HEALTH_CHECK_SECONDS, retry=Retry(NoBackoff(), 0), protocol=2,
+            )
+            pool.connection_class(**pool.connection_kwargs)
+        except (ValueError, TypeError, AttributeError, redis.RedisError):
+            raise TabootError(
+                "E_CONFIG", "TABOOT_REDIS__URL: is not a redis://, rediss:// or unix:// URL of a server.", settings=["TABOOT_REDIS__URL"]
+            ) from None
+        self._client: redis.Redis = redis.Redis(connection_pool=pool)
+        register = self._client.register_script
+        self._lock, self._unlock, self._take = register(_LOCK), register(_UNLOCK), register(_TAKE)
+        self._open, self._failed = register(_CIRCUIT_OPEN), register(_CIRCUIT_FAILED)
+
+    def get(self, namespace: str, key: str) -> bytes | None:
+        name = keys.redis_key(namespace, key)
+        stored: bytes | None = self._ask(lambda: self._client.get(name))
+        return None if stored is None else values.unpack(stored)
+
+    def set(self, namespace: str, key: str, value: bytes, ttl_seconds: float) -> None:
+        name, stored, life = keys.redis_key(namespace, key), values.pack(value), keys.milliseconds(ttl_seconds)
+        self._ask(lambda: self._client.set(name, stored, px=life))
+
+    def delete(self, namespace: str, names: Collection[str]) -> int:
+        there = [keys.redis_key(namespace, n) for n in names]
+        return sum(int(self._ask(partial(self._client.unlink, *part))) for part in _parts(there))
+
+    @contextlib.contextmanager
+    def lock(self, namespace: str, name: str, ttl_seconds: float) -> Iterator[bool]:
+        key, holder = keys.redis_key(namespace, name), uuid.uuid4().hex
+        held = bool(self._ask(lambda: self._lock(keys=[key], args=[holder, keys.milliseconds(ttl_seconds)])))
+        try:
+            yield held
+        finally:
+            if held:
+                # Where it cannot be released, its time releases it.
+                with contextlib.suppress(TabootError):
+                    self._ask(lambda: self._unlock(keys=[key], args=[holder]))
+
+    def take_tokens(self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0) -> Grant:
+        key = keys.redis_key(namespace, bucket)
+        given, left = self._ask(lambda: self._take(keys=[key], args=[rate, burst, tokens, keys.bucket_life(rate, burst)]))
+        return grant(bool(given), float(left), rate=rate, burst=burst, tokens=tokens)
+
+    def enqueue(self, namespace: str, queue: str, due: Mapping[str, float]) -> None:
+        key = keys.redis_key(namespace, queue)
+        for part in _parts([(keys.check_name(m), keys.check_due(at)) for m, at in due.items()]):
+            self._ask(partial(self._client.zadd, key, dict(part)))
+
+    def due(self, namespace: str, queue: str, now: float, limit: int = 100) -> list[str]:
+        key = keys.redis_key(namespace, queue)
+        found: list[bytes] = self._ask(lambda: self._client.zrangebyscore(key, "-inf", keys.check_due(now), start=0, num=max(0, limit)))
+        return [m.decode() for m in found]
+
+    def dequeue(self, namespace: str, queue: str, members: Collection[str]) -> int:
+        key = keys.redis_key(namespace, queue)
+        return sum(int(self._ask(partial(self._client.zrem, key, *part))) for part in _parts([keys.check_name(m) for m in members]))
+
+    def queued(self, namespace: str, queue: str) -> dict[str, float]:
+        key = keys.redis_key(namespace, queue)
+        return {m.decode(): float(at) for m, at in self._ask(lambda: self._client.zrange(key, 0, -1, withscores=True))}
+
+    def circuit_open(self, namespace: str, name: str) -> float:
+        key = keys.redis_key(namespace, name)
+        return int(self._ask(lambda: self._open(keys=[key]))) / 1_000_000
+
+    def circuit_failed(self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300) -> bool:
+        key = keys.redis_key(namespace, name)
+        args = [threshold, keys.milliseconds(rest_seconds) * 1000, keys.milliseconds(keys.circuit_life(rest_seconds)), keys.milliseconds(keys.circuit_life(0))]
+        return bool(self._ask(lambda: self._failed(keys=[key], args=args)))
+
+    def circuit_succeeded(self, namespace: str, name: str) -> None:
+        key = keys.redis_key(namespace, name)
+        self._ask(lambda: self._client.unlink(key))
+
+    def health(self) -> Health:
+        def ask() -> tuple[str | None, str]:
+            told: Mapping[str, Any] = self._ask(self._client.info, patient=False)
+            version = str(told.get("redis_version") or "") or None
+            if told.get("role") == "slave":
+                return version, "This Redis is a replica and takes no writes; name the primary in TABOOT_REDIS__URL."
+            return version, ""
+
+        return probe("state", "redis", ask)
+
+    def close(self) -> None:
+        self._client.close()
+        self._client.connection_pool.disconnect()
+
+    def _ask(self, command: Callable[[], Any], *, patient: bool = True) -> Any:
+        """The command's answer; ``E_REDIS`` when the tries are used up, at once for a refusal that another try would not change."""
+        deadline = time.monotonic() + (self._timeout if patient else 0)
+        wait = _FIRST_WAIT
+        while True:
+            try:
+                return command()
+            except (self._redis.RedisError, OSError) as error:
+                failure = self._failure(error)
+                passing = isinstance(error, OSError | self._redis.ConnectionError | self._redis.TimeoutError)
+                if not passing or isinstance(error, self._redis.AuthenticationError) or time.monotonic() >= deadline:
+                    raise failure from None
+            time.sleep(random.uniform(0, wait))
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    def _failure(self, error: Exception) -> TabootError:
+        e = self._redis.exceptions
+        kinds = (
+            (e.AuthenticationError, "Redis refuses the log-in"), (e.AuthorizationError, "Redis refuses the log-in"),
+            (e.NoPermissionError, "Redis does not permit the command"), (e.BusyLoadingError, "Redis is loading its data"),
+            (e.TimeoutError, f"Redis did not answer within {self._timeout:g} s"), (e.ReadOnlyError, "Redis is a replica and takes no writes"),
+            (e.OutOfMemoryError, "Redis has no memory left"), ((e.ConnectionError, OSError), "Redis could not be reached"),
+        )
+        said = next((words for kind, words in kinds if isinstance(error, kind)), "Redis refused a command")
+        return TabootError("E_REDIS", f"{said}.", reason=type(error).__name__)
+
+
+def _parts(items: list[T]) -> Iterator[list[T]]:
+    for i in range(0, len(items), _PART):
+        yield items[i : i + _PART]

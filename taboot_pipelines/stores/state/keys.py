@@ -1,0 +1,94 @@
+"""The seeds' key patterns inside a namespace, how long each lives, and how a key is written in Redis.
+
+Sources: seed 000 "Redis State Model", seed 001 §5 (hashes cut to 32 digits there, whole in 000). What the seeds keep only
+in Redis and must not vanish is in the catalog instead (DESIGN §5): ``dlq:extraction``, ``dlq:retry`` and ``dlq:failed`` are
+columns of its ``dead_letter`` table, and ``dlq:pending`` is rebuilt from it. Every key expires except the queues.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import NAME_PATTERN
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+#: A longer life than this is none of a cache's.
+_MOST_TTL = 3650 * DAY
+_MOST_NAME = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """``{prefix}{ident}``. ``ttl_seconds`` None: a queue, which is rebuilt."""
+
+    prefix: str
+    ttl_seconds: float | None
+    seed: str
+
+    def __call__(self, ident: str = "") -> str:
+        return self.prefix + ident
+
+
+#: Answers of a model by the hash of window, model, prompt and schema; and what made them.
+EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
+EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
+#: Letters to try again by when they are due.
+DLQ_PENDING = Pattern("dlq:pending", None, "000 §Redis State Model, 2")
+#: Progress of a job; the life begins anew with each write, the last of which is its completion.
+JOB = Pattern("job:", 7 * DAY, "000 §Redis State Model, 3")
+CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
+CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
+CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
+CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
+#: The least life of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s whatever the rate).
+RATE = Pattern("rate:", 60.0, "001 §5.3, §8.9")
+#: The least life of a circuit after its last failure.
+CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
+QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
+QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
+LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
+LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
+
+
+def check_namespace(namespace: str) -> str:
+    """The namespace itself. ``E_NAMESPACE`` if it could not be one: a ``:`` in it could reach another's keys."""
+    if not isinstance(namespace, str) or not NAME_PATTERN.fullmatch(namespace):
+        raise TabootError("E_NAMESPACE", "The namespace is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+    return namespace
+
+
+def check_name(name: str) -> str:
+    """A key's, queue's or member's name as it is. ``E_INTERNAL`` if a backend could not hold it: names are made by our own code."""
+    if not 0 < len(name) <= _MOST_NAME or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
+        raise TabootError("E_INTERNAL", f"The name of a piece of state is empty, holds what no store takes, or exceeds {_MOST_NAME} characters.")
+    return name
+
+
+def redis_key(namespace: str, name: str) -> str:
+    """``taboot:{namespace}:{the seed's pattern}``."""
+    return f"taboot:{check_namespace(namespace)}:{check_name(name)}"
+
+
+def milliseconds(seconds: float) -> int:
+    """A time to live as backends take it: at least 1 ms, at most ten years."""
+    return max(1, int(min(seconds, _MOST_TTL) * 1000))
+
+
+def check_due(due: float) -> float:
+    """A time that orders a queue. ``E_INTERNAL`` for what has no order."""
+    if math.isnan(due):
+        raise TabootError("E_INTERNAL", "The time that a member of a queue is due is not a number.")
+    return float(due)
+
+
+def bucket_life(rate: float, burst: float) -> int:
+    """Milliseconds until a bucket may be forgotten: it is full again by then."""
+    return milliseconds(max(RATE.ttl_seconds or 0.0, burst / rate if rate > 0 else math.inf))
+
+
+def circuit_life(rest_seconds: float) -> float:
+    """Seconds until a circuit without further failures is forgotten: it must outlive its own rest and the trial after it."""
+    return max(CIRCUIT.ttl_seconds or 0.0, 2 * rest_seconds)

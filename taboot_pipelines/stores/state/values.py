@@ -1,0 +1,34 @@
+"""How a value is kept: as it is, or gzip-compressed beyond 10 KB; at most 50 MB (seed 001 §5.2)."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+from taboot_pipelines.errors import TabootError
+
+COMPRESS_BYTES = 10 * 1024
+MAX_BYTES = 50 * 1024 * 1024
+_MAGIC = b"\x1f\x8b"
+
+
+def pack(value: bytes) -> bytes:
+    """The bytes to store. A short value that looks like gzip is compressed too, so that none is mistaken when read.
+    Raises ``E_TOO_LARGE``."""
+    if len(value) > MAX_BYTES:
+        raise TabootError("E_TOO_LARGE", f"A value of {len(value)} bytes is more than the state holds ({MAX_BYTES}).", remedy="Nothing needs to be done: it is not cached.")
+    if len(value) > COMPRESS_BYTES or value.startswith(_MAGIC):
+        return gzip.compress(value, 1, mtime=0)
+    return value
+
+
+def unpack(stored: bytes) -> bytes | None:
+    """The value; None where the stored bytes are damaged: what is kept here may be lost."""
+    if not stored.startswith(_MAGIC):
+        return stored
+    machine = zlib.decompressobj(31)
+    try:
+        value = machine.decompress(stored, MAX_BYTES + 1)
+    except zlib.error:
+        return None
+    return value if machine.eof and len(value) <= MAX_BYTES else None
