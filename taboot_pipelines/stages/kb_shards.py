@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import DocumentRows, ShardInput, damaged_shards, load_manifest, publish
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -43,10 +41,18 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
             return report
         # After a change of the embedder, sources that have not run since are embedded here: nobody waits for them.
         embeddings.fill(workspace, namespace, {s: v["chunks"] for s, v in snapshot.applied.items()}, progress)
-        reader = _Reader(workspace, namespace, snapshot, embeddings.table_name(space.id), progress)
+        reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id))
+        docs, done = reader.docs(), 0
+
+        def load(doc_ids: Sequence[str]) -> DocumentRows:
+            nonlocal done
+            done += len(doc_ids)
+            progress(STAGE, done, docs.num_rows)
+            return reader.load(doc_ids)
+
         published = publish(root, ShardInput(
-            namespace=namespace, space=space, docs=reader.docs(), entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
-            names=reader.snapshot("names", None), sources=sources, snapshot=snapshot.inputs, load=reader.load,
+            namespace=namespace, space=space, docs=docs, entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
+            names=reader.snapshot("names", None), sources=sources, snapshot=snapshot.inputs, load=load,
         ), workspace.settings.shards)
         shards = published.shards_new + published.shards_reused
         for source in snapshot.applied:
@@ -72,48 +78,3 @@ def _published(root: Path, namespace: str) -> int | None:
 def _root(entry: Any) -> str | None:
     path = getattr(entry.config, "path", None)
     return None if path is None else str((entry.root / path).absolute())
-
-
-class _Reader:
-    """The rows of a snapshot's documents, at the versions that the snapshot applied."""
-
-    def __init__(self, workspace: Workspace, namespace: str, pointer: Pointer, vectors: str, progress: Progress) -> None:
-        self._workspace, self._namespace, self._pointer, self._vectors, self._progress = workspace, namespace, pointer, vectors, progress
-        self._tables = workspace.tables
-        self._owner: dict[str, str] = {}
-        self._done = 0
-
-    def snapshot(self, name: str, columns: Sequence[str] | None) -> pa.Table:
-        return self._tables.read(self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns)
-
-    def docs(self) -> pa.Table:
-        state = self.snapshot("doc_state", ["doc_id", "source_id", "document_fingerprint", "chunks_fingerprint", "relations_fingerprint", "chunk_count"])
-        doc_ids, owners, *prints, counts = (state.column(i).to_pylist() for i in range(6))
-        self._owner = dict(zip(doc_ids, owners, strict=True))
-        return pa.table({
-            "doc_id": pa.array(doc_ids, pa.string()), "chunk_count": pa.array(counts, pa.int32()),
-            "fingerprint": pa.array([ids.digest(*p) for p in zip(*prints, strict=True)], pa.string()),
-        })
-
-    def load(self, doc_ids: Sequence[str]) -> DocumentRows:
-        buckets = {ids.doc_bucket(d) for d in doc_ids}
-        by_source: dict[str, list[str]] = {}
-        for d in doc_ids:
-            by_source.setdefault(self._owner[d], []).append(d)
-        parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": []}
-        for source, members in by_source.items():
-            for name, tables in parts.items():
-                tables.append(self._tables.read(
-                    self._namespace, source, name, self._pointer.applied[source][name], buckets={ids.doc_bucket(d) for d in members},
-                    members=("doc_id", members),
-                ))
-        documents, chunks = (pa.concat_tables(parts[n]) for n in ("documents", "chunks"))
-        shas = pc.unique(chunks.column("sha256")).to_pylist()
-        version = self._tables.version(self._namespace, NAMESPACE, self._vectors)
-        vectors = self._tables.read(self._namespace, NAMESPACE, self._vectors, version, columns=["sha256", "vector"], buckets={ids.bucket(s) for s in shas}, members=("sha256", shas))
-        self._done += len(doc_ids)
-        self._progress(STAGE, self._done, len(self._owner))
-        relations = self._tables.read(
-            self._namespace, NAMESPACE, "relations", self._pointer.tables["relations"], buckets=buckets, members=("doc_id", doc_ids)
-        )
-        return DocumentRows(documents, chunks, vectors, relations)
