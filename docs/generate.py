@@ -20,7 +20,7 @@ from taboot_pipelines.cli.group import cli
 from taboot_pipelines.connectors import sources_file
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES
-from taboot_pipelines.retrieval.graph import EDGES_SCHEMA, NODES_SCHEMA
+from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Settings
 
 ROOT = Path(__file__).parents[1]

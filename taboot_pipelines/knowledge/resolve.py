@@ -36,8 +36,21 @@ def resolve_edges(relations: pa.Table, names: pa.Table, *, namespace: str) -> pa
     with the higher confidence stays, then the one of the source with the higher priority, then the first by method;
     its ``supports`` lists those of all.
     """
-    columns = [f.name for f in RESOLVED if f.name in relations.column_names]
-    table = relations.select(columns).combine_chunks()
+    table = resolve_ends(relations.select([f.name for f in RESOLVED if f.name in relations.column_names]), names)
+    identity = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator", "doc_id")
+    # The same text as ids.edge_id hashes, by a faster writer of JSON.
+    edge_ids = [
+        hashlib.sha256(orjson.dumps((namespace, *parts))).hexdigest()
+        for parts in zip(*(table.column(c).to_pylist() for c in identity), strict=True)
+    ]
+    table = table.add_column(0, "edge_id", pa.array(edge_ids, type=pa.string())).sort_by("edge_id").combine_chunks()
+    return _join_equal(table).select(RESOLVED.names).cast(RESOLVED)
+
+
+def resolve_ends(relations: pa.Table, names: pa.Table) -> pa.Table:
+    """The rows of ``relations`` that stand, with the keys and names of their ends after resolution and ``start_observed`` and
+    ``end_observed`` as written. Needs type, start_* and end_* only; rows that thereby become equal are not joined."""
+    table = relations.combine_chunks()
     known = names.combine_chunks()
     ambiguous = known.filter(pc.and_(pc.is_null(known.column("resolved_key")), pc.greater(pc.list_value_length(known.column("candidates")), 1)))
     vague = pc.and_(
@@ -53,14 +66,7 @@ def resolve_edges(relations: pa.Table, names: pa.Table, *, namespace: str) -> pa
         at = pc.if_else(pc.equal(table.column(f"{end}_label"), "Service"), at, pa.scalar(None, pa.int32()))
         table = _replace(table, f"{end}_key", resolved.column("resolved_key").combine_chunks(), at)
         table = _replace(table, f"{end}_name", meant, at)
-    identity = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator", "doc_id")
-    # The same text as ids.edge_id hashes, by a faster writer of JSON.
-    edge_ids = [
-        hashlib.sha256(orjson.dumps((namespace, *parts))).hexdigest()
-        for parts in zip(*(table.column(c).to_pylist() for c in identity), strict=True)
-    ]
-    table = table.add_column(0, "edge_id", pa.array(edge_ids, type=pa.string())).sort_by("edge_id").combine_chunks()
-    return _join_equal(table).select(RESOLVED.names).cast(RESOLVED)
+    return table
 
 
 def _service_name(key: str) -> str:

@@ -163,6 +163,28 @@ DOC_STATE = pa.schema([
     pa.field("tokens", pa.list_(pa.int64()), False),
 ])
 
+#: What the Neo4j stage has written, in the tables ``graph.nodes`` (id: the node's key, label) and ``graph.edges`` (id: the edge_id,
+#: label: its type; bucketed by document). An empty fingerprint: perhaps written, to be written again.
+GRAPH_ROWS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("label", pa.string(), False),
+    pa.field("id", pa.string(), False),
+    pa.field("fingerprint", pa.string(), False),
+])
+
+#: The graph as readers see it (DESIGN §7): the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of what Neo4j gives back.
+NODES_SCHEMA = pa.schema([
+    ("label", pa.string()), ("key", pa.string()), ("name", pa.string()), ("scope", pa.string()), ("properties", pa.string()),
+    ("doc_ids", pa.list_(pa.string())), ("first_seen", TIME), ("last_seen", TIME),
+])
+EDGES_SCHEMA = pa.schema([
+    ("edge_id", pa.string()), ("type", pa.string()), ("start_label", pa.string()), ("start_key", pa.string()), ("start_name", pa.string()),
+    ("end_label", pa.string()), ("end_key", pa.string()), ("end_name", pa.string()), ("properties", pa.string()), ("doc_id", pa.string()),
+    ("url", pa.string()), ("confidence", pa.float64()), ("source", pa.string()), ("extraction_method", pa.string()), ("since", TIME),
+    ("run_id", pa.string()), ("blob_sha256", pa.string()), ("byte_start", pa.int64()), ("byte_end", pa.int64()), ("line", pa.int32()),
+    ("start_basis", pa.string()), ("end_basis", pa.string()), ("supports", pa.string()),
+])
+
 #: name -> (schema, key column that the bucket is the hash of; None: not bucketed)
 TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "documents": (DOCUMENTS, "doc_id"),
@@ -174,6 +196,7 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "names": (NAMES, None),
     "declarations": (DECLARATIONS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),
+    "graph": (GRAPH_ROWS, "id"),
 }
 
 

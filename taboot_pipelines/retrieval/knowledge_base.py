@@ -20,11 +20,12 @@ from taboot_pipelines.embedding.protocol import Embedder, Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.model.tables import EDGES_SCHEMA
 from taboot_pipelines.retrieval import answers, vectors
 from taboot_pipelines.retrieval.bm25 import Keywords, names_something
 from taboot_pipelines.retrieval.evidence import Blobs, Source, check_chunk, check_ends
 from taboot_pipelines.retrieval.fusion import Ids, rank, reciprocal_rank_fusion
-from taboot_pipelines.retrieval.graph import EDGES_SCHEMA, Graph, check_types
+from taboot_pipelines.retrieval.graph import Graph, check_types
 from taboot_pipelines.retrieval.index import Filter, Index, Mask, as_moment
 from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
 from taboot_pipelines.settings import RetrievalSettings, Settings, load_settings
