@@ -5,20 +5,27 @@ Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 
 import click
 
+from taboot_pipelines import logs
 from taboot_pipelines.cli import admin, ingest, query
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import load_settings
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="taboot-pipelines", prog_name="taboot")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Infrastructure knowledge in one place, each fact traced to the bytes it came from."""
+    # A wrong setting is told by the command that needs the settings; `schema` does not.
+    with contextlib.suppress(TabootError):
+        context.with_resource(logs.writing(load_settings(), quiet=True))
 
 
 for command in (

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from taboot_pipelines import logs
 from taboot_pipelines.defs.materialize import failures
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.workspace import Workspace
@@ -17,7 +18,7 @@ from taboot_pipelines.stages.workspace import Workspace
 
 @contextmanager
 def checked(workspace: WorkspaceResource, asset: str) -> Iterator[Workspace]:
-    with failures(workspace.runtime, asset):
+    with logs.bind(stage=asset), failures(workspace.runtime, asset):
         yield workspace.open()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import dagster as dg
 
+from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
 from taboot_pipelines.defs.published import ASSET_TABLES, read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
@@ -15,6 +17,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import chain
 from taboot_pipelines.stages.report import StageReport
+
+_log = logging.getLogger(__name__)
 
 #: Worth another try in a moment; everything else stays as it is until somebody acts.
 TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_QDRANT", "E_NEO4J", "E_REDIS", "E_LLM", "E_RERANKER"})
@@ -31,7 +35,8 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     reports: list[StageReport] = []
     names = workspace.runtime.settings.metadata_text
     for source_id in context.partition_keys:
-        done = run_reported(workspace.runtime, stage, source_id, attempt=context.retry_number, **options)
+        with logs.bind(run=context.run.run_id, partition=source_id):
+            done = run_reported(workspace.runtime, stage, source_id, attempt=context.retry_number, **options)
         reports += done
         for report in done:
             for problem in report.problems:
@@ -55,9 +60,19 @@ def run_reported(runtime: Runtime, stage: str, source_id: str, *, attempt: int =
     with failures(runtime, stage, attempt):
         reports = chain.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
     for report in reports:
+        _log_problems(report)
         if runtime.on_report is not None:
             runtime.on_report(report)
     return reports
+
+
+def _log_problems(report: StageReport) -> None:
+    with logs.bind(source=report.source_id, namespace=report.namespace, stage=report.stage):
+        for problem in report.problems:
+            # By id: a log outlives the erasure of a document, and its path may tell something too.
+            _log.warning(problem["code"], extra={"document": shown_item(report, problem["item"], names=False)})
+        for held in report.held:
+            _log.warning(held["code"], extra={"deletions": held.get("deletions")})
 
 
 @contextmanager
@@ -68,8 +83,11 @@ def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterat
     """
     try:
         yield
-    except TabootError as error:
+    except TabootError as caught:
+        # Dagster stores what it is given: without secrets, and without the server's own words that lie behind the error.
+        error = logs.redacted(caught, runtime.settings)
         if error.code in TRANSIENT and attempt < MAX_RETRIES:
+            _log.warning("stage is tried again", extra={"stage": stage, "code": error.code, "attempt": attempt + 1, "reason": error.message})
             raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=2**attempt) from error
         fail(runtime, stage, error)
     except Exception as error:  # noqa: BLE001 - a defect's message may quote a document, and Dagster would store it
@@ -81,6 +99,7 @@ def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterat
 
 
 def fail(runtime: Runtime, stage: str, error: TabootError) -> NoReturn:
+    _log.error("stage failed", extra={"stage": stage, "code": error.code, "reason": error.message})
     if runtime.on_error is not None:
         runtime.on_error(stage, error)
     raise dg.Failure(description=str(error), metadata=error_metadata(error), allow_retries=False) from None

@@ -3,14 +3,17 @@
 No setting is a Dagster config field of the workspace: config is stored with every run, and settings hold secrets.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
+from sqlalchemy.exc import SQLAlchemyError
 
+from taboot_pipelines import logs
 from taboot_pipelines.defs.sweeper import sweep_dead_runs, sweeping
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
@@ -19,6 +22,9 @@ from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
+
+
+_log = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -57,19 +63,36 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     runtime: dg.ResourceDependency[Runtime]
 
     def open(self) -> Workspace:
-        return self.runtime.workspace()
+        """Raises ``E_CATALOG``, ``E_STORAGE``, without the words of the server: Dagster stores every error with its causes."""
+        try:
+            return self.runtime.workspace()
+        except TabootError as error:
+            raise logs.redacted(error, self.runtime.settings) from None
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator["WorkspaceResource"]:
-        run, instance = context.run, context.instance
-        # The resource is set up twice for a run, once for the I/O manager: one sweeper is enough.
-        if run is None or instance is None or instance.is_ephemeral or self.runtime.swept_by == run.run_id:
+        with ExitStack() as stack:
+            stack.enter_context(logs.writing(self.runtime.settings))
+            run, instance = context.run, context.instance
+            # The resource is set up twice for a run, once for the I/O manager: one sweeper is enough.
+            if run is not None and instance is not None and not instance.is_ephemeral and self.runtime.swept_by != run.run_id:
+                stack.enter_context(self._watching(run.run_id, instance))
             yield self
-            return
-        self.runtime.swept_by = run.run_id
-        sweep_dead_runs(instance, self.open().catalog)
-        with sweeping(instance):
-            yield self
+
+    @contextmanager
+    def _watching(self, run_id: str, instance: dg.DagsterInstance) -> Iterator[None]:
+        self.runtime.swept_by = run_id
+        try:
+            try:
+                sweep_dead_runs(instance, self.open().catalog)
+            except (TabootError, SQLAlchemyError, dg.DagsterError) as error:
+                # The step opens the same stores, and its failure has a code and further tries.
+                _log.warning("dead runs could not be looked for", extra={"run": run_id, "reason": type(error).__name__})
+            with sweeping(instance):
+                yield
+        finally:
+            # A worker that takes one step after another of the same run watches over each.
+            self.runtime.swept_by = ""
 
 
 class KnowledgeBaseResource(dg.ConfigurableResource):  # type: ignore[type-arg]

@@ -8,11 +8,13 @@ holds for runs started by the command line, the UI and the daemon alike. Only ru
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
@@ -20,6 +22,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.catalog import Catalog
+
+_log = logging.getLogger(__name__)
 
 #: Tags that the command line puts on its runs when it creates them, before any event tells who runs them.
 PID_TAG = "taboot/pid"
@@ -36,7 +40,7 @@ def process_tags() -> dict[str, str]:
     """Who is about to run it."""
     import psutil
 
-    return {PID_TAG: str(os.getpid()), BORN_TAG: f"{psutil.Process().create_time():.3f}", HOST_TAG: socket.gethostname()}
+    return {PID_TAG: str(os.getpid()), BORN_TAG: f"{psutil.Process().create_time():.3f}", HOST_TAG: _host()}
 
 
 def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None) -> list[str]:
@@ -55,11 +59,13 @@ def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None
             instance.report_run_canceled(run, "The process of this run ended while it was being canceled.")
         else:
             instance.report_run_failed(run, "The process of this run ended before the run did.")
+        _log.warning("the process of a run is dead", extra={"run": run.run_id, "partition": run.tags.get("dagster/partition")})
         dead.append(run.run_id)
     holders = instance.event_log_storage.get_concurrency_run_ids()
     if holders:
         unfinished = {r.run_id for r in instance.get_runs(RunsFilter(run_ids=sorted(holders))) if not r.is_finished}
         for run_id in holders - unfinished:
+            _log.warning("pool slots of an ended run are freed", extra={"run": run_id})
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     return dead
 
@@ -88,7 +94,7 @@ def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     """False only if it is certain that nobody works on the run any more."""
     run = record.dagster_run
     if HOST_TAG in run.tags:
-        local = run.tags[HOST_TAG] == socket.gethostname()
+        local = run.tags[HOST_TAG] == _host()
     else:
         # SQLite is one machine's; runs of a shared database are watched by Dagster's own run monitoring.
         local = "sqlite" in type(instance.run_storage).__name__.lower()
@@ -100,8 +106,26 @@ def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
         event = entry.dagster_event
         pid = event.engine_event_data.metadata.get("pid") if event is not None and event.step_key is None else None
         if pid is not None and str(pid.value).isdigit():
-            return _runs(int(str(pid.value)), entry.timestamp)
+            return _runs(int(str(pid.value)), entry.timestamp) or _step_at_work(instance, run.run_id)
     return run.status != DagsterRunStatus.STARTING or time.time() - record.update_timestamp.timestamp() < _START_SECONDS
+
+
+def _step_at_work(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Whether a step of a multiprocess run goes on though the run's own process is dead: its slot is then still in use."""
+    for entry in instance.all_logs(run_id, of_type=DagsterEventType.STEP_WORKER_STARTED):
+        event = entry.dagster_event
+        pid = event.engine_event_data.metadata.get("pid") if event is not None else None
+        if pid is not None and str(pid.value).isdigit() and _runs(int(str(pid.value)), entry.timestamp):
+            return True
+    return False
+
+
+def _host() -> str:
+    """This machine, and the space its process ids belong to: containers may share the name of their host."""
+    try:
+        return f"{socket.gethostname()}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return socket.gethostname()
 
 
 def _runs(pid: int, born_by: float) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
+from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import (
     chunks,
@@ -20,6 +22,8 @@ from taboot_pipelines.stages import (
 )
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+
+_log = logging.getLogger(__name__)
 
 #: Stages of one source, in order; each takes the source's lease.
 OF_SOURCE: dict[str, Callable[[Workspace, Entry, Progress], StageReport]] = {
@@ -45,14 +49,31 @@ def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progre
 
     The last stage finishes what was asked for beside the chain: pending deletions, and the retirement of a source.
     """
+    with logs.bind(source=source_id, stage=stage):
+        _log.info("stage begins")
+        reports = _run_stage(workspace, stage, source_id, progress, confirm_deletes)
+        for report in reports:
+            with logs.bind(namespace=report.namespace):
+                _log.info("stage ends", extra={"seconds": round(report.seconds, 3), "skipped": report.skipped, "counts": report.counts})
+    return reports
+
+
+def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progress, confirm_deletes: bool) -> list[StageReport]:
     entries = workspace.entries(source_id)
-    if stage == "raw_blobs":
-        return [raw_blobs.run(workspace, e, progress, confirm_deletes=confirm_deletes) for e in entries]
-    if stage in OF_SOURCE:
-        return [OF_SOURCE[stage](workspace, e, progress) for e in entries]
-    if stage not in OF_NAMESPACE:
+    if stage not in STAGES:
         raise TabootError("E_NOT_FOUND", f"There is no stage {stage!r}.", stages=STAGES)
-    reports = [OF_NAMESPACE[stage](workspace, namespace, source_id, progress) for namespace in dict.fromkeys(e.namespace for e in entries)]
+    reports = []
+    if stage not in OF_NAMESPACE:
+        for entry in entries:
+            with logs.bind(namespace=entry.namespace):
+                if stage == "raw_blobs":
+                    reports.append(raw_blobs.run(workspace, entry, progress, confirm_deletes=confirm_deletes))
+                else:
+                    reports.append(OF_SOURCE[stage](workspace, entry, progress))
+        return reports
+    for namespace in dict.fromkeys(e.namespace for e in entries):
+        with logs.bind(namespace=namespace):
+            reports.append(OF_NAMESPACE[stage](workspace, namespace, source_id, progress))
     if stage == STAGES[-1]:
         for entry in entries:
             deletion.finish_pending(workspace, entry.namespace)
