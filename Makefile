@@ -6,7 +6,7 @@ DEMO_HOME ?= .taboot-demo
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev bench soak lint clean
+.PHONY: help demo test dev bench soak lint clean servers-check servers-fetch
 
 help:
 	@echo "make demo   install, ingest examples/homelab, search it, ask it a question"
@@ -34,9 +34,18 @@ dev: $(BIN)/.core
 lint: $(BIN)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	MYPYPATH=deploy/local $(BIN)/mypy deploy/local/services.py
 	$(BIN)/lint-imports
 
-test: $(BIN)/.test lint
+# The tests start their servers themselves and stop them again. This says first, in words, what they cannot do without.
+servers-check:
+	@$(PYTHON) deploy/local/services.py check
+
+# What takes minutes to fetch is fetched beside the installation; whoever needs it waits for it, and says why if it failed.
+servers-fetch:
+	@for what in neo4j s3 compose-schema; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
+
+test: servers-check servers-fetch $(BIN)/.test lint
 	$(BIN)/python -m pytest -m "not soak"
 
 soak: $(BIN)/.test

@@ -7,6 +7,7 @@ is renamed when it is complete, and an operating system lock lets one process fe
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -21,6 +22,8 @@ from processes import Refused
 
 NEO4J_VERSION = "5.26.30"
 VERSITYGW_VERSION = "v1.8.0"
+#: Its module carries the Compose specification's JSON Schema.
+COMPOSE_VERSION = "v2.16.2"
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
 #: Java releases that Neo4j 5.26 runs on.
 JAVA = (17, 21)
@@ -72,6 +75,11 @@ def versitygw() -> Path:
     return cache() / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
 
 
+def compose_schema() -> Path:
+    """The JSON Schema of the Compose specification, which a test holds ``compose.yaml`` against."""
+    return cache() / f"compose-spec-{COMPOSE_VERSION}" / "compose-spec.json"
+
+
 def missing_for_neo4j() -> list[str]:
     """What must be installed before Neo4j can be fetched; empty if it is there already."""
     if neo4j_jars().exists() or shutil.which("mvn"):
@@ -81,9 +89,16 @@ def missing_for_neo4j() -> list[str]:
 
 def missing_for_versitygw() -> list[str]:
     """What must be installed before the S3 gateway can be built; empty if it is there already."""
-    if versitygw().exists() or shutil.which("go"):
-        return []
-    return [f"Go 1.24 or newer, to build the S3 gateway versitygw {VERSITYGW_VERSION} once (https://go.dev/dl)"]
+    return _missing_go(versitygw(), f"to build the S3 gateway versitygw {VERSITYGW_VERSION} once")
+
+
+def missing_for_compose_schema() -> list[str]:
+    """What must be installed before the schema can be fetched; empty if it is there already."""
+    return _missing_go(compose_schema(), "to fetch the schema of Compose files once")
+
+
+def _missing_go(target: Path, purpose: str) -> list[str]:
+    return [] if target.exists() or shutil.which("go") else [f"Go 1.24 or newer, {purpose} (https://go.dev/dl)"]
 
 
 def fetch_neo4j() -> None:
@@ -107,6 +122,16 @@ def fetch_versitygw() -> None:
         _run("Go", ["go", "install", module], folder, {**os.environ, "GOBIN": str(folder)})
 
     _once(versitygw().parent, f"versitygw {VERSITYGW_VERSION} by Go, two to three minutes", fill)
+
+
+def fetch_compose_schema() -> None:
+    """The Compose specification's schema, out of the module of its reference implementation."""
+
+    def fill(folder: Path) -> None:
+        told = _run("Go", ["go", "mod", "download", "-json", f"github.com/compose-spec/compose-go/v2@{COMPOSE_VERSION}"], folder)
+        shutil.copyfile(Path(json.loads(told)["Dir"]) / "schema" / "compose-spec.json", folder / "compose-spec.json")
+
+    _once(compose_schema().parent, f"the Compose specification's schema {COMPOSE_VERSION} by Go", fill)
 
 
 def _once(target: Path, what: str, fill: Callable[[Path], None]) -> None:
@@ -140,7 +165,8 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
         yield
 
 
-def _run(name: str, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+def _run(name: str, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise Refused(f"{name} failed (is its registry in reach?): {command[0]} said\n" + "\n".join(done.stdout.splitlines()[-15:]))
+    return done.stdout

@@ -4,7 +4,8 @@
     services.py up DIR [--only postgres,redis,neo4j,s3] [--json]   start what does not run, wait until it answers
     services.py status DIR [--json]                                 what runs; exit code 1 if something does not
     services.py down DIR [--delete]                                 end what ``up`` started, and only that
-    services.py fetch [--only neo4j,s3]                             bring in what is fetched once, start nothing
+    services.py check [--only postgres,redis,neo4j,s3]              say what must be installed first; exit code 1 if anything
+    services.py fetch [--only neo4j,s3,compose-schema]              bring in what is fetched once, start nothing
 
 ``up`` starts PostgreSQL, Redis and Neo4j unless told otherwise; ``s3`` must be named, since it is compiled once. All listen on
 127.0.0.1 only, on ports that stay the same for a folder. A folder's servers share its file ``services.json``: port, pid and time
@@ -20,18 +21,24 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fetching import fetch_neo4j, fetch_versitygw, locked, missing_for_neo4j, missing_for_versitygw
+import fetching
+from fetching import locked
 from processes import Refused, alive, birth, end, free_port, is_free, wait
 from servers import SERVERS, Options, Postgres, Server, write_whole
 
 NAMES = tuple(server.name for server in SERVERS)
 DEFAULT = ("postgres", "redis", "neo4j")
-FETCHED = {"neo4j": (missing_for_neo4j, fetch_neo4j), "s3": (missing_for_versitygw, fetch_versitygw)}
+#: What is fetched once, by name: what that needs, and how.
+FETCHED = {
+    "neo4j": (fetching.missing_for_neo4j, fetching.fetch_neo4j),
+    "s3": (fetching.missing_for_versitygw, fetching.fetch_versitygw),
+    "compose-schema": (fetching.missing_for_compose_schema, fetching.fetch_compose_schema),
+}
 PATIENCE = 120.0
 
 
@@ -81,9 +88,7 @@ def up(path: Path, names: Sequence[str], options: Options) -> dict[str, Any]:
         folder = Folder(path)
         fresh = {name for name in names if name not in folder.known}
         servers = [folder.server(name, options) for name in names]
-        lacking = [what for server in servers if not folder.known[server.name].runs() for what in server.missing()]
-        if lacking:
-            raise Refused("to be installed first:\n" + "\n".join(f"  {what}" for what in dict.fromkeys(lacking)))
+        _demand(what for server in servers if not folder.known[server.name].runs() for what in server.missing())
         for server in servers:
             if not folder.known[server.name].runs():
                 server.fetch()
@@ -141,9 +146,18 @@ def fetch(names: Sequence[str]) -> None:
     """Bring in what is fetched once."""
     for name in names:
         missing, bring = FETCHED[name]
-        if lacking := missing():
-            raise Refused("to be installed first:\n" + "\n".join(f"  {what}" for what in lacking))
+        _demand(missing())
         bring()
+
+
+def check(names: Sequence[str]) -> None:
+    """Raises ``Refused`` with all that must be installed before these servers can start."""
+    _demand(what for kind in SERVERS if kind.name in names for what in kind(Path(), 0, Options()).missing())
+
+
+def _demand(lacking: Iterable[str]) -> None:
+    if found := list(dict.fromkeys(lacking)):
+        raise Refused("to be installed first:\n" + "\n".join(f"  {what}" for what in found))
 
 
 def _start(folder: Folder, server: Server) -> None:
@@ -217,8 +231,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         command.add_argument("dir", type=Path, metavar="DIR")
     for command in (starting, state):
         command.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    fetching = commands.add_parser("fetch", help="bring in what is fetched once, start nothing")
-    fetching.add_argument("--only", default=",".join(FETCHED), help="default %(default)s")
+    checking = commands.add_parser("check", help="say what must be installed first; exit code 1 if anything")
+    checking.add_argument("--only", default=",".join(DEFAULT), help=f"of {','.join(NAMES)}; default %(default)s")
+    bringing = commands.add_parser("fetch", help="bring in what is fetched once, start nothing")
+    bringing.add_argument("--only", default=",".join(FETCHED), help="default %(default)s")
     return parser.parse_args(arguments)
 
 
@@ -233,6 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "fetch":
             fetch(_names(asked.only, tuple(FETCHED)))
+            return 0
+        if asked.command == "check":
+            check(_names(asked.only, NAMES))
             return 0
         path = asked.dir.expanduser().absolute()
         if asked.command == "up":
