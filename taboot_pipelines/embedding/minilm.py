@@ -18,6 +18,7 @@ import numpy as np
 from taboot_pipelines.embedding.protocol import Space, Vectors
 from taboot_pipelines.embedding.validate import unit_vectors
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.packaged import packaged_file, read_verified
 from taboot_pipelines.settings import SPECIAL_TOKENS, EmbeddingSettings
 
@@ -92,6 +93,20 @@ class MiniLmEmbedder:
                 raise TabootError(error.code, "The query is longer than the model reads.", remedy="Ask in fewer words.") from None
             raise
         return vector
+
+    def health(self) -> Health:
+        """Loads the model and embeds one word."""
+
+        def ask() -> tuple[str | None, str]:
+            self.embed(["health"])
+            import onnxruntime
+
+            return f"onnxruntime {onnxruntime.__version__} {self.space.model}", ""
+
+        return probe("embedder", "onnx", ask)
+
+    def close(self) -> None:
+        """Nothing to let go of: the weights are the process's."""
 
     def _ids(self, loaded: _Loaded, text: str, index: int) -> list[int]:
         try:

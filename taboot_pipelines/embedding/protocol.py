@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from taboot_pipelines.model.health import Health
+
 Vectors = npt.NDArray[np.float32]
 
 
@@ -41,3 +43,9 @@ class Embedder(Protocol):
     def embed_query(self, text: str) -> Vectors:
         """One unit vector of shape (dimension,), with the model's query prefix."""
         ...
+
+    def health(self) -> Health:
+        """Whether it works now, in one attempt."""
+        ...
+
+    def close(self) -> None: ...
