@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.state.lenient import Lenient
 from taboot_pipelines.stores.state.protocol import Grant, State
 
-__all__ = ["Grant", "State", "open_state"]
+__all__ = ["Grant", "Lenient", "State", "open_state"]
 
 
 def open_state(settings: Settings, catalog: Catalog) -> State:
