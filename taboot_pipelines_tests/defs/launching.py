@@ -1,0 +1,57 @@
+"""Runs as the daemon launches them: a process of their own that loads the code location and its executor by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from taboot_pipelines_tests.world import World
+
+#: `dagster api execute_run` without a code server: the job by its module, the source as its partition.
+RUN = """
+import sys
+import dagster as dg
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+from taboot_pipelines.defs.instance import open_instance
+from taboot_pipelines.defs.partitions import TAG, apply_change, partition_change
+from taboot_pipelines.settings import load_settings
+from taboot_pipelines.stages.workspace import Workspace
+
+try:
+    # The executor looks once a second whether a step has ended; most of a test's time.
+    import dagster_celery.core_execution_loop as loop
+    loop.TICK_SECONDS = 0.1
+except ImportError:
+    pass
+
+if __name__ == "__main__":
+    settings = load_settings()
+    workspace = Workspace(settings)
+    workspace.sync_sources()
+    job = ReconstructableRepository.for_module("taboot_pipelines.definitions", "defs").get_reconstructable_job("ingest_source")
+    with open_instance(settings) as instance:
+        apply_change(instance, partition_change(instance, workspace))
+        for source in sys.argv[1:]:
+            with dg.execute_job(job, instance, tags={TAG: source}, raise_on_error=False) as result:
+                print("run", result.run_id, flush=True)
+"""
+
+
+def environment(world: World) -> dict[str, str]:
+    """Of every process of a deployment: where the code location runs and where its steps do."""
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+    }
+
+
+def launch(world: World, variables: Mapping[str, str], *sources: str) -> list[str]:
+    """Run each source and wait for it; the ids of the runs."""
+    program = world.root / "launch.py"
+    program.write_text(RUN)
+    done = subprocess.run([sys.executable, str(program), *sources], env=dict(variables), capture_output=True, text=True, timeout=300, check=False)
+    run_ids = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("run ")]
+    assert done.returncode == 0 and len(run_ids) == len(sources), done.stdout + done.stderr
+    return run_ids
