@@ -17,7 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog import Catalog
-from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import State, open_state
 from taboot_pipelines.stores.tables import Tables
 
@@ -55,11 +55,11 @@ class Workspace:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.leases = Leases(self.home, self.settings.limits.lease_wait_seconds)
-        secret = self.settings.catalog_url
-        self.catalog = Catalog.open(self.home, self.leases, secret.get_secret_value() if secret else None)
-        self.blobs = BlobStore.open(self.home, self.settings.blob_url)
-        self.tables = Tables(self.home)
+        url, admin = (None if s is None else s.get_secret_value() for s in (self.settings.catalog_url, self.settings.catalog_admin_url))
+        self.leases = open_leases(self.home, self.settings.limits.lease_wait_seconds, url)
+        self.catalog = Catalog.open(self.home, self.leases, url, admin)
+        self.blobs = BlobStore.open(self.home, self.settings.blob_url, self.settings.storage)
+        self.tables = Tables(self.home, self.settings.table_url, self.settings.storage)
         self._embedder = embedder
 
     @cached_property
@@ -114,6 +114,7 @@ class Workspace:
             if part is not None:
                 part.close()
         self.catalog.close()
+        self.leases.close()
 
 
 def _entry(row: Any) -> Entry:

@@ -16,7 +16,7 @@ import taboot_pipelines.stores.catalog as package
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer
-from taboot_pipelines.stores.catalog.catalog import HEAD
+from taboot_pipelines.stores.catalog.database import HEAD
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import Leases
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sqlite3
@@ -15,21 +14,16 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.jobs import JobState, Lifecycle, check_transition
 from taboot_pipelines.model.tables import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.leases import Leases
-
-Row = Mapping[str, Any]
-
-
-def now_micros() -> int:
-    """Microseconds since the epoch, UTC."""
-    return time.time_ns() // 1000
+from taboot_pipelines.stores.catalog.database import Database, now_micros, retried
+from taboot_pipelines.stores.catalog.writing import Row, upsert, write
+from taboot_pipelines.stores.leases import LeaseStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,89 +62,24 @@ class Pointer:
 _LOCATOR_COLUMNS = [t.locator.c[name] for name in Locator.__slots__]
 
 
-class Catalog:
-    """SQLite by default; any SQLAlchemy URL of SQLite or PostgreSQL. Migrated to the newest revision when opened."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+class Catalog(Database):
+    """SQLite by default; any SQLAlchemy URL of SQLite or PostgreSQL. Migrated to the newest revision when opened (SQLite) or
+    first used (PostgreSQL). Every method raises ``E_CATALOG`` when the database fails."""
 
     @classmethod
-    def open(cls, home: Path, leases: Leases, url: str | None = None) -> Catalog:
-        if url is None:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            url = f"sqlite:///{home / 'catalog.db'}"
+    def open(cls, home: Path, leases: LeaseStore, url: str | None = None, admin_url: str | None = None) -> Catalog:
+        """``url`` is the application's role, ``admin_url`` the owner who migrates (default: the same). Raises ``E_CONFIG``."""
         try:
-            engine = sa.create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
-            if engine.dialect.name == "sqlite":
-                sa.event.listen(engine, "connect", _sqlite_pragmas)
-                sa.event.listen(engine, "begin", _sqlite_begin)
-            catalog = cls(engine)
-            if catalog._revision() != HEAD:
-                with leases.exclusive("catalog"):
-                    catalog._migrate()
+            catalog = cls(cls.engine(home, url), leases, admin_url)
+            if catalog._engine.dialect.name == "sqlite":
+                catalog._opened()
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise TabootError("E_CATALOG", "The catalog cannot be opened.", reason=type(error).__name__) from error
         return catalog
 
-    def close(self) -> None:
-        self._engine.dispose()
-
-    @contextlib.contextmanager
-    def begin(self, namespace: str | None = None) -> Iterator[Connection]:
-        """A transaction; failures of the database become ``E_CATALOG``."""
-        try:
-            with self._engine.begin() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise TabootError("E_CATALOG", "A catalog statement failed.", reason=type(error).__name__) from error
-
-    @contextlib.contextmanager
-    def read(self, namespace: str | None = None) -> Iterator[Connection]:
-        """A read-only transaction, which waits for no writer."""
-        try:
-            with self._engine.execution_options(taboot_read=True).begin() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise TabootError("E_CATALOG", "A catalog statement failed.", reason=type(error).__name__) from error
-
-    def _revision(self) -> str | None:
-        try:
-            with self._engine.execution_options(taboot_read=True).connect() as connection:
-                if not sa.inspect(connection).has_table("alembic_version"):
-                    return None
-                revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-                return revision
-        except sa.exc.DatabaseError as error:
-            raise TabootError("E_CATALOG", "The catalog is not a readable database.", reason=type(error).__name__) from error
-
-    def _migrate(self, revision: str = "head") -> None:
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        with self._engine.begin() as connection:
-            config.attributes["connection"] = connection
-            if revision == "head":
-                command.upgrade(config, "head")
-            else:
-                command.downgrade(config, revision)
-
-    def _upsert(self, connection: Connection, table: sa.Table, rows: Sequence[Row]) -> None:
-        if not rows:
-            return
-        insert: Any
-        if connection.dialect.name == "postgresql":
-            from sqlalchemy.dialects.postgresql import insert
-        else:
-            from sqlalchemy.dialects.sqlite import insert
-        statement = insert(table)
-        keys = [c.name for c in table.primary_key.columns]
-        updated = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=updated), list(rows))
-
     # --- sources --------------------------------------------------------------------------------------------------
 
+    @retried
     def sync_sources(self, entries: Mapping[str, Row]) -> list[tuple[str, str]]:
         """Make the entries those of the (valid, non-empty) sources file: {source id: {namespace, type, config, root}}.
 
@@ -158,8 +87,8 @@ class Catalog:
         (namespace, source id).
         """
         now = now_micros()
-        with self.begin() as c:
-            known = {(r.namespace, r.source_id): r for r in c.execute(sa.select(t.source_entry))}
+        with self.begin(None) as c:
+            known = {(r.namespace, r.source_id): r for r in c.execute(sa.select(t.source_entry).with_for_update())}
             wanted = {(e["namespace"], s): e for s, e in entries.items()}
             changed = []
             for (namespace, source_id), entry in wanted.items():
@@ -167,26 +96,26 @@ class Catalog:
                 new = {"type": entry["type"], "config": entry["config"], "root": entry["root"], "state": "active"}
                 if old is None or any(getattr(old, k) != v for k, v in new.items()):
                     changed.append({"namespace": namespace, "source_id": source_id, "updated_at": now, **new})
-            self._upsert(c, t.source_entry, changed)
-            for (namespace, source_id), old in known.items():
-                if (namespace, source_id) not in wanted and old.state == "active":
-                    c.execute(
-                        sa.update(t.source_entry)
-                        .where(t.source_entry.c.namespace == namespace, t.source_entry.c.source_id == source_id)
-                        .values(state="retiring", updated_at=now)
-                    )
+            changed += [
+                {**old._mapping, "state": "retiring", "updated_at": now} for key, old in known.items() if key not in wanted and old.state == "active"
+            ]
+            upsert(c, t.source_entry, changed)
             rows = c.execute(sa.select(t.source_entry.c.namespace, t.source_entry.c.source_id).where(t.source_entry.c.state == "retiring"))
             return sorted((r.namespace, r.source_id) for r in rows)
 
+    @retried
     def sources(self, namespace: str | None = None, states: Collection[str] = ("active", "retiring")) -> list[Row]:
-        query = sa.select(t.source_entry).where(t.source_entry.c.state.in_(list(states))).order_by(t.source_entry.c.namespace, t.source_entry.c.source_id)
+        """Entries of one namespace or, by maintenance, of all."""
+        query = sa.select(t.source_entry).where(t.source_entry.c.state.in_(list(states)))
         if namespace is not None:
             query = query.where(t.source_entry.c.namespace == namespace)
-        with self.read() as c:
-            return [dict(r._mapping) for r in c.execute(query)]
+        with self.read(namespace) as c:
+            # Sorted here: a server sorts text by its language.
+            return sorted((dict(r._mapping) for r in c.execute(query)), key=lambda r: (r["namespace"], r["source_id"]))
 
+    @retried
     def set_source_state(self, namespace: str, source_id: str, state: str) -> None:
-        with self.begin() as c:
+        with self.begin(namespace) as c:
             c.execute(
                 sa.update(t.source_entry)
                 .where(t.source_entry.c.namespace == namespace, t.source_entry.c.source_id == source_id)
@@ -195,19 +124,24 @@ class Catalog:
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
+    @retried
     def start_job(self, namespace: str, source_id: str) -> str:
         import psutil
 
         job_id, now = uuid.uuid4().hex, now_micros()
-        with self.begin() as c:
+        with self.begin(namespace) as c:
             c.execute(sa.insert(t.job).values(
                 job_id=job_id, namespace=namespace, source_id=source_id, state=JobState.RUNNING.value, started_at=now, updated_at=now,
                 pid=os.getpid(), host=socket.gethostname(), process_started_at=psutil.Process().create_time(),
             ))
         return job_id
 
-    def end_job(self, job_id: str, state: JobState, counts: Mapping[str, Any] | None = None, *, error: Mapping[str, Any] | None = None) -> None:
-        with self.begin() as c:
+    @retried
+    def end_job(
+        self, job_id: str, state: JobState, counts: Mapping[str, Any] | None = None, *, error: Mapping[str, Any] | None = None, namespace: str | None = None
+    ) -> None:
+        """``namespace``: the job's, if the caller knows it; without it the job is looked for in all, by maintenance."""
+        with self.begin(namespace) as c:
             self._end_job(c, job_id, state, error, counts or {})
 
     def _end_job(self, c: Connection, job_id: str, state: JobState, error: Mapping[str, Any] | None, counts: Mapping[str, Any]) -> None:
@@ -219,13 +153,14 @@ class Catalog:
             values["error"] = canonical_json(error)
         c.execute(sa.update(t.job).where(t.job.c.job_id == job_id).values(**values))
 
+    @retried
     def fail_dead_jobs(self) -> list[str]:
         """Mark running jobs of dead processes of this machine, and jobs silent for 24 h (seed 000), as failed."""
         import psutil
 
         dead = []
-        with self.begin() as c:
-            for r in c.execute(sa.select(t.job).where(t.job.c.state == JobState.RUNNING.value)).all():
+        with self.begin(None) as c:
+            for r in c.execute(sa.select(t.job).where(t.job.c.state == JobState.RUNNING.value).with_for_update(skip_locked=True)).all():
                 alive = True
                 if r.host == socket.gethostname():
                     try:
@@ -238,65 +173,67 @@ class Catalog:
                     dead.append(r.job_id)
         return dead
 
+    @retried
     def jobs(self, namespace: str, source_id: str | None = None, limit: int = 20) -> list[Row]:
         query = sa.select(t.job).where(t.job.c.namespace == namespace).order_by(t.job.c.started_at.desc()).limit(limit)
         if source_id is not None:
             query = query.where(t.job.c.source_id == source_id)
-        with self.read() as c:
+        with self.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(query)]
 
     # --- locators, fetch log, blobs -------------------------------------------------------------------------------
 
+    @retried
     def locators(self, namespace: str, source_id: str, *, state: str | None = "present") -> dict[str, Locator]:
         query = sa.select(*_LOCATOR_COLUMNS).where(t.locator.c.namespace == namespace, t.locator.c.source_id == source_id)
         if state is not None:
             query = query.where(t.locator.c.state == state)
-        with self.read() as c:
+        with self.read(namespace) as c:
             return {r.path: Locator(*r) for r in c.execute(query)}
 
+    @retried
     def locators_of(self, namespace: str, doc_ids: Collection[str]) -> list[tuple[str, Locator]]:
         """(source id, locator) of documents by id, whatever their state."""
         found = []
-        with self.read() as c:
+        with self.read(namespace) as c:
             for part in _parts(sorted(doc_ids)):
                 query = sa.select(t.locator.c.source_id, *_LOCATOR_COLUMNS).where(t.locator.c.namespace == namespace, t.locator.c.doc_id.in_(part))
                 found += [(r[0], Locator(*r[1:])) for r in c.execute(query)]
         return found
 
+    @retried
     def record_fetched(self, namespace: str, source_id: str, source_type: str, job_id: str, locators: Sequence[Locator], storage_url: str) -> None:
         """Log changed bytes and make them the locators' present state, in one transaction."""
         if not locators:
             return
         now = now_micros()
-        with self.begin() as c:
-            c.execute(sa.insert(t.fetch), [
+        with self.publishing(namespace) as c:
+            write(c, t.fetch, [
                 {"namespace": namespace, "source_id": source_id, "path": x.path, "job_id": job_id, "event": "fetched", "sha256": x.sha256, "role": x.role,
                  "attributes": canonical_json({"mime": x.mime, "charset": x.charset, "url": x.url, "final_url": x.final_url,
                                                "etag": x.etag, "last_modified": x.last_modified, "byte_size": x.byte_size}),
                  "fetched_at": x.since if x.job_id == job_id else now}
                 for x in locators
             ])
-            self._upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
+            upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
             blobs = {x.sha256: x for x in locators}
-            existing = set()
-            for part in _parts(sorted(blobs)):
-                existing |= set(c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))).scalars())
-            new = [x for sha, x in blobs.items() if sha not in existing]
             pending = set(c.execute(sa.select(t.upload_queue.c.content_hash).where(t.upload_queue.c.namespace == namespace)).scalars())
-            self._upsert(c, t.blob, [
+            new = write(c, t.blob, [
                 {"namespace": namespace, "content_hash": x.sha256, "storage_url": f"{storage_url}/{x.sha256}", "storage_status": "pending" if x.sha256 in pending else "uploaded",
                  "mime_type": x.mime, "file_name": x.path.rsplit("/", 1)[-1], "byte_size": x.byte_size, "source_type": source_type,
                  "source_agent_id": None, "source_metadata": "{}", "created_at": now}
-                for x in new
-            ])
+                for x in blobs.values()
+            ], "nothing")
             if new:
-                self._add_usage(c, namespace, sum(x.byte_size for x in new), len(new))
+                self._add_usage(c, namespace, sum(blobs[sha].byte_size for _, sha in new), len(new))
 
+    @retried
     def touch_locators(self, namespace: str, source_id: str, locators: Sequence[Locator]) -> None:
         """Keep what an origin now says of unchanged bytes (a new ETag); no derived row depends on it."""
-        with self.begin() as c:
-            self._upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
+        with self.publishing(namespace) as c:
+            upsert(c, t.locator, [_locator_row(namespace, source_id, x) for x in locators])
 
+    @retried
     def record_absent(
         self, namespace: str, source_id: str, job_id: str, locators: Sequence[Locator], event: str = "absent", *, confirmed: int | None = None
     ) -> None:
@@ -304,20 +241,21 @@ class Catalog:
         now = now_micros()
         if not locators:
             return
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             if confirmed is not None:
                 c.execute(sa.insert(t.confirmation).values(namespace=namespace, source_id=source_id, job_id=job_id, deletions=confirmed, confirmed_at=now))
-            c.execute(sa.insert(t.fetch), [
+            write(c, t.fetch, [
                 {"namespace": namespace, "source_id": source_id, "path": x.path, "job_id": job_id, "event": event, "sha256": None, "role": None,
                  "attributes": None, "fetched_at": now} for x in locators
             ])
-            self._upsert(c, t.locator, [
+            upsert(c, t.locator, [
                 _locator_row(namespace, source_id, replace(x, state="absent", lifecycle=Lifecycle.DELETED.value)) for x in locators
             ])
 
+    @retried
     def activate(self, namespace: str, source_id: str) -> None:
         """INGESTED -> ACTIVE for documents whose extraction is complete and which are queryable (seed 000)."""
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             c.execute(
                 sa.update(t.locator)
                 .where(t.locator.c.namespace == namespace, t.locator.c.source_id == source_id, t.locator.c.state == "present",
@@ -325,36 +263,42 @@ class Catalog:
                 .values(lifecycle=Lifecycle.ACTIVE.value)
             )
 
+    @retried
     def queue_upload(self, namespace: str, sha256: str, path: str, size: int, *, max_retries: int, next_retry_at: int, error_message: str) -> None:
-        with self.begin() as c:
-            self._upsert(c, t.upload_queue, [{
+        with self.begin(namespace) as c:
+            upsert(c, t.upload_queue, [{
                 "namespace": namespace, "content_hash": sha256, "temp_file_path": path, "byte_size": size, "retry_count": 0, "max_retries": max_retries,
                 "next_retry_at": next_retry_at, "error_message": error_message, "created_at": now_micros(),
             }])
 
+    @retried
     def due_uploads(self, namespace: str, now: int) -> list[Row]:
         """Uploads to try again. One that used up its retries is not forgotten: it stays due once a run."""
         q = t.upload_queue
-        with self.read() as c:
+        with self.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(sa.select(q).where(q.c.namespace == namespace, q.c.next_retry_at <= now).order_by(q.c.created_at))]
 
+    @retried
     def upload_failed(self, namespace: str, sha256: str, retry_count: int, next_retry_at: int, error_message: str, *, final: bool) -> None:
         q, b = t.upload_queue, t.blob
-        with self.begin() as c:
+        with self.begin(namespace) as c:
             c.execute(sa.update(q).where(q.c.namespace == namespace, q.c.content_hash == sha256).values(
                 retry_count=retry_count, next_retry_at=next_retry_at, error_message=error_message))
             c.execute(sa.update(b).where(b.c.namespace == namespace, b.c.content_hash == sha256).values(storage_status="failed" if final else "pending"))
 
+    @retried
     def upload_done(self, namespace: str, sha256: str) -> None:
         q, b = t.upload_queue, t.blob
-        with self.begin() as c:
+        with self.begin(namespace) as c:
             c.execute(sa.delete(q).where(q.c.namespace == namespace, q.c.content_hash == sha256))
             c.execute(sa.update(b).where(b.c.namespace == namespace, b.c.content_hash == sha256).values(storage_status="uploaded"))
 
+    @retried
     def blobs(self, namespace: str) -> list[Row]:
-        with self.read() as c:
+        with self.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(sa.select(t.blob).where(t.blob.c.namespace == namespace).order_by(t.blob.c.content_hash))]
 
+    @retried
     def hashes_only_of(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
         """Blobs of these documents, past versions included, that no other document holds now or can be restored to."""
         wanted = set(doc_ids)
@@ -362,58 +306,75 @@ class Catalog:
         restorable = sa.select(t.tombstone.c.doc_id).where(t.tombstone.c.namespace == namespace, t.tombstone.c.reason == "deleted")
         held = sa.or_(t.locator.c.state == "present", t.locator.c.doc_id.in_(restorable))
         located = self.locators_of(namespace, wanted)
-        with self.read() as c:
-            for source_id, x in located:
-                theirs |= set(c.execute(
-                    sa.select(t.fetch.c.sha256).distinct().where(
-                        t.fetch.c.namespace == namespace, t.fetch.c.source_id == source_id, t.fetch.c.path == x.path, t.fetch.c.sha256.is_not(None))
-                ).scalars())
+        with self.read(namespace) as c:
+            for source_id in {source for source, _ in located}:
+                for part in _parts(sorted(x.path for source, x in located if source == source_id)):
+                    theirs |= set(c.execute(
+                        sa.select(t.fetch.c.sha256).distinct().where(
+                            t.fetch.c.namespace == namespace, t.fetch.c.source_id == source_id, t.fetch.c.path.in_(part), t.fetch.c.sha256.is_not(None))
+                    ).scalars())
             for part in _parts(sorted(theirs)):
                 rows = c.execute(sa.select(t.locator.c.sha256, t.locator.c.doc_id).where(t.locator.c.namespace == namespace, t.locator.c.sha256.in_(part), held)).all()
                 theirs -= {r.sha256 for r in rows if r.doc_id not in wanted}
         return sorted(theirs)
 
+    @retried
     def blob_hashes(self, namespace: str) -> set[str]:
-        with self.read() as c:
+        with self.read(namespace) as c:
             return set(c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace)).scalars())
 
     def _add_usage(self, c: Connection, namespace: str, size: int, count: int) -> None:
-        row = c.execute(sa.select(t.storage_usage).where(t.storage_usage.c.namespace == namespace)).one_or_none()
-        month = time.strftime("%Y-%m", time.gmtime())
-        self._upsert(c, t.storage_usage, [{
-            "namespace": namespace, "total_bytes": (row.total_bytes if row else 0) + size, "total_sources": (row.total_sources if row else 0) + count,
-            "last_calculated": now_micros(), "interpretation_count_month": row.interpretation_count_month if row and row.billing_month == month else 0,
-            "interpretation_limit_month": row.interpretation_limit_month if row else None, "billing_month": month,
-        }])
+        """Added in the database, not here: two sources of a namespace may be at it."""
+        u = t.storage_usage
+        insert: Any
+        if c.dialect.name == "postgresql":
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert
+        statement = insert(u).values(
+            namespace=namespace, total_bytes=size, total_sources=count, last_calculated=now_micros(), interpretation_count_month=0,
+            billing_month=time.strftime("%Y-%m", time.gmtime()),
+        )
+        new = statement.excluded
+        c.execute(statement.on_conflict_do_update(index_elements=["namespace"], set_={
+            "total_bytes": u.c.total_bytes + new.total_bytes, "total_sources": u.c.total_sources + new.total_sources, "last_calculated": new.last_calculated,
+            "interpretation_count_month": sa.case((u.c.billing_month == new.billing_month, u.c.interpretation_count_month), else_=0),
+            "billing_month": new.billing_month,
+        }))
 
+    @retried
     def usage(self, namespace: str) -> Row:
-        with self.read() as c:
+        with self.read(namespace) as c:
             row = c.execute(sa.select(t.storage_usage).where(t.storage_usage.c.namespace == namespace)).one_or_none()
             return dict(row._mapping) if row else {"namespace": namespace, "total_bytes": 0, "total_sources": 0}
 
     # --- pointers -------------------------------------------------------------------------------------------------
 
+    @retried
     def pointer(self, namespace: str, owner: str, stage: str) -> Pointer | None:
-        with self.read() as c:
+        with self.read(namespace) as c:
             r = c.execute(sa.select(t.pointer).where(t.pointer.c.namespace == namespace, t.pointer.c.owner == owner, t.pointer.c.stage == stage)).one_or_none()
         return None if r is None else Pointer(r.stage, orjson.loads(r.tables), r.inputs, r.txn, orjson.loads(r.applied))
 
+    @retried
     def publish(self, namespace: str, owner: str, pointer: Pointer) -> None:
-        with self.begin() as c:
-            self._upsert(c, t.pointer, [{
+        with self.publishing(namespace) as c:
+            upsert(c, t.pointer, [{
                 "namespace": namespace, "owner": owner, "stage": pointer.stage, "tables": canonical_json(pointer.tables), "inputs": pointer.inputs,
                 "txn": pointer.txn, "applied": canonical_json(pointer.applied), "updated_at": now_micros(),
             }])
 
+    @retried
     def drop_pointers(self, namespace: str, owner: str) -> None:
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             c.execute(sa.delete(t.pointer).where(t.pointer.c.namespace == namespace, t.pointer.c.owner == owner))
 
     # --- interpretation runs --------------------------------------------------------------------------------------
 
+    @retried
     def unit_states(self, namespace: str, source_id: str, tier: str) -> dict[str, Row]:
         u = t.unit_state
-        with self.read() as c:
+        with self.read(namespace) as c:
             rows = c.execute(sa.select(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier))
             return {r.unit_id: {
                 "run_id": r.run_id, "reads": orjson.loads(r.reads), "fingerprint": r.fingerprint, "subordinates": orjson.loads(r.subordinates),
@@ -421,6 +382,7 @@ class Catalog:
                 "suppressed": r.suppressed,
             } for r in rows}
 
+    @retried
     def record_runs(self, namespace: str, source_id: str, tier: str, runs: Sequence[Row], states: Sequence[Row], gone: Collection[str]) -> None:
         """Record finished runs and make them the states of their units; ``gone`` units lose theirs.
 
@@ -428,24 +390,29 @@ class Catalog:
         """
         now = now_micros()
         r, u = t.interpretation_run, t.unit_state
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             units = sorted({x["unit_id"] for x in states} | set(gone))
             for part in _parts(units):
                 c.execute(sa.update(r).where(r.c.namespace == namespace, r.c.source_id == source_id, r.c.tier == tier, r.c.unit_id.in_(part), r.c.archived_at.is_(None)).values(archived_at=now))
                 c.execute(sa.delete(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier, u.c.unit_id.in_(part)))
-            self._upsert(c, r, [{"namespace": namespace, "source_id": source_id, "tier": tier, "created_at": now, "archived_at": None, **x} for x in runs])
-            self._upsert(c, u, [{"namespace": namespace, "source_id": source_id, "tier": tier, **x} for x in states])
+            upsert(c, r, [{"namespace": namespace, "source_id": source_id, "tier": tier, "created_at": now, "archived_at": None, **x} for x in runs])
+            upsert(c, u, [{"namespace": namespace, "source_id": source_id, "tier": tier, **x} for x in states])
 
+    @retried
     def set_suppressed(self, namespace: str, source_id: str, tier: str, units: Mapping[str, bool]) -> None:
         """A suppressed unit's run is archived; the run of one that is a unit again is active again."""
         now, r, u = now_micros(), t.interpretation_run, t.unit_state
-        with self.begin() as c:
-            for unit_id, suppressed in units.items():
-                where = (u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier, u.c.unit_id == unit_id)
-                c.execute(sa.update(u).where(*where).values(suppressed=suppressed))
-                run_id = c.execute(sa.select(u.c.run_id).where(*where)).scalar_one()
-                c.execute(sa.update(r).where(r.c.namespace == namespace, r.c.run_id == run_id).values(archived_at=now if suppressed else None))
+        with self.publishing(namespace) as c:
+            for suppressed in (True, False):
+                for part in _parts(sorted(unit for unit, value in units.items() if value is suppressed)):
+                    where = (u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier, u.c.unit_id.in_(part))
+                    c.execute(sa.update(u).where(*where).values(suppressed=suppressed))
+                    c.execute(
+                        sa.update(r).where(r.c.namespace == namespace, r.c.run_id.in_(sa.select(u.c.run_id).where(*where)))
+                        .values(archived_at=now if suppressed else None)
+                    )
 
+    @retried
     def runs(self, namespace: str, *, unit_id: str | None = None, active: bool | None = None) -> list[Row]:
         r = t.interpretation_run
         query = sa.select(r).where(r.c.namespace == namespace)
@@ -453,26 +420,28 @@ class Catalog:
             query = query.where(r.c.unit_id == unit_id)
         if active is not None:
             query = query.where(r.c.archived_at.is_(None) if active else r.c.archived_at.is_not(None))
-        with self.read() as c:
+        with self.read(namespace) as c:
             return [dict(x._mapping) for x in c.execute(query.order_by(r.c.created_at, r.c.run_id))]
 
     # --- dead letters ---------------------------------------------------------------------------------------------
 
+    @retried
     def dead_letters(self, namespace: str, source_id: str | None = None, stage: str | None = None) -> list[Row]:
         d = t.dead_letter
-        query = sa.select(d).where(d.c.namespace == namespace).order_by(d.c.source_id, d.c.stage, d.c.item)
+        query = sa.select(d).where(d.c.namespace == namespace)
         if source_id is not None:
             query = query.where(d.c.source_id == source_id)
         if stage is not None:
             query = query.where(d.c.stage == stage)
-        with self.read() as c:
-            return [dict(r._mapping) for r in c.execute(query)]
+        with self.read(namespace) as c:
+            return sorted((dict(r._mapping) for r in c.execute(query)), key=lambda r: (r["source_id"], r["stage"], r["item"]))
 
+    @retried
     def record_dead(self, namespace: str, source_id: str, stage: str, letters: Sequence[Row], cleared: Collection[str]) -> None:
         """``letters``: {item, code, message, fingerprint, kind}; ``cleared`` items are well again."""
         d, now = t.dead_letter, now_micros()
         where = (d.c.namespace == namespace, d.c.source_id == source_id, d.c.stage == stage)
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             known = {r.item: r for r in c.execute(sa.select(d).where(*where))}
             gone = sorted(set(cleared) & set(known))
             for part in _parts(gone):
@@ -485,51 +454,56 @@ class Catalog:
                     "namespace": namespace, "source_id": source_id, "stage": stage, **x, "attempts": old.attempts + 1 if old is not None and same else 1,
                     "first_at": old.first_at if old is not None and same else now, "last_at": now,
                 })
-            self._upsert(c, d, rows)
+            upsert(c, d, rows)
 
     # --- deletion -------------------------------------------------------------------------------------------------
 
+    @retried
     def tombstones(self, namespace: str) -> dict[str, Row]:
-        with self.read() as c:
+        with self.read(namespace) as c:
             return {r.doc_id: dict(r._mapping) for r in c.execute(sa.select(t.tombstone).where(t.tombstone.c.namespace == namespace))}
 
+    @retried
     def add_tombstones(self, namespace: str, doc_ids: Iterable[str], reason: str) -> None:
         now = now_micros()
-        with self.begin() as c:
-            self._upsert(c, t.tombstone, [{"namespace": namespace, "doc_id": d, "reason": reason, "sha256": None, "created_at": now} for d in doc_ids])
+        with self.publishing(namespace) as c:
+            upsert(c, t.tombstone, [{"namespace": namespace, "doc_id": d, "reason": reason, "sha256": None, "created_at": now} for d in doc_ids])
 
+    @retried
     def remove_tombstones(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
         removed = []
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             for part in _parts(sorted(doc_ids)):
                 where = (t.tombstone.c.namespace == namespace, t.tombstone.c.doc_id.in_(part))
                 removed += list(c.execute(sa.select(t.tombstone.c.doc_id).where(*where)).scalars())
                 c.execute(sa.delete(t.tombstone).where(*where))
         return removed
 
+    @retried
     def restore_locators(self, namespace: str, doc_ids: Collection[str]) -> int:
         """Bring soft-deleted locators back to present, as if just fetched; returns how many."""
         now = now_micros()
         back = [(source, x, digest("restore", namespace, x.doc_id, now)) for source, x in self.locators_of(namespace, doc_ids) if x.state != "present"]
         if back:
-            with self.begin() as c:
-                c.execute(sa.insert(t.fetch), [
+            with self.publishing(namespace) as c:
+                write(c, t.fetch, [
                     {"namespace": namespace, "source_id": source, "path": x.path, "job_id": job_id, "event": "restored", "sha256": x.sha256, "role": x.role,
                      "attributes": canonical_json({"byte_size": x.byte_size}), "fetched_at": now} for source, x, job_id in back
                 ])
-                self._upsert(c, t.locator, [
+                upsert(c, t.locator, [
                     _locator_row(namespace, source, replace(
                         x, state="present", lifecycle=Lifecycle.INGESTED.value, created_at=now, since=now, job_id=job_id, etag=None, last_modified=None,
                     )) for source, x, job_id in back
                 ])
         return len(back)
 
+    @retried
     def forget(self, namespace: str, doc_ids: Collection[str], blobs: Collection[str]) -> None:
         """Erasure: remove every row that names these documents or blobs, except ids in tombstones, receipts and audit."""
         by_source: dict[str, list[Locator]] = {}
         for source_id, x in self.locators_of(namespace, doc_ids):
             by_source.setdefault(source_id, []).append(x)
-        with self.begin() as c:
+        with self.publishing(namespace) as c:
             for source_id, located in by_source.items():
                 paths = {x.path for x in located}
 
@@ -580,25 +554,29 @@ class Catalog:
         finally:
             raw.close()
 
+    @retried
     def save_receipt(self, namespace: str, receipt_id: str, doc_ids: Sequence[str], erase: bool, stores: Mapping[str, str], blobs: Sequence[str]) -> None:
         final = all(v == "done" for v in stores.values())
-        with self.begin() as c:
-            self._upsert(c, t.deletion, [{
+        with self.begin(namespace) as c:
+            upsert(c, t.deletion, [{
                 "namespace": namespace, "receipt_id": receipt_id, "doc_ids": canonical_json(list(doc_ids)), "erase": erase, "stores": canonical_json(stores),
                 "blobs": canonical_json([] if final else list(blobs)), "final": final, "created_at": now_micros(),
             }])
 
+    @retried
     def pending_receipts(self, namespace: str) -> list[Row]:
-        with self.read() as c:
+        with self.read(namespace) as c:
             rows = c.execute(sa.select(t.deletion).where(t.deletion.c.namespace == namespace, t.deletion.c.final.is_(False)).order_by(t.deletion.c.created_at))
             return [{**r._mapping, "doc_ids": orjson.loads(r.doc_ids), "stores": orjson.loads(r.stores), "blobs": orjson.loads(r.blobs)} for r in rows]
 
+    @retried
     def audit(self, namespace: str, kind: str, subject: str, **details: Any) -> None:
-        with self.begin() as c:
+        with self.begin(namespace) as c:
             c.execute(sa.insert(t.audit_event).values(namespace=namespace, kind=kind, subject=subject, details=canonical_json(details), at=now_micros()))
 
+    @retried
     def audit_events(self, namespace: str) -> list[Row]:
-        with self.read() as c:
+        with self.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(sa.select(t.audit_event).where(t.audit_event.c.namespace == namespace).order_by(t.audit_event.c.id))]
 
 
@@ -610,22 +588,3 @@ def _parts(items: Sequence[str], size: int = 500) -> Iterator[list[str]]:
     """Lists short enough for the databases' limits on bound parameters."""
     for i in range(0, len(items), size):
         yield list(items[i : i + size])
-
-
-def _sqlite_pragmas(connection: Any, _record: Any) -> None:
-    # Transactions are opened by the "begin" event: the driver's own would not take the write lock in time.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.execute("PRAGMA secure_delete=ON")
-    cursor.close()
-
-
-def _sqlite_begin(connection: Connection) -> None:
-    # A writer takes the lock at once: a read that later turns into a write could not be retried.
-    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("taboot_read") else "BEGIN IMMEDIATE")
-
-
-#: The newest Alembic revision; a test compares it with the scripts.
-HEAD = "0002"

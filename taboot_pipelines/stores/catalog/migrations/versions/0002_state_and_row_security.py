@@ -16,6 +16,14 @@ TABLES = (
     "audit_event", "blob", "confirmation", "dead_letter", "deletion", "fetch", "interpretation_run", "job", "locator", "pointer",
     "source_entry", "storage_usage", "tombstone", "unit_state", "upload_queue", *STATE,
 )
+#: (name, for whom, which rows). Stands a row in none of them, it is not there.
+POLICIES = (
+    ("taboot_namespace", "PUBLIC", "namespace = current_setting('taboot.namespace', true)"),
+    # By its name, so that neither the order of making roles and tables nor inheritance matters.
+    ("taboot_maintenance", "PUBLIC", "current_user = 'taboot_maintenance'"),
+    # An owner in a server without the maintenance role spans namespaces by saying so, for one transaction.
+    ("taboot_owner", "CURRENT_USER", "current_setting('taboot.maintenance', true) = 'on'"),
+)
 
 
 def upgrade() -> None:
@@ -65,27 +73,21 @@ def upgrade() -> None:
     )
     if op.get_bind().dialect.name == "postgresql":
         for table in TABLES:
-            op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+            op.execute(f'ALTER TABLE "{table}" ENABLE ROW LEVEL SECURITY')
             # FORCE: the owner of a table is otherwise exempt from its policies.
-            op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
-            op.execute(
-                f"CREATE POLICY taboot_namespace ON {table} USING (namespace = current_setting('taboot.namespace', true))"
-                " WITH CHECK (namespace = current_setting('taboot.namespace', true))"
-            )
-            # An owner that may not create the maintenance role spans namespaces by saying so, for one transaction.
-            op.execute(
-                f"CREATE POLICY taboot_owner ON {table} TO CURRENT_USER USING (current_setting('taboot.maintenance', true) = 'on')"
-                " WITH CHECK (current_setting('taboot.maintenance', true) = 'on')"
-            )
+            op.execute(f'ALTER TABLE "{table}" FORCE ROW LEVEL SECURITY')
+            for policy, who, grounds in POLICIES:
+                op.execute(f'CREATE POLICY {policy} ON "{table}" TO {who} USING ({grounds}) WITH CHECK ({grounds})')
+
 
 
 def downgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         for table in TABLES:
-            for policy in ("taboot_namespace", "taboot_owner", "taboot_maintenance"):
-                op.execute(f"DROP POLICY IF EXISTS {policy} ON {table}")
-            op.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
-            op.execute(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+            for policy, _, _ in POLICIES:
+                op.execute(f'DROP POLICY {policy} ON "{table}"')
+            op.execute(f'ALTER TABLE "{table}" NO FORCE ROW LEVEL SECURITY')
+            op.execute(f'ALTER TABLE "{table}" DISABLE ROW LEVEL SECURITY')
     op.drop_table("state_lock")
     op.drop_table("state_circuit")
     op.drop_table("state_bucket")

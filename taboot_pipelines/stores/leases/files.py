@@ -1,53 +1,33 @@
-"""Leases that die with their holder: an OS file lock, one per source and one per namespace (DESIGN §2).
-
-The order is always the source's, then the namespace's. Waiting is bounded; ``E_BUSY`` means work is still pending.
-"""
+"""Leases as OS file locks: the default, for processes of one machine."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stores.leases.base import LeaseStore
 
 
-class Leases:
+class Leases(LeaseStore):
     """File locks under ``{home}/locks``; released by the kernel when the process ends, however it ends."""
 
     def __init__(self, home: Path, wait_seconds: float) -> None:
+        super().__init__(wait_seconds)
         self._directory = home / "locks"
-        self._wait = wait_seconds
-        self._local = threading.local()
+
+    def confirm(self) -> None:
+        """A file lock is not lost while its process lives."""
+
+    def close(self) -> None:
+        """Nothing stays open between leases."""
 
     @contextlib.contextmanager
-    def source(self, namespace: str, source_id: str, *, wait: float | None = None) -> Iterator[None]:
-        with self._hold(f"{namespace}.source.{source_id}", f"source {source_id}", wait):
-            yield
-
-    @contextlib.contextmanager
-    def namespace(self, namespace: str, *, wait: float | None = None) -> Iterator[None]:
-        with self._hold(f"{namespace}.namespace", f"namespace {namespace}", wait):
-            yield
-
-    @contextlib.contextmanager
-    def exclusive(self, name: str) -> Iterator[None]:
-        """A lease outside the two of the chain, such as creating the catalog."""
-        with self._hold(f"_{name}", name):
-            yield
-
-    @contextlib.contextmanager
-    def _hold(self, name: str, what: str, wait: float | None = None) -> Iterator[None]:
-        wait = self._wait if wait is None else wait
-        held: set[str] = self._local.__dict__.setdefault("held", set())
-        if name in held:
-            # This thread holds it already, further up the call stack.
-            yield
-            return
+    def _take(self, name: str, what: str, wait: float) -> Iterator[None]:
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -67,10 +47,6 @@ class Leases:
                     delay = min(delay * 1.5, 0.5)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            held.add(name)
-            try:
-                yield
-            finally:
-                held.discard(name)
+            yield
         finally:
             os.close(descriptor)

@@ -1,0 +1,75 @@
+"""Many rows in one statement or stream, on both databases (measured in ``benchmarks/catalog_writes.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+Row = Mapping[str, Any]
+
+#: From so many rows on PostgreSQL gets them by COPY: making the temporary table costs about as much as 100 rows.
+COPY_FROM = 200
+
+Conflict = Literal["update", "nothing"]
+
+
+def write(connection: Connection, table: sa.Table, rows: Sequence[Row], conflict: Conflict | None = None) -> list[tuple[Any, ...]]:
+    """Insert rows that all name the same columns. On a conflict of the primary key replace what is there, or leave it.
+
+    Returns the keys of the rows that were new, for ``"nothing"`` only.
+    Of rows with the same key the last one counts. Rows are written in the order of their keys, so that two writers
+    of the same rows wait for each other and do not meet in a circle.
+    """
+    if not rows:
+        return []
+    keys = [c.name for c in table.primary_key.columns]
+    if conflict is not None:
+        by_key = {tuple(row[k] for k in keys): row for row in rows}
+        rows = [by_key[k] for k in sorted(by_key)]
+    if connection.dialect.name == "postgresql" and len(rows) >= COPY_FROM:
+        return _copy(connection, table, rows, keys, conflict)
+    statement: Any
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as insert_postgres
+
+        statement = insert_postgres(table)
+    else:
+        from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+        statement = insert_sqlite(table)
+    if conflict == "update":
+        statement = statement.on_conflict_do_update(index_elements=keys, set_={n: statement.excluded[n] for n in rows[0] if n not in keys})
+    elif conflict == "nothing":
+        statement = statement.on_conflict_do_nothing(index_elements=keys).returning(*table.primary_key.columns)
+    result = connection.execute(statement, list(rows))
+    return [tuple(r) for r in result] if conflict == "nothing" else []
+
+
+def upsert(connection: Connection, table: sa.Table, rows: Sequence[Row]) -> None:
+    """:func:`write` that replaces what is there."""
+    write(connection, table, rows, "update")
+
+
+def _copy(connection: Connection, table: sa.Table, rows: Sequence[Row], keys: Sequence[str], conflict: Conflict | None) -> list[tuple[Any, ...]]:
+    """COPY is refused on a table with row-level security, hence the temporary one; the INSERT from it meets the policies."""
+    quote = connection.dialect.identifier_preparer.quote
+    columns, target, key = list(rows[0]), quote(table.name), ", ".join(map(quote, keys))
+    names = ", ".join(map(quote, columns))
+    connection.exec_driver_sql(f"CREATE TEMP TABLE taboot_incoming ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA")
+    raw: Any = connection.connection.driver_connection
+    with raw.cursor() as cursor, cursor.copy(f"COPY pg_temp.taboot_incoming ({names}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row([row[name] for name in columns])
+    action = ""
+    if conflict == "update":
+        sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys)
+        action = f" ON CONFLICT ({key}) DO UPDATE SET {sets}"
+    elif conflict == "nothing":
+        action = f" ON CONFLICT ({key}) DO NOTHING RETURNING {key}"
+    result = connection.exec_driver_sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM pg_temp.taboot_incoming{action}")
+    new = [tuple(r) for r in result] if conflict == "nothing" else []
+    connection.exec_driver_sql("DROP TABLE pg_temp.taboot_incoming")
+    return new

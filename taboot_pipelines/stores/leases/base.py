@@ -1,0 +1,61 @@
+"""What every kind of lease has in common: names, order, and that a thread may enter what it holds.
+
+The order is always the source's, then the namespace's. Waiting is bounded; ``E_BUSY`` means work is still pending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+
+class LeaseStore(ABC):
+    """``wait_seconds``: how long to wait for a lease unless the call says otherwise; 0 means not at all."""
+
+    def __init__(self, wait_seconds: float) -> None:
+        self._wait = wait_seconds
+        self._local = threading.local()
+
+    @contextlib.contextmanager
+    def source(self, namespace: str, source_id: str, *, wait: float | None = None) -> Iterator[None]:
+        with self._hold(f"{namespace}.source.{source_id}", f"source {source_id}", wait):
+            yield
+
+    @contextlib.contextmanager
+    def namespace(self, namespace: str, *, wait: float | None = None) -> Iterator[None]:
+        with self._hold(f"{namespace}.namespace", f"namespace {namespace}", wait):
+            yield
+
+    @contextlib.contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """A lease outside the two of the chain, such as that of a namespace's vectors."""
+        with self._hold(f"_{name}", name):
+            yield
+
+    @abstractmethod
+    def confirm(self) -> None:
+        """Raise ``E_CATALOG`` unless this thread still holds every lease that it took: called before anything is published."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def _take(self, name: str, what: str, wait: float) -> AbstractContextManager[None]:
+        """Hold ``name``, which this thread does not hold yet; ``what`` is its name for people."""
+
+    @contextlib.contextmanager
+    def _hold(self, name: str, what: str, wait: float | None = None) -> Iterator[None]:
+        held: set[str] = self._local.__dict__.setdefault("held", set())
+        if name in held:
+            # This thread holds it already, further up the call stack.
+            yield
+            return
+        with self._take(name, what, self._wait if wait is None else wait):
+            held.add(name)
+            try:
+                yield
+            finally:
+                held.discard(name)
