@@ -1,0 +1,128 @@
+"""Requests to Qdrant that end in an answer or in ``E_QDRANT``, whatever the server, the network or the client does."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import QdrantSettings
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+T = TypeVar("T")
+
+#: Qdrant's own in-process stand-in, for tests and trials: one process, gone at its end, no index, no quantization.
+LOCAL = ":memory:"
+#: Worth another try: the server is overloaded, restarting, or behind a proxy that lost it.
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_FIRST_DELAY, _LONGEST_DELAY, _LONGEST_ORDERED = 0.2, 10.0, 60.0
+
+
+class Connection:
+    """The client, made without touching the network and opened at the first request. Safe to share by threads."""
+
+    def __init__(self, settings: QdrantSettings) -> None:
+        """Raises ``E_EXTRA`` without the extra ``qdrant``, ``E_CONFIG`` for a URL that is not one of HTTP."""
+        if importlib.util.find_spec("qdrant_client") is None:
+            raise TabootError("E_EXTRA", "TABOOT_QDRANT__URL is set, but the extra qdrant is not installed.")
+        self._settings = settings
+        self.local = settings.url == LOCAL
+        if not self.local:
+            _check_url(settings.url or "")
+        self._client: QdrantClient | None = None
+        self._lock = threading.Lock()
+
+    def client(self) -> QdrantClient:
+        with self._lock:
+            if self._client is None:
+                self._client = self._open()
+            return self._client
+
+    def _open(self) -> QdrantClient:
+        from qdrant_client import QdrantClient
+
+        if self.local:
+            return QdrantClient(LOCAL)
+        import httpx
+
+        key = self._settings.api_key
+        return QdrantClient(
+            url=self._settings.url, port=None, api_key=key.get_secret_value() if key else None, timeout=max(1, round(self._settings.timeout_seconds)),
+            # The client's own check starts a thread that asks the server unbidden; it also drops connections to this machine.
+            check_compatibility=False, limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
+        )
+
+    def call(self, what: str, ask: Callable[[QdrantClient], T], *, retries: int | None = None) -> T:
+        """``ask`` the client; overload, lost connections and time-outs are tried again, at most ``retries`` times (default: as set).
+
+        Raises ``E_QDRANT``, whose details have the HTTP ``status`` where there was one. The server's own words may quote
+        what it was sent, so they are not repeated.
+        """
+        left = self._settings.max_retries if retries is None else retries
+        delay = _FIRST_DELAY
+        while True:
+            try:
+                return ask(self.client())
+            except TabootError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the client raises is a failure of the server or of the way to it
+                status, wait = _judge(error)
+                if left <= 0 or (status is not None and status not in _AGAIN):
+                    raise TabootError("E_QDRANT", f"Qdrant could not {what}: {_words(error, status)}.", status=status, reason=type(error).__name__) from None
+            time.sleep(min(wait, _LONGEST_ORDERED) if wait is not None else delay * random.uniform(0.5, 1.0))
+            delay = min(delay * 2, _LONGEST_DELAY)
+            left -= 1
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0) and not parts.username
+    except ValueError:
+        usable = False
+    if not usable:
+        raise TabootError(
+            "E_CONFIG", "TABOOT_QDRANT__URL is not the address of an HTTP server.", remedy="Write it like http://qdrant.lan:6333; a key goes into TABOOT_QDRANT__API_KEY.",
+        )
+
+
+def _judge(error: Exception) -> tuple[int | None, float | None]:
+    """(HTTP status, 0 for what no further try mends, None for no answer at all; seconds that the server asks to wait)"""
+    from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+    from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+    if isinstance(error, ResourceExhaustedResponse):
+        return 429, float(max(0, error.retry_after_s))
+    if isinstance(error, UnexpectedResponse):
+        return error.status_code, None
+    if isinstance(error, ResponseHandlingException):
+        import httpx
+
+        # Anything but a lost connection is an answer that cannot be read.
+        return (None if isinstance(error.source, httpx.TransportError) and not isinstance(error.source, httpx.UnsupportedProtocol) else 0), None
+    if isinstance(error, ValueError) and "not found" in str(error):
+        return 404, None  # how local mode says so
+    return 0, None
+
+
+def _words(error: Exception, status: int | None) -> str:
+    if status is None:
+        from httpx import TimeoutException
+
+        return "it did not answer in time" if isinstance(getattr(error, "source", None), TimeoutException) else "it could not be reached"
+    if status in (401, 403):
+        return f"it refused the key (HTTP {status})"
+    return f"it answered HTTP {status}" if status else f"its answer could not be used ({type(error).__name__})"

@@ -1,0 +1,428 @@
+"""A fake Qdrant server: real HTTP over qdrant-client's local mode, faults on demand. It is a fake, not a Qdrant.
+
+Local mode stores points, filters and scores them exactly as documented, one by one. It ignores ``shard_number``,
+``replication_factor``, the HNSW parameters, quantization, ``on_disk``, payload indexes and ``search_params``: the fake
+remembers what it was asked for and says so again when a collection is described, but nothing acts on it. So no test
+against it shows anything of speed, of indexes, of approximate search, or of how many shards agree.
+
+In a test::
+
+    with FakeQdrant() as qdrant:
+        qdrant.fail(503, times=2)
+        ... QdrantSettings(url=qdrant.url) ...
+        assert qdrant.requests["upsert"] == 1
+
+``stop()`` and ``start()`` are an outage: the port stays the same and what was stored stays. Beside a test, for several
+processes: ``python -m taboot_pipelines_tests.fakes.qdrant --port 0 [--path DIR]`` prints the port it listens on; with a
+path, what was stored outlives the process. ``GET /stats`` gives the counters as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+from qdrant_client.http import models as m
+from qdrant_client.local.qdrant_local import QdrantLocal
+
+VERSION = "1.16.0"
+
+
+class Refused(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class FakeQdrant:
+    """The server. ``requests`` counts what was answered, by operation; ``sent`` the points of upserts and the ids of deletes."""
+
+    def __init__(self, *, port: int = 0, path: Path | None = None, api_key: str | None = None, version: str = VERSION) -> None:
+        self.api_key, self.version = api_key, version
+        #: Seconds that each request takes.
+        self.delay = 0.0
+        self.requests: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()
+        self._path = path
+        self._store = QdrantLocal(str(path) if path else ":memory:", force_disable_check_same_thread=True)
+        self._asked = _Memory(path)
+        self._faults: deque[tuple[int | None, str | None, str | None]] = deque()
+        self._lock = threading.RLock()
+        self._port = port
+        self._httpd: _Server | None = None
+        self._thread: threading.Thread | None = None
+        for collection in self._store.collections.values():
+            _relax(collection)
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def start(self) -> FakeQdrant:
+        self._httpd = _Server(("127.0.0.1", self._port), _Handler)
+        self._httpd.fake = self
+        self._port = self._httpd.server_address[1]
+        self._thread = threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Refuse connections and drop those that stand; what was stored stays."""
+        if self._httpd is not None:
+            self._httpd.shutdown()
+            self._httpd.server_close()
+            self._httpd.drop()
+            self._httpd = None
+
+    def __enter__(self) -> FakeQdrant:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._store.close()
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    def fail(self, status: int | None, *, times: int = 1, operation: str | None = None, retry_after: str | None = None) -> None:
+        """The next ``times`` requests (of ``operation``) are answered with ``status``; None: the connection is dropped after
+        the request was carried out, as when a server dies before it answers."""
+        self._faults.extend([(status, operation, retry_after)] * times)
+
+    def calm(self) -> None:
+        """No more faults."""
+        self._faults.clear()
+
+    def _fault(self, operation: str) -> tuple[int | None, str | None] | None:
+        with self._lock:
+            for i, (status, wanted, retry_after) in enumerate(self._faults):
+                if wanted is None or wanted == operation:
+                    del self._faults[i]
+                    return status, retry_after
+        return None
+
+    # --- what a test may look at ----------------------------------------------------------------------------------
+
+    def payloads(self, collection: str) -> dict[str, dict[str, Any]]:
+        """Every point's payload by id, whatever its namespace; empty if there is no such collection."""
+        with self._lock:
+            if collection not in self._store.collections:
+                return {}
+            records, _ = self._store.scroll(collection, limit=1_000_000, with_payload=True)
+            return {str(r.id): dict(r.payload or {}) for r in records}
+
+    def collections(self) -> list[str]:
+        with self._lock:
+            return sorted(self._store.collections)
+
+    @property
+    def store(self) -> QdrantLocal:
+        """The local mode behind it, for tests that tamper with what is stored."""
+        return self._store
+
+    # --- operations -----------------------------------------------------------------------------------------------
+
+    def find(self, method: str, path: str) -> tuple[str, Callable[[bytes], Any]]:
+        """(name of the operation, what carries it out when given the body)"""
+        for name, wanted, pattern, operation in _OPERATIONS:
+            match = re.fullmatch(pattern, path)
+            if match is not None and method == wanted:
+                return name, partial(operation, self, [unquote(g) for g in match.groups()])
+        raise Refused(404, f"there is no operation {method} {path}")
+
+    def _collection(self, name: str) -> str:
+        if name not in self._store.collections and name not in self._store.aliases:
+            raise Refused(404, "Not found: Collection doesn't exist!")
+        return name
+
+    def _create(self, names: list[str], body: bytes) -> bool:
+        if names[0] in self._store.collections or names[0] in self._store.aliases:
+            raise Refused(409, "Wrong input: Collection already exists!")
+        asked = _parse(m.CreateCollection, body)
+        self._store.create_collection(names[0], vectors_config=asked.vectors, sparse_vectors_config=asked.sparse_vectors, metadata=asked.metadata)
+        _relax(self._store.collections[names[0]])
+        self._asked.create(names[0], orjson.loads(body))
+        return True
+
+    def _describe(self, names: list[str], _body: bytes) -> dict[str, Any]:
+        name = self._collection(names[0])
+        name = self._store.aliases.get(name, name)
+        info = orjson.loads(self._store.get_collection(name).model_dump_json())
+        asked = self._asked.collections.get(name, {"body": {}, "indexes": {}})
+        config, created = info["config"], asked["body"]
+        config["params"] |= {"shard_number": created.get("shard_number", 1), "replication_factor": created.get("replication_factor", 1)}
+        config["hnsw_config"] |= created.get("hnsw_config") or {}
+        config["quantization_config"] = created.get("quantization_config")
+        info["payload_schema"] = {field: {"data_type": kind, "points": 0} for field, kind in asked["indexes"].items()}
+        return dict(info)
+
+    def _index(self, names: list[str], body: bytes) -> dict[str, Any]:
+        asked = _parse(m.CreateFieldIndex, body)
+        schema = asked.field_schema
+        kind = schema if isinstance(schema, str) else getattr(schema, "type", None)
+        self._asked.index(self._collection(names[0]), asked.field_name, str(getattr(kind, "value", kind)))
+        return _DONE
+
+    def _drop_index(self, names: list[str], _body: bytes) -> dict[str, Any]:
+        self._asked.index(self._collection(names[0]), names[1], None)
+        return _DONE
+
+    def _drop(self, names: list[str], _body: bytes) -> bool:
+        self._asked.drop(names[0])
+        return bool(self._store.delete_collection(names[0]))
+
+    def _change_aliases(self, _names: list[str], body: bytes) -> bool:
+        asked = _parse(m.ChangeAliasesOperation, body)
+        for step in asked.actions:
+            if isinstance(step, m.CreateAliasOperation):
+                self._collection(step.create_alias.collection_name)
+                if step.create_alias.alias_name in self._store.collections:
+                    raise Refused(409, "Wrong input: Collection already exists!")
+        return bool(self._store.update_collection_aliases(change_aliases_operations=asked.actions))
+
+    def _upsert(self, names: list[str], body: bytes) -> dict[str, Any]:
+        raw = orjson.loads(body)
+        name = self._collection(names[0])
+        if "batch" in raw:
+            batch = raw["batch"]
+            vectors = batch["vectors"]
+            points = [
+                m.PointStruct(
+                    id=point, payload=batch["payloads"][i],
+                    vector={n: m.SparseVector(**v[i]) if isinstance(v[i], dict) else v[i] for n, v in vectors.items()} if isinstance(vectors, dict) else vectors[i],
+                )
+                for i, point in enumerate(batch["ids"])
+            ]
+        else:
+            points = _parse(m.PointsList, body).points
+        self._store.upsert(name, points)
+        self.sent["upsert"] += len(points)
+        return _DONE
+
+    def _delete(self, names: list[str], body: bytes) -> dict[str, Any]:
+        selector = _PARSE_SELECTOR.validate_json(body)
+        name = self._collection(names[0])
+        before = self._store.count(name).count
+        self._store.delete(name, points_selector=selector)
+        self.sent["delete"] += before - self._store.count(name).count
+        return _DONE
+
+    def _retrieve(self, names: list[str], body: bytes) -> list[Any]:
+        asked = _parse(m.PointRequest, body)
+        found = self._store.retrieve(self._collection(names[0]), asked.ids, with_payload=_or(asked.with_payload, True), with_vectors=_or(asked.with_vector, False))
+        return [_plain(r) for r in found]
+
+    def _scroll(self, names: list[str], body: bytes) -> dict[str, Any]:
+        asked = _parse(m.ScrollRequest, body)
+        found, following = self._store.scroll(
+            self._collection(names[0]), scroll_filter=asked.filter, limit=asked.limit or 10, offset=asked.offset,
+            with_payload=_or(asked.with_payload, True), with_vectors=_or(asked.with_vector, False),
+        )
+        return {"points": [_plain(r) for r in found], "next_page_offset": following}
+
+    def _count(self, names: list[str], body: bytes) -> dict[str, int]:
+        asked = _parse(m.CountRequest, body)
+        return {"count": self._store.count(self._collection(names[0]), count_filter=asked.filter).count}
+
+    def _query(self, names: list[str], body: bytes) -> dict[str, Any]:
+        asked = _parse(m.QueryRequest, body)
+        query = asked.query.nearest if isinstance(asked.query, m.NearestQuery) else asked.query
+        found = self._store.query_points(
+            self._collection(names[0]), query=query, using=asked.using, query_filter=asked.filter, limit=asked.limit or 10,
+            with_payload=_or(asked.with_payload, False), with_vectors=_or(asked.with_vector, False),
+        )
+        return {"points": [_plain(p) for p in found.points]}
+
+
+_DONE = {"operation_id": 0, "status": "completed"}
+_PARSE_SELECTOR: TypeAdapter[Any] = TypeAdapter(m.PointIdsList | m.FilterSelector)
+
+
+def _parse(model: Any, body: bytes) -> Any:
+    return model.model_validate_json(body)
+
+
+def _plain(model: Any) -> Any:
+    return orjson.loads(model.model_dump_json(exclude_none=True))
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _relax(collection: Any) -> None:
+    """A point is a transaction of its own in local mode: only a loss of power may lose one here, no kill of the process."""
+    if collection.storage is not None:
+        collection.storage.storage.execute("PRAGMA synchronous = OFF")
+
+
+class _Memory:
+    """What collections were asked to be, beside what local mode keeps of it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = path / "asked.json" if path else None
+        self.collections: dict[str, Any] = orjson.loads(self._file.read_bytes()) if self._file and self._file.exists() else {}
+
+    def create(self, name: str, body: dict[str, Any]) -> None:
+        self.collections[name] = {"body": body, "indexes": {}}
+        self._save()
+
+    def index(self, name: str, field: str, kind: str | None) -> None:
+        indexes = self.collections[name]["indexes"]
+        if kind is None:
+            indexes.pop(field, None)
+        else:
+            indexes[field] = kind
+        self._save()
+
+    def drop(self, name: str) -> None:
+        self.collections.pop(name, None)
+        self._save()
+
+    def _save(self) -> None:
+        if self._file is not None:
+            self._file.write_bytes(orjson.dumps(self.collections))
+
+
+_ONE = "/collections/([^/]+)"
+_OPERATIONS: list[tuple[str, str, str, Callable[[FakeQdrant, list[str], bytes], Any]]] = [
+    ("list", "GET", "/collections", lambda f, _n, _b: {"collections": [{"name": n} for n in f.collections()]}),
+    ("exists", "GET", f"{_ONE}/exists", lambda f, n, _b: {"exists": n[0] in f.store.collections or n[0] in f.store.aliases}),
+    ("describe", "GET", _ONE, FakeQdrant._describe),
+    ("create", "PUT", _ONE, FakeQdrant._create),
+    ("drop", "DELETE", _ONE, FakeQdrant._drop),
+    ("alias", "POST", "/collections/aliases", FakeQdrant._change_aliases),
+    ("aliases", "GET", "/aliases", lambda f, _n, _b: _plain(f.store.get_aliases())),
+    ("index", "PUT", f"{_ONE}/index", FakeQdrant._index),
+    ("unindex", "DELETE", f"{_ONE}/index/([^/]+)", FakeQdrant._drop_index),
+    ("upsert", "PUT", f"{_ONE}/points", FakeQdrant._upsert),
+    ("retrieve", "POST", f"{_ONE}/points", FakeQdrant._retrieve),
+    ("delete", "POST", f"{_ONE}/points/delete", FakeQdrant._delete),
+    ("scroll", "POST", f"{_ONE}/points/scroll", FakeQdrant._scroll),
+    ("count", "POST", f"{_ONE}/points/count", FakeQdrant._count),
+    ("query", "POST", f"{_ONE}/points/query", FakeQdrant._query),
+]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    fake: FakeQdrant
+
+    def __init__(self, *arguments: Any) -> None:
+        self._standing: set[Any] = set()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._standing.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._standing.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone, or a connection that a test dropped."""
+
+    def drop(self) -> None:
+        for request in list(self._standing):
+            self.shutdown_request(request)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+    #: Headers and body leave in two writes: without this each answer waits for the other side's acknowledgement.
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: tests read their own output."""
+
+    def _handle(self) -> None:
+        fake = self.server.fake
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = urlsplit(self.path).path.rstrip("/") or "/"
+        if path == "/":
+            self._write(200, {"title": "qdrant - vector search engine (fake)", "version": fake.version, "commit": "fake"})
+            return
+        if path in ("/healthz", "/livez", "/readyz"):
+            self._write(200, None, plain="healthz check passed")
+            return
+        if path == "/stats":
+            self._write(200, {"requests": fake.requests, "sent": fake.sent})
+            return
+        if fake.api_key is not None and self.headers.get("api-key") != fake.api_key:
+            self._write(401, None, plain="Must provide an API key or an Authorization bearer token")
+            return
+        if fake.delay:
+            time.sleep(fake.delay)
+        try:
+            name, operation = fake.find(self.command, path)
+            fault = fake._fault(name)
+            if fault is not None and fault[0] is not None:
+                self._write(fault[0], {"status": {"error": f"a fault that a test asked for; the request was {body[:200]!r}"}, "time": 0.0}, retry_after=fault[1])
+                return
+            with fake._lock:
+                result = operation(body)
+                fake.requests[name] += 1
+            if fault is not None:
+                self.close_connection = True
+                return
+            self._write(200, {"result": result, "status": "ok", "time": 0.0})
+        except Refused as error:
+            self._write(error.status, {"status": {"error": error.message}, "time": 0.0})
+        except (ValidationError, ValueError, KeyError, TypeError, AssertionError) as error:
+            self._write(400, {"status": {"error": f"Wrong input: {error}"[:2000]}, "time": 0.0})
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = _handle
+
+    def _write(self, status: int, answer: Any, *, plain: str | None = None, retry_after: str | None = None) -> None:
+        data = plain.encode() if plain is not None else orjson.dumps(answer)
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain" if plain is not None else "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if retry_after is not None:
+            self.send_header("Retry-After", retry_after)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A fake Qdrant server over qdrant-client's local mode.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--path", type=Path, help="a directory that outlives the process; default: memory")
+    parser.add_argument("--reset", action="store_true", help="empty the directory first")
+    arguments = parser.parse_args()
+    if arguments.reset and arguments.path is not None:
+        shutil.rmtree(arguments.path, ignore_errors=True)
+    warnings.simplefilter("ignore")
+    fake = FakeQdrant(port=arguments.port, path=arguments.path).start()
+    print(fake.port, flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        fake.stop()
+
+
+if __name__ == "__main__":
+    main()
