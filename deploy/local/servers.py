@@ -18,6 +18,7 @@ import fetching
 from processes import Refused
 
 LOOPBACK = "127.0.0.1"
+ROLES = Path(__file__).resolve().parents[1] / "postgres" / "roles.sql"
 #: Keys of the throwaway S3 server. It listens on the loopback only and they open nothing else.
 S3_KEY, S3_SECRET = "taboot", "taboot-local-secret"
 BUCKET = "taboot"
@@ -149,12 +150,26 @@ class Postgres(Server):
                 made = self._psql("-c", f'CREATE DATABASE "{database}"')
                 if made.returncode != 0:
                     raise Refused(f"the database {database} cannot be created:\n" + made.stdout)
+        # The roles get no passwords: whoever is on this machine is trusted anyway.
+        given = self._psql("-f", str(ROLES), database="taboot")
+        if given.returncode != 0:
+            raise Refused(f"the roles of {ROLES} cannot be created:\n" + given.stdout)
 
     def url(self) -> str:
         return f"postgresql+psycopg://{self.superuser}@{LOOPBACK}:{self.port}/postgres"
 
     def settings(self) -> dict[str, str]:
-        return {"TABOOT_CATALOG_URL": f"postgresql+psycopg://{self.superuser}@{LOOPBACK}:{self.port}/taboot"}
+        at = f"{LOOPBACK}:{self.port}"
+        return {
+            "TABOOT_CATALOG_URL": f"postgresql+psycopg://taboot_app@{at}/taboot",
+            "TABOOT_CATALOG_ADMIN_URL": f"postgresql+psycopg://taboot_owner@{at}/taboot",
+            # What deploy/celery/dagster.yaml asks for. Dagster wants a password to be there; this server does not look at it.
+            "DAGSTER_PG_HOST": LOOPBACK,
+            "DAGSTER_PG_PORT": str(self.port),
+            "DAGSTER_PG_USER": self.superuser,
+            "DAGSTER_PG_PASSWORD": "any",
+            "DAGSTER_PG_DB": "dagster",
+        }
 
     def _psql(self, *arguments: str, database: str = "postgres") -> subprocess.CompletedProcess[str]:
         command = [self._program("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", LOOPBACK, "-p", str(self.port), "-U", self.superuser, "-d", database]
