@@ -9,6 +9,7 @@ from taboot_pipelines.defs.jobs import ingest_source
 from taboot_pipelines.defs.partitions import NAME, TAG, partition_change, sources_partitions
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
+from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.workspace import Workspace
 
 _BUSY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
@@ -63,6 +64,23 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
 
 
 @dg.sensor(
+    job=ingest_source, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Runs a source again whose failed items may be mended by another try: after 1, 5 and 25 s, then no more.",
+)
+def due_dead_letters(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult | dg.SkipReason:
+    opened = workspace.open()
+    namespaces = sorted({row["namespace"] for row in opened.catalog.sources(states=("active",))})
+    # The key names the failure: a run that does not come to try it again is not asked for twice.
+    requests = [
+        _request(d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
+        for namespace in namespaces
+        for d in dead_letters.due(opened, namespace)
+        if context.instance.has_dynamic_partition(NAME, d.source_id) and not _busy(context.instance, d.source_id)
+    ]
+    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("No dead letter is due.")
+
+
+@dg.sensor(
     minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING, name="stale_runs",
     description="Marks runs whose process is dead as failed and frees their pool slots.",
 )
@@ -105,4 +123,4 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-SENSORS = [sources_sensor, due_sources, stale_runs, run_failures]
+SENSORS = [sources_sensor, due_sources, due_dead_letters, stale_runs, run_failures]

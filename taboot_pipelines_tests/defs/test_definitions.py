@@ -45,7 +45,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     assert found == EXPECTED
     assert tuple(EXPECTED) == STAGES
     assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {"ingest_source", "ingest_all"}
-    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "stale_runs", "run_failures"}
+    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "stale_runs", "run_failures"}
     assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {dg.AssetKey(a) for a in STAGES}
     assert {k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys} == {c for *_, checks in EXPECTED.values() for c in checks}

@@ -108,6 +108,8 @@ class CatalogState:
 
     def dequeue(self, namespace: str, queue: str, members: Collection[str]) -> int:
         m, gone = t.state_member, 0
+        if not members:
+            return gone
         with self._begin(namespace) as c:
             for part in _parts(sorted({keys.check_name(x) for x in members})):
                 where = (*_row(m, namespace, queue), m.c.member.in_(part))

@@ -1,0 +1,99 @@
+"""Failed items that another try may mend. The catalog's letters are the truth; the queue ``dlq:pending`` is made from them.
+
+Members are hashes, so that the queue names no file that an erasure would have to reach. Deleting the queue, or the whole
+Redis, changes nothing: the next :func:`rebuild` gives the same one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.state.keys import DLQ_PENDING
+
+#: Seconds from a failure to its next try (seed 000, Extraction DLQ); after the last one a letter has failed for good.
+BACKOFF_SECONDS = (1.0, 5.0, 25.0)
+#: What may be different a moment later. The rest waits until its input, or the code, changes.
+TRANSIENT = frozenset({
+    "E_5XX_ORIGIN", "E_TIMEOUT", "E_NETWORK", "E_429_RATE", "E_CIRCUIT_OPEN", "E_BROWSER", "E_STORAGE", "E_CATALOG", "E_REDIS", "E_QDRANT", "E_NEO4J",
+    "E_UNREADABLE", "E_EMBEDDER", "E_RERANKER", "E_GPU_OOM", "E_LLM", "E_LLM_TIMEOUT", "E_LLM_MALFORMED", "E_SCHEMA_INVALID",
+})  # fmt: skip
+#: A circuit rests for so long (seed 001 §8.8): before that a try is refused unseen.
+_CIRCUIT_REST_SECONDS = 300.0
+_MOST_DUE = 1000
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A source with letters to try again. ``attempt`` and ``last_at`` (microseconds) are those of its newest failure."""
+
+    namespace: str
+    source_id: str
+    letters: int
+    attempt: int
+    last_at: int
+
+
+def rebuild(workspace: Workspace, namespace: str) -> dict[str, float]:
+    """Make the queue equal to the catalog's letters; returns it: member -> when it is due (Unix time). Raises ``E_REDIS``."""
+    return _make_equal(workspace, namespace, _wanted(workspace, namespace))
+
+
+def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[Due]:
+    """Sources whose letters are due by ``now`` (Unix time; default: this moment), by id.
+
+    The queue is made equal to the letters first, so a letter that is gone leaves it. Without an answer of the state's backend
+    the letters themselves say what is due.
+    """
+    now = time.time() if now is None else now
+    wanted = _wanted(workspace, namespace)
+    try:
+        _make_equal(workspace, namespace, wanted)
+        members = workspace.state.due(namespace, DLQ_PENDING(), now, _MOST_DUE)
+    except TabootError as error:
+        _LOG.warning("The queue of dead letters is not available (%s); the catalog's letters are read instead.", error.code)
+        members = [m for m, (at, _) in wanted.items() if at <= now]
+    by_source: dict[str, list[Mapping[str, Any]]] = {}
+    for member in members:
+        # Between the two calls another process may have queued a letter that is newer than what was read here.
+        if member in wanted:
+            letter = wanted[member][1]
+            by_source.setdefault(letter["source_id"], []).append(letter)
+    return [
+        Due(namespace, source_id, len(letters), max(x["attempts"] for x in letters), max(x["last_at"] for x in letters))
+        for source_id, letters in sorted(by_source.items())
+    ]
+
+
+def retry_at(letter: Mapping[str, Any]) -> float | None:
+    """When a letter is tried again (Unix time); None: it is no failure that passes, or its retries are used up."""
+    if letter["kind"] != "failed" or letter["code"] not in TRANSIENT or not 1 <= letter["attempts"] <= len(BACKOFF_SECONDS):
+        return None
+    wait = BACKOFF_SECONDS[letter["attempts"] - 1]
+    return float(letter["last_at"] / 1_000_000 + (max(wait, _CIRCUIT_REST_SECONDS) if letter["code"] == "E_CIRCUIT_OPEN" else wait))
+
+
+def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:
+    """member -> (when it is due, its letter)."""
+    found = {}
+    for letter in workspace.catalog.dead_letters(namespace):
+        at = retry_at(letter)
+        if at is not None:
+            found[ids.digest(letter["source_id"], letter["stage"], letter["item"])] = (at, letter)
+    return found
+
+
+def _make_equal(workspace: Workspace, namespace: str, wanted: Mapping[str, tuple[float, Mapping[str, Any]]]) -> dict[str, float]:
+    state, queue = workspace.state, DLQ_PENDING()
+    queued, target = state.queued(namespace, queue), {m: at for m, (at, _) in wanted.items()}
+    state.dequeue(namespace, queue, [m for m in queued if m not in target])
+    state.enqueue(namespace, queue, {m: at for m, at in target.items() if queued.get(m) != at})
+    return target

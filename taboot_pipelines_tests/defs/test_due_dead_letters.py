@@ -1,0 +1,46 @@
+"""The sensor of dead letters asks for a run once a failure, and for none when nothing may be mended."""
+
+from __future__ import annotations
+
+import time
+
+import dagster as dg
+import pytest
+
+from taboot_pipelines.defs import operations
+from taboot_pipelines.defs.partitions import TAG
+from taboot_pipelines_tests.defs.conftest import Project
+from taboot_pipelines_tests.defs.test_operations import requested, tick
+from taboot_pipelines_tests.stages.test_dead_letters import letter
+
+
+def test_a_source_is_run_again_once_for_each_failure(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.sync()
+    catalog = project.world.workspace.catalog
+    assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason)
+    seen = set()
+    for attempt in (1, 2, 3):
+        catalog.record_dead("default", "guides", "raw_blobs", [letter("a"), letter("b", "E_PARSE")], ())
+        assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason), "not before its time"
+        later = time.time() + 60
+        monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda later=later: later)
+        first = requested(tick(project, operations.due_dead_letters))
+        assert set(first) == {"guides"} and first["guides"].startswith(f"retry:default:guides:{attempt}:")
+        assert requested(tick(project, operations.due_dead_letters)) == first, "the same key until the next failure"
+        seen.add(first["guides"])
+        monkeypatch.undo()
+    assert len(seen) == 3
+    catalog.record_dead("default", "guides", "raw_blobs", [letter("a")], ())
+    monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda: time.monotonic() + 9e9)
+    assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason), "failed for good"
+
+
+def test_a_busy_source_is_left_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.sync()
+    project.world.workspace.catalog.record_dead("default", "guides", "raw_blobs", [letter("a")], ())
+    monkeypatch.setattr("taboot_pipelines.stages.dead_letters.BACKOFF_SECONDS", (0.0,))
+    job = project.defs.resolve_job_def("ingest_source")
+    run = project.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={TAG: "guides"})
+    assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason)
+    project.instance.report_run_failed(run)
+    assert set(requested(tick(project, operations.due_dead_letters))) == {"guides"}
