@@ -1,7 +1,7 @@
 """A fake Text Embeddings Inference server: real HTTP, deterministic vectors, faults on demand.
 
-The vector of a text is a signed hashed bag of its words, so texts that share words are near each other. It is a
-fake: it knows nothing of meaning. In a test::
+The vector of a text is a signed hashed bag of its words, so texts that share words are near each other; a reranker's score is
+the share of the query's words that a text holds. It is a fake: it knows nothing of meaning. In a test::
 
     with FakeTei() as tei:
         tei.fail(429, times=2, retry_after="0")
@@ -32,7 +32,7 @@ _WORD = re.compile(r"\w+")
 _SLOTS = 4
 
 #: What a corrupted answer looks like: see :meth:`FakeTei.corrupt`.
-Corruption = Literal["nan", "inf", "zero", "tiny", "short", "count", "ragged", "json", "shape", "text", "drop"]
+Corruption = Literal["nan", "inf", "zero", "tiny", "short", "count", "ragged", "json", "shape", "text", "drop", "twice", "drip", "huge"]
 
 
 class BagOfWords:
@@ -79,7 +79,10 @@ class BagOfWords:
 
 
 class FakeTei:
-    """The server. ``requests`` and ``texts`` count what ``/embed`` was asked and what it answered with vectors."""
+    """The server. ``requests`` and ``texts`` count what ``/embed`` or ``/rerank`` was asked and what it answered.
+
+    ``kind``: the model is of one kind, and the other's route answers 424, as in TEI.
+    """
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class FakeTei:
         api_key: str | None = None,
         delay: float = 0.0,
         fail_every: int = 0,
+        kind: Literal["embedding", "reranker"] = "embedding",
     ) -> None:
         self.model = BagOfWords(dimension)
         self.max_client_batch_size = max_client_batch_size
@@ -100,7 +104,10 @@ class FakeTei:
         self.model_id = model_id
         self.model_sha = model_sha
         self.api_key = api_key
-        #: Seconds that each /embed takes; ``fail_every`` N: every Nth /embed answers 503.
+        self.kind = kind
+        #: Whether /health says so.
+        self.healthy = True
+        #: Seconds that each request takes; ``fail_every`` N: every Nth answers 503.
         self.delay = delay
         self.fail_every = fail_every
         #: A payload with more bytes gets 413, as TEI's payload_limit does.
@@ -125,11 +132,11 @@ class FakeTei:
         return f"http://127.0.0.1:{self.port}"
 
     def fail(self, status: int, times: int = 1, retry_after: str | None = None) -> None:
-        """The next ``times`` calls of /embed answer ``status``."""
+        """The next ``times`` calls answer ``status``."""
         self._faults.extend([(status, retry_after, None)] * times)
 
     def corrupt(self, how: Corruption, times: int = 1) -> None:
-        """The next ``times`` calls of /embed answer 200 with rubbish; ``drop`` closes the connection instead."""
+        """The next ``times`` calls answer 200 with rubbish; ``drop`` closes the connection, ``drip`` sends a byte at a time."""
         self._faults.extend([(200, None, how)] * times)
 
     def stats(self) -> dict[str, int]:
@@ -162,7 +169,7 @@ class FakeTei:
             "model_id": self.model_id,
             "model_sha": self.model_sha,
             "model_dtype": "float32",
-            "model_type": {"embedding": {"pooling": "mean"}},
+            "model_type": {"embedding": {"pooling": "mean"}} if self.kind == "embedding" else {"reranker": {"id2label": {"0": "LABEL_0"}}},
             "max_concurrent_requests": 512,
             "max_input_length": self.max_input_length,
             "max_batch_tokens": 16384,
@@ -172,8 +179,8 @@ class FakeTei:
             "version": "1.8.0",
         }
 
-    def embed(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
-        """(status, body, further headers) of one POST /embed; status 0 closes the connection."""
+    def answer(self, path: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+        """(status, body, further headers) of one POST /embed or /rerank; status 0 closes the connection, 1 drips."""
         with self._lock:
             self.requests += 1
             number = self.requests
@@ -181,13 +188,13 @@ class FakeTei:
             self.max_in_flight = max(self.max_in_flight, self._in_flight)
             fault = self._faults.popleft() if self._faults else None
         try:
-            return self._embed(body, number, fault)
+            return self._answer(path, body, number, fault)
         finally:
             with self._lock:
                 self._in_flight -= 1
 
-    def _embed(
-        self, body: bytes, number: int, fault: tuple[int, str | None, str | None] | None
+    def _answer(
+        self, path: str, body: bytes, number: int, fault: tuple[int, str | None, str | None] | None
     ) -> tuple[int, bytes, dict[str, str]]:
         if self.delay:
             time.sleep(self.delay)
@@ -196,30 +203,66 @@ class FakeTei:
             status = 503
         if status != 200:
             return status, _error("injected", "Overloaded"), {"Retry-After": retry_after} if retry_after else {}
-        if corruption == "drop":
-            return 0, b"", {}
+        if corruption in ("drop", "drip"):
+            return int(corruption == "drip"), b"", {}
+        if corruption == "huge":
+            return 200, b"[" + b" " * (20 * 1024 * 1024) + b"]", {}
+        if path != {"embedding": "/embed", "reranker": "/rerank"}[self.kind]:
+            return 424, _error("model is not of the kind", "Backend"), {}
         if len(body) > self.payload_limit:
             return 413, _error("payload too large", "Validation"), {}
         try:
-            inputs = orjson.loads(body)["inputs"]
+            asked = orjson.loads(body)
+            texts = asked["inputs" if path == "/embed" else "texts"]
         except (ValueError, TypeError, KeyError):
             return 422, _error("not a request", "Tokenizer"), {}
-        texts = [inputs] if isinstance(inputs, str) else inputs
+        texts = [texts] if isinstance(texts, str) else texts
         if not texts:
-            return 400, _error("`inputs` cannot be empty", "Empty"), {}
+            return 400, _error("the batch cannot be empty", "Empty"), {}
         if len(texts) > self.max_client_batch_size:
             message = f"batch size {len(texts)} > maximum allowed batch size {self.max_client_batch_size}"
             return 413, _error(message, "Validation"), {}
         # Words stand for tokens here; the two special tokens count, as they do in TEI.
-        if any(len(text.split()) + 2 > self.max_input_length for text in texts):
+        if not asked.get("truncate") and any(len(text.split()) + 2 > self.max_input_length for text in texts):
             return 413, _error(f"`inputs` must have less than {self.max_input_length} tokens", "Validation"), {}
-        vectors = self.model.embed(texts)
         with self._lock:
             self.texts += len(texts)
             self.batches.append(len(texts))
+        if path == "/rerank":
+            scores = [overlap(asked["query"], text) for text in texts]
+            # TEI answers the best first: the place in the list says nothing of the text.
+            rows = [{"index": i, "score": scores[i]} for i in sorted(range(len(texts)), key=lambda i: -scores[i])]
+            return 200, orjson.dumps(rows) if corruption is None else _corrupted_ranks(rows, corruption), {}
+        vectors = self.model.embed(texts)
         if corruption is not None:
             return 200, _corrupted(vectors, corruption), {}
         return 200, orjson.dumps(vectors, option=orjson.OPT_SERIALIZE_NUMPY), {}
+
+
+def overlap(query: str, text: str) -> float:
+    """The share of the query's words that the text holds, from 0 to 1."""
+    words = set(_WORD.findall(query.lower()))
+    return len(words & set(_WORD.findall(text.lower()))) / max(1, len(words))
+
+
+def _corrupted_ranks(rows: list[dict[str, Any]], how: str) -> bytes:
+    if how in ("nan", "inf"):
+        rows[-1]["score"] = None
+    elif how == "text":
+        rows[-1]["score"] = "0.5"
+    elif how == "twice":
+        rows[-1]["index"] = rows[0]["index"]
+    elif how == "count":
+        rows.append({"index": len(rows), "score": 0.0})
+    elif how == "short":
+        rows.pop()
+    elif how == "ragged":
+        rows[-1] = {"index": -1, "score": 0.0}
+    elif how == "shape":
+        return orjson.dumps({"results": rows})
+    elif how == "json":
+        return b"[{"
+    return orjson.dumps(rows)
 
 
 def _error(message: str, kind: str) -> bytes:
@@ -276,6 +319,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.wfile.flush()
 
+    def _drip(self) -> None:
+        """A header that never ends: every byte comes in time, the answer never does."""
+        self.close_connection = True
+        try:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+            for _ in range(200):
+                self.wfile.write(b"a")
+                self.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            pass  # the client had enough
+
     def _allowed(self) -> bool:
         key = self.server.fake.api_key
         return key is None or self.headers.get("Authorization") == f"Bearer {key}"
@@ -283,7 +338,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         fake = self.server.fake
         if self.path == "/health":
-            self._answer(200, b"")
+            self._answer(200 if fake.healthy else 503, b"" if fake.healthy else _error("unhealthy", "Unhealthy"))
         elif self.path == "/stats":
             self._answer(200, orjson.dumps(fake.stats()))
         elif not self._allowed():
@@ -297,10 +352,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if not self._allowed():
             self._answer(401, _error("unauthorized", "Unauthorized"))
-        elif self.path == "/embed":
-            status, answer, headers = self.server.fake.embed(body)
+        elif self.path in ("/embed", "/rerank"):
+            status, answer, headers = self.server.fake.answer(self.path, body)
             if status == 0:
                 self.close_connection = True
+            elif status == 1:
+                self._drip()
             else:
                 self._answer(status, answer, headers)
         else:
@@ -308,16 +365,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A fake TEI server: deterministic vectors of hashed words.")
+    parser = argparse.ArgumentParser(description="A fake TEI server: deterministic vectors of hashed words, or ranks by shared words.")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port; the port is printed")
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--max-client-batch-size", type=int, default=32)
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds per /embed")
-    parser.add_argument("--fail-every", type=int, default=0, help="every Nth /embed answers 503")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds per request")
+    parser.add_argument("--fail-every", type=int, default=0, help="every Nth request answers 503")
+    parser.add_argument("--kind", choices=["embedding", "reranker"], default="embedding")
     given = parser.parse_args()
     fake = FakeTei(
         port=given.port, dimension=given.dimension, max_client_batch_size=given.max_client_batch_size,
-        delay=given.delay, fail_every=given.fail_every,
+        delay=given.delay, fail_every=given.fail_every, kind=given.kind,
     )
     print(fake.port, flush=True)
     try:

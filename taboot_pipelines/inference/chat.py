@@ -1,0 +1,130 @@
+"""Chat models: batches of independent prompts in, answers or typed errors out. The protocol and what all of them share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.inference.http import Circuit
+from taboot_pipelines.model.health import Health
+from taboot_pipelines.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One prompt. ``schema``: a JSON Schema (2020-12) that the answer must satisfy, which the model is also held to while it
+    writes; None asks for text. ``max_output_tokens``: default that of the settings."""
+
+    messages: Sequence[Message]
+    schema: Mapping[str, Any] | None = None
+    max_output_tokens: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the model's server counts them, summed over all attempts; 0 where it tells none."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatResult:
+    """An answer, or ``error``: ``E_LLM``, ``E_LLM_TIMEOUT``, ``E_LLM_MALFORMED``, ``E_SCHEMA_INVALID``, ``E_TOKEN_LIMIT``,
+    ``E_ENCODING``, ``E_CIRCUIT_OPEN``, ``E_GPU_OOM``. ``value`` is the parsed and validated JSON where a schema was asked for.
+    ``finish_reason`` is ``stop`` or ``length``; a text cut off by ``length`` is still an answer, JSON is not."""
+
+    text: str = ""
+    value: Any = None
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+    finish_reason: str = ""
+    model: str = ""
+    attempts: int = 0
+    error: TabootError | None = None
+
+    def answer(self) -> ChatResult:
+        """Itself; raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+class ChatModel(Protocol):
+    @property
+    def model(self) -> str:
+        """The model's name, part of every cache key. Raises ``E_LLM`` if a server has to be asked and does not answer."""
+        ...
+
+    def complete(self, requests: Sequence[ChatRequest]) -> list[ChatResult]:
+        """One result a request, in their order. A bad window never fails its batch: what went wrong is in its result."""
+        ...
+
+    def totals(self) -> dict[str, Totals]:
+        """What was used since this client was made, by model."""
+        ...
+
+    def health(self) -> Health: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """``attempts`` counts answers that were paid for, usable or not; ``requests`` and ``failed`` count results."""
+
+    requests: int = 0
+    failed: int = 0
+    attempts: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+class Accounts:
+    """Totals by model, kept by many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals: dict[str, Totals] = {}
+
+    def add(self, result: ChatResult) -> None:
+        with self._lock:
+            was = self._totals.get(result.model, Totals())
+            self._totals[result.model] = Totals(
+                was.requests + 1, was.failed + (result.error is not None), was.attempts + result.attempts, was.usage + result.usage
+            )
+
+    def totals(self) -> dict[str, Totals]:
+        with self._lock:
+            return dict(self._totals)
+
+
+def open_chat(settings: Settings, circuit: Circuit | None = None) -> ChatModel | None:
+    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are ``E_CONFIG``."""
+    given = settings.llm
+    if given.url and given.vllm_model:
+        raise TabootError(
+            "E_CONFIG", "TABOOT_LLM__URL and TABOOT_LLM__VLLM_MODEL are both set.", remedy="Unset one of them.",
+            settings=["TABOOT_LLM__URL", "TABOOT_LLM__VLLM_MODEL"],
+        )
+    if given.url:
+        from taboot_pipelines.inference.openai import OpenAiChat
+
+        return OpenAiChat(given, circuit=circuit)
+    if given.vllm_model:
+        from taboot_pipelines.inference.vllm_offline import VllmChat
+
+        return VllmChat(given)
+    return None

@@ -1,0 +1,199 @@
+"""The client of vLLM, or of any server with OpenAI's ``/v1/chat/completions`` and ``/v1/models``.
+
+A schema goes as ``response_format`` (``json_schema``), which vLLM, llama.cpp and OpenAI hold the model to; the answer is judged
+here all the same. Temperature and seed are fixed, so that the same question gets the same answer as far as the server can;
+an answer that is not usable is asked for again with the next seed and a little warmth, since repeating the same would repeat it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.inference.chat import Accounts, ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.http import Circuit, Peer, Reply, RetryingClient, gather, is_unicode
+from taboot_pipelines.inference.judging import WORTH_ASKING_AGAIN, judge
+from taboot_pipelines.model.health import Health, probe
+from taboot_pipelines.settings import LlmSettings
+
+_PEER = Peer("The model's server", "TABOOT_LLM", "E_LLM", "E_LLM_TIMEOUT", max_answer=16 * 1024 * 1024)
+#: The least temperature of a question that is asked again.
+_WARMTH = 0.3
+#: How servers say that a prompt is longer than the model reads (vLLM, OpenAI, llama.cpp); matched, never repeated.
+_TOO_LONG = re.compile(rb"context[_ ](?:length|size|window)|maximum (?:model|input|context) length|max_model_len|prompt is too long", re.IGNORECASE)
+
+
+class OpenAiChat:
+    """Completes by HTTP, ``max_concurrency`` prompts at once. Made without a request; safe to share by threads."""
+
+    def __init__(self, settings: LlmSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None) -> None:
+        self._settings = settings
+        self._http = RetryingClient(_PEER, settings, backoff_seconds=backoff_seconds, circuit=circuit)
+        # A bare address means OpenAI's usual place.
+        self._prefix = "" if self._http.path else "/v1"
+        self._accounts = Accounts()
+        self._lock = threading.Lock()
+        self._model = settings.model
+
+    @property
+    def model(self) -> str:
+        with self._lock:
+            if self._model is None:
+                deadline = time.monotonic() + self._settings.timeout_seconds
+                names = self._names(self._http.call("GET", f"{self._prefix}/models", deadline=deadline))
+                if not names:
+                    raise TabootError("E_LLM", "The model's server lists no model.", remedy="Set TABOOT_LLM__MODEL.")
+                self._model = names[0]
+            return self._model
+
+    def complete(self, requests: Sequence[ChatRequest]) -> list[ChatResult]:
+        """As :meth:`ChatModel.complete`. Each request has ``TABOOT_LLM__TIMEOUT_SECONDS`` from when it is first sent, its
+        retries included."""
+        results = [ChatResult()] * len(requests)
+        if not requests:
+            return results
+        try:
+            model = self.model
+        except TabootError as error:
+            return [ChatResult(error=error)] * len(requests)
+
+        def work(start: int, _end: int, stop: threading.Event) -> None:
+            with self._http.slots:
+                results[start] = self._one(requests[start], model, stop)
+            self._accounts.add(results[start])
+
+        gather(len(requests), 1, self._settings.max_concurrency, work)
+        return results
+
+    def totals(self) -> dict[str, Totals]:
+        return self._accounts.totals()
+
+    def health(self) -> Health:
+        """Whether ``/models`` lists the model; one attempt, nothing is completed. vLLM tells its version, others do not."""
+
+        def ask() -> tuple[str | None, str]:
+            names = self._names(self._http.send("GET", f"{self._prefix}/models"))
+            wanted = self._settings.model or (names[0] if names else "")
+            version = f"{self._version()} {wanted}".strip()
+            if wanted in names:
+                return version, ""
+            return version, "The server at TABOOT_LLM__URL does not list the model; load it there or correct TABOOT_LLM__MODEL."
+
+        return probe("llm", "openai", ask)
+
+    def close(self) -> None:
+        self._http.close()
+
+    # --- one request -------------------------------------------------------------------------------------------
+
+    def _one(self, request: ChatRequest, model: str, stop: threading.Event) -> ChatResult:
+        begin = time.monotonic()
+        deadline = begin + self._settings.timeout_seconds
+        usage, attempts, text, finish = Usage(), 0, "", ""
+        error: TabootError | None = None
+        value: Any = None
+        for attempt in range(self._settings.max_retries + 1):
+            try:
+                body = _body(request, model, attempt, self._settings)
+                reply = self._http.call("POST", f"{self._prefix}/chat/completions", body, stop=stop, deadline=deadline)
+                text, finish, used = _read(self._accepted(reply))
+                attempts, usage = attempts + 1, usage + used
+                value, error = judge(request, text, finish), None
+            except TabootError as failure:
+                # What ended a second asking tells less than what was wrong with the first answer.
+                error = error if error is not None and failure.code == "E_LLM_TIMEOUT" else failure
+                if failure.code in WORTH_ASKING_AGAIN and time.monotonic() < deadline and not stop.is_set():
+                    continue
+            break
+        if error is not None and attempts > 1:
+            error = TabootError(error.code, error.message, remedy=error.remedy, **{**error.details, "attempts": attempts})
+        return ChatResult(text if error is None else "", value, usage, time.monotonic() - begin, finish, model, attempts, error)
+
+    def _accepted(self, reply: Reply) -> Mapping[str, Any]:
+        """The body of a 200, as a mapping."""
+        if reply.status in (400, 413, 422) and _TOO_LONG.search(reply.body):
+            raise TabootError(
+                "E_TOKEN_LIMIT", "The prompt is longer than the model reads.", remedy="Send smaller windows, or use a model with a longer context.",
+                status=reply.status,
+            )
+        if reply.status != 200:
+            remedy = "Check TABOOT_LLM__URL and TABOOT_LLM__MODEL." if reply.status == 404 else None
+            raise self._http.refusal(reply.status, "/chat/completions", remedy)
+        try:
+            answer = orjson.loads(reply.body)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise _not_openai("/chat/completions")
+        return answer
+
+    def _names(self, reply: Reply) -> list[str]:
+        if reply.status != 200:
+            raise self._http.refusal(reply.status, "/models")
+        try:
+            names = [entry["id"] for entry in orjson.loads(reply.body)["data"]]
+        except (ValueError, TypeError, KeyError):
+            raise _not_openai("/models") from None
+        if not all(isinstance(name, str) and name for name in names):
+            raise _not_openai("/models")
+        return names
+
+    def _version(self) -> str:
+        """vLLM's own route beside ``/v1``; "" where the server has none."""
+        root = re.sub(r"/v[0-9]+$", "", self._http.path)
+        try:
+            reply = self._http.send("GET", f"{root}/version", root=True)
+            version = orjson.loads(reply.body)["version"] if reply.status == 200 else ""
+        except (TabootError, ValueError, TypeError, KeyError):
+            return ""
+        return version if isinstance(version, str) and re.fullmatch(r"[0-9A-Za-z.+_-]{1,40}", version) else ""
+
+
+def _body(request: ChatRequest, model: str, attempt: int, settings: LlmSettings) -> bytes:
+    warmth = settings.temperature if attempt == 0 else max(settings.temperature, _WARMTH)
+    given: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "temperature": warmth,
+        "seed": request.seed + attempt,
+        "max_tokens": request.max_output_tokens or settings.max_output_tokens,
+        "stream": False,
+    }
+    if request.schema is not None:
+        given["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(request.schema), "strict": True}}
+    try:
+        return orjson.dumps(given)
+    except (TypeError, ValueError, RecursionError):
+        index = next((i for i, m in enumerate(request.messages) if not isinstance(m.content, str) or not is_unicode(m.content)), None)
+        if index is None:
+            raise TabootError("E_SCHEMA_INVALID", "The request's schema is not JSON.") from None
+        raise TabootError("E_ENCODING", f"Message {index} holds a lone surrogate and has no UTF-8.", index=index) from None
+
+
+def _read(answer: Mapping[str, Any]) -> tuple[str, str, Usage]:
+    """Text, finish reason and tokens of the first choice."""
+    try:
+        choice = answer["choices"][0]
+        message, finish = choice["message"], choice["finish_reason"]
+        content, refusal = message.get("content"), message.get("refusal")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise _not_openai("/chat/completions") from None
+    if refusal or not isinstance(finish, str) or (content is not None and not isinstance(content, str)):
+        finish = "content_filter" if refusal else "unknown"
+    return content if isinstance(content, str) else "", finish, _usage(answer.get("usage"))
+
+
+def _usage(given: Any) -> Usage:
+    counts = [given.get(key) if isinstance(given, dict) else None for key in ("prompt_tokens", "completion_tokens")]
+    prompt, completion = (n if type(n) is int and n >= 0 else 0 for n in counts)
+    return Usage(prompt, completion)
+
+
+def _not_openai(path: str) -> TabootError:
+    return TabootError("E_LLM", f"The model's server's {path} is not that of an OpenAI-compatible server.", path=path)

@@ -1,0 +1,153 @@
+"""vLLM in this process (extra ``vllm``): whole batches at once, without a server.
+
+``LLM.chat`` with ``StructuredOutputsParams`` (vLLM from 0.12), judged as the answers of a server are.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.inference.chat import Accounts, ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.http import is_unicode
+from taboot_pipelines.inference.judging import WORTH_ASKING_AGAIN, judge
+from taboot_pipelines.model.health import Health, probe
+from taboot_pipelines.settings import LlmSettings
+
+_SETTING = "TABOOT_LLM__VLLM_MODEL"
+#: The least temperature of a question that is asked again.
+_WARMTH = 0.3
+
+
+class VllmChat:
+    """The model is loaded with the first batch and keeps its GPU until :meth:`close`. Safe to share by threads: batches
+    queue. ``options`` go to ``vllm.LLM``. There is no deadline: a batch ends by its ``max_output_tokens``."""
+
+    def __init__(self, settings: LlmSettings, **options: Any) -> None:
+        self._settings = settings
+        self._options = options
+        self._accounts = Accounts()
+        self._lock = threading.RLock()
+
+    @property
+    def model(self) -> str:
+        return str(self._settings.vllm_model)
+
+    def complete(self, requests: Sequence[ChatRequest]) -> list[ChatResult]:
+        """As :meth:`ChatModel.complete`; what is worth asking again is asked again together."""
+        results = [ChatResult(model=self.model)] * len(requests)
+        with self._lock:
+            waiting = list(range(len(requests)))
+            for attempt in range(self._settings.max_retries + 1):
+                if not waiting:
+                    break
+                for index, result in zip(waiting, self._ask([requests[i] for i in waiting], attempt), strict=True):
+                    results[index] = _joined(results[index], result)
+                waiting = [i for i in waiting if (error := results[i].error) is not None and error.code in WORTH_ASKING_AGAIN]
+        for result in results:
+            self._accounts.add(result)
+        return results
+
+    def totals(self) -> dict[str, Totals]:
+        return self._accounts.totals()
+
+    def health(self) -> Health:
+        """Loads the model."""
+
+        def ask() -> tuple[str | None, str]:
+            with self._lock:
+                self._llm  # noqa: B018 - loading is the question
+            import vllm
+
+            return f"{vllm.__version__} {self.model}", ""
+
+        return probe("llm", "vllm", ask)
+
+    def close(self) -> None:
+        """Lets go of the model; the next batch loads it again."""
+        with self._lock:
+            self.__dict__.pop("_llm", None)
+
+    def _ask(self, requests: Sequence[ChatRequest], attempt: int) -> list[ChatResult]:
+        """One result a request. What vLLM refuses as a whole is halved until the one that it minds is alone."""
+        begin = time.monotonic()
+        for index, request in enumerate(requests):
+            if not all(isinstance(m.content, str) and is_unicode(m.content) for m in request.messages):
+                error = TabootError("E_ENCODING", "A message holds a lone surrogate and has no UTF-8.")
+                rest = self._ask([*requests[:index], *requests[index + 1 :]], attempt)
+                return [*rest[:index], ChatResult(model=self.model, error=error), *rest[index:]]
+        if not requests:
+            return []
+        try:
+            outputs = self._llm.chat(
+                [[{"role": m.role, "content": m.content} for m in request.messages] for request in requests],
+                [self._parameters(request, attempt) for request in requests], use_tqdm=False,
+            )
+        except TabootError as error:
+            return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=error)] * len(requests)
+        except Exception as error:  # noqa: BLE001 - vLLM raises its own, PyTorch's and its validators' kinds
+            if len(requests) > 1 and isinstance(error, ValueError):
+                half = len(requests) // 2
+                return [*self._ask(requests[:half], attempt), *self._ask(requests[half:], attempt)]
+            return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=_failure(error))] * len(requests)
+        seconds = time.monotonic() - begin
+        return [self._result(request, output, seconds) for request, output in zip(requests, outputs, strict=True)]
+
+    def _parameters(self, request: ChatRequest, attempt: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        return SamplingParams(
+            temperature=self._settings.temperature if attempt == 0 else max(self._settings.temperature, _WARMTH), seed=request.seed + attempt,
+            max_tokens=request.max_output_tokens or self._settings.max_output_tokens,
+            structured_outputs=StructuredOutputsParams(json=dict(request.schema)) if request.schema is not None else None,
+        )
+
+    def _result(self, request: ChatRequest, output: Any, seconds: float) -> ChatResult:
+        written = output.outputs[0]
+        usage = Usage(len(output.prompt_token_ids or ()), len(written.token_ids))
+        finish = str(written.finish_reason)
+        value, error = None, None
+        try:
+            value = judge(request, written.text, finish)
+        except TabootError as failure:
+            error = failure
+        return ChatResult(written.text if error is None else "", value, usage, seconds, finish, self.model, 1, error)
+
+    @cached_property
+    def _llm(self) -> Any:
+        if find_spec("vllm") is None:
+            raise TabootError("E_EXTRA", f"{_SETTING} needs the extra vllm.", remedy="pip install 'taboot-pipelines[vllm]'", settings=[_SETTING])
+        try:
+            from vllm import LLM
+
+            return LLM(model=self.model, seed=0, **self._options)
+        except Exception as error:  # noqa: BLE001 - as above
+            if "OutOfMemory" in type(error).__name__:
+                raise TabootError("E_GPU_OOM", "The GPU's memory does not hold the model.", settings=[_SETTING]) from None
+            raise TabootError(
+                "E_MODEL", f"{_SETTING}: vLLM cannot load the model ({type(error).__name__}).", remedy="Run vLLM by hand with the same model to see why.",
+                settings=[_SETTING],
+            ) from None
+
+
+def _failure(error: Exception) -> TabootError:
+    if "OutOfMemory" in type(error).__name__:
+        return TabootError("E_GPU_OOM", "The GPU's memory did not suffice for the batch.")
+    # vLLM's own words tell which; they are matched, never repeated.
+    if isinstance(error, ValueError) and any(words in str(error) for words in ("maximum model length", "max_model_len", "context length")):
+        return TabootError("E_TOKEN_LIMIT", "The prompt is longer than the model reads.", remedy="Send smaller windows, or use a model with a longer context.")
+    return TabootError("E_LLM", f"vLLM failed on a prompt ({type(error).__name__}).", remedy="Look at vLLM's own log.")
+
+
+def _joined(before: ChatResult, after: ChatResult) -> ChatResult:
+    """``after`` with what the attempts before it cost."""
+    return ChatResult(
+        after.text, after.value, before.usage + after.usage, before.seconds + after.seconds, after.finish_reason, after.model,
+        before.attempts + after.attempts, after.error,
+    )
