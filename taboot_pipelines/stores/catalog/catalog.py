@@ -145,7 +145,9 @@ class Catalog(Database):
             self._end_job(c, job_id, state, error, counts or {})
 
     def _end_job(self, c: Connection, job_id: str, state: JobState, error: Mapping[str, Any] | None, counts: Mapping[str, Any]) -> None:
-        current = c.execute(sa.select(t.job.c.state).where(t.job.c.job_id == job_id)).scalar_one()
+        current = c.execute(sa.select(t.job.c.state).where(t.job.c.job_id == job_id)).scalar_one_or_none()
+        if current is None:
+            raise TabootError("E_NOT_FOUND", "There is no such job here.", job=job_id)
         check_transition(JobState(current), state)
         now = now_micros()
         values = {"state": state.value, "updated_at": now, "ended_at": now, **counts}

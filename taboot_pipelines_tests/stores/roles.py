@@ -1,0 +1,42 @@
+"""A fresh database of the shared PostgreSQL with the roles of ``deploy/postgres/roles.sql``."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from taboot_pipelines_tests.servers import PostgresServer
+
+ROLES = Path(__file__).parents[2] / "deploy" / "postgres" / "roles.sql"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The URLs under which the roles log in."""
+
+    superuser: str
+    owner: str
+    app: str
+
+
+def plain(url: str) -> str:
+    """The URL as libpq reads it."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def with_roles(server: PostgresServer, database: str) -> Roles:
+    url = make_url(server.database(database))
+    superuser = url.render_as_string(hide_password=False)
+    psql = shutil.which("psql")
+    assert psql, "psql is missing: it comes with PostgreSQL's client (apt-get install postgresql-client)"
+    for _ in range(2):  # It may be run again.
+        subprocess.run(
+            [psql, "-X", "-q", "-d", plain(superuser), "-v", "owner_password=owner's word", "-v", "app_password=app's word", "-f", str(ROLES)],
+            check=True, stdout=subprocess.DEVNULL,
+        )
+    owner, app = (url.set(username=role, password=f"{word}'s word").render_as_string(hide_password=False) for role, word in (("taboot_owner", "owner"), ("taboot_app", "app")))
+    return Roles(superuser, owner, app)
