@@ -20,6 +20,7 @@ from taboot_pipelines.stages import (
     raw_blobs,
     tier_a_triples,
 )
+from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
@@ -69,11 +70,12 @@ def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progr
                 if stage == "raw_blobs":
                     reports.append(raw_blobs.run(workspace, entry, progress, confirm_deletes=confirm_deletes))
                 else:
-                    reports.append(OF_SOURCE[stage](workspace, entry, progress))
+                    with tracked(workspace, entry.namespace, source_id, stage, progress) as shown:
+                        reports.append(OF_SOURCE[stage](workspace, entry, shown))
         return reports
     for namespace in dict.fromkeys(e.namespace for e in entries):
-        with logs.bind(namespace=namespace):
-            reports.append(OF_NAMESPACE[stage](workspace, namespace, source_id, progress))
+        with logs.bind(namespace=namespace), tracked(workspace, namespace, source_id, stage, progress) as shown:
+            reports.append(OF_NAMESPACE[stage](workspace, namespace, source_id, shown))
     if stage == STAGES[-1]:
         for entry in entries:
             deletion.finish_pending(workspace, entry.namespace)

@@ -23,6 +23,7 @@ from taboot_pipelines.model.records import (
     Skipped,
 )
 from taboot_pipelines.stages import uploads
+from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
@@ -40,15 +41,16 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress, *,
     """Fetch what is new, log what changed, and say what is absent. Raises the source's own failure (``E_PATH`` …)."""
     with reporting(STAGE, entry.source_id, entry.namespace) as report, workspace.leases.source(entry.namespace, entry.source_id):
         batch = _Batch(workspace, entry, report, progress)
-        try:
-            if entry.retiring:
-                batch.retire()
-            else:
-                batch.fetch(confirm_deletes)
-        except TabootError as error:
-            batch.fail(error)
-            raise
-        batch.publish()
+        with tracked(workspace, entry.namespace, entry.source_id, STAGE, progress, job_id=batch.job_id) as batch.progress:
+            try:
+                if entry.retiring:
+                    batch.retire()
+                else:
+                    batch.fetch(confirm_deletes)
+            except TabootError as error:
+                batch.fail(error)
+                raise
+            batch.publish()
     return report
 
 

@@ -15,10 +15,11 @@ from taboot_pipelines.embedding import check_limit, open_embedder
 from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.shards import open_shards
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
-from taboot_pipelines.stores.state import State, open_state
+from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines.stores.tables import Tables
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Workspace:
         self.catalog = Catalog.open(self.home, self.leases, url, admin)
         self.blobs = BlobStore.open(self.home, self.settings.blob_url, self.settings.storage)
         self.tables = Tables(self.home, self.settings.table_url, self.settings.storage)
+        self.shards = open_shards(self.home, self.settings.shard_url, self.settings.storage)
         self._embedder = embedder
 
     @cached_property
@@ -73,6 +75,11 @@ class Workspace:
     def state(self) -> State:
         """Caches, retry queues, rate limits and circuit breakers: in Redis where it is configured, else in the catalog."""
         return open_state(self.settings, self.catalog)
+
+    @cached_property
+    def hints(self) -> Lenient:
+        """The state, for progress and politeness: nothing fails where it does not answer."""
+        return Lenient(self.state)
 
     @cached_property
     def points(self) -> QdrantPoints | None:

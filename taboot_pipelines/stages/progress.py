@@ -1,0 +1,153 @@
+"""How far a job is, for those who look on: ``job:{job_id}`` in the state (seed 000, "Job State").
+
+A job is what ``raw_blobs`` opened in the catalog; the stages that follow it write into the same record, at most once a second,
+and a stage that is quicker writes nothing. The record may be lost, and a state that does not answer never fails a stage: what
+must last (that there was a job, how it ended, its counts) is in the catalog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cache, cached_property, partial
+from typing import Any
+
+import orjson
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.stages.workspace import Progress, Workspace
+from taboot_pipelines.stores.state import State
+from taboot_pipelines.stores.state.keys import JOB
+
+_SECONDS_BETWEEN_WRITES = 1.0
+#: A record of another machine's process that says nothing for so long is given up (as jobs are, seed 000).
+_SILENT_SECONDS = 24 * 3600
+
+
+class _Tracker:
+    """A ``Progress`` that passes on what it is told and keeps the job's record up to date."""
+
+    def __init__(self, workspace: Workspace, namespace: str, source_id: str, stage: str, shown: Progress, job_id: str | None) -> None:
+        self._workspace, self._namespace, self._source_id, self._stage = workspace, namespace, source_id, stage
+        self._shown = shown
+        self._given = job_id
+        self._started = self._last = time.monotonic()
+        self._written = False
+        self._done = self._total = 0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        self._done, self._total = done, total
+        if time.monotonic() - self._last >= _SECONDS_BETWEEN_WRITES:
+            self.write(JobState.RUNNING)
+        self._shown(stage, done, total)
+
+    def end(self, status: JobState, code: str | None = None) -> None:
+        """The record's last word of this stage, unless it was too quick to be shown at all."""
+        if self._written or status is not JobState.SUCCEEDED:
+            self.write(status, code)
+
+    def write(self, status: JobState, code: str | None = None) -> None:
+        self._written = self._workspace.hints.ask(lambda state: self._write(state, status, code), False) or self._written
+        self._last = time.monotonic()
+
+    def _write(self, state: State, status: JobState, code: str | None) -> bool:
+        if self._job is None:
+            return False
+        key = JOB(self._job["job_id"])
+        record = _read(state, self._namespace, key) or {
+            "job_id": self._job["job_id"], "namespace": self._namespace, "source": self._source_id, "started_at": _iso(self._job["started_at"] / 1_000_000), "stages": {},
+        }
+        stages: dict[str, Any] = record["stages"]
+        stages[self._stage] = {
+            "status": status.value, "done": self._done, "total": self._total, "seconds": round(time.monotonic() - self._started, 1),
+            **({} if code is None else {"code": code}),
+        }
+        record |= {"status": _overall(stages), "updated_at": _iso(time.time()), **_process()}
+        state.set(self._namespace, key, orjson.dumps(record), JOB.ttl_seconds or 0)
+        return True
+
+    @cached_property
+    def _job(self) -> Mapping[str, Any] | None:
+        jobs = self._workspace.catalog.jobs(self._namespace, self._source_id, limit=1)
+        if self._given is not None and (not jobs or jobs[0]["job_id"] != self._given):
+            return {"job_id": self._given, "started_at": time.time() * 1_000_000}
+        return jobs[0] if jobs else None
+
+
+@contextlib.contextmanager
+def tracked(workspace: Workspace, namespace: str, source_id: str, stage: str, shown: Progress, *, job_id: str | None = None) -> Iterator[Progress]:
+    """A ``Progress`` for a stage: what it is told goes to ``shown`` and into the record of the job, by default the source's last."""
+    tracker = _Tracker(workspace, namespace, source_id, stage, shown, job_id)
+    if job_id is not None:
+        tracker.write(JobState.RUNNING)
+    try:
+        yield tracker
+    except TabootError as error:
+        tracker.end(JobState.FAILED, error.code)
+        raise
+    except BaseException as error:
+        tracker.end(JobState.FAILED if isinstance(error, Exception) else JobState.CANCELED)
+        raise
+    tracker.end(JobState.SUCCEEDED)
+
+
+def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
+    """What is being worked on now, by source: job_id, namespace, source, status, started_at and updated_at (ISO 8601, UTC), stages
+    ({stage: status, done, total, seconds}; ``total`` 0 when it is not known), pid, host. Without a record, what the catalog says."""
+    found = []
+    for row in workspace.catalog.sources(namespace):
+        for job in workspace.catalog.jobs(namespace, row["source_id"], limit=1):
+            record = workspace.hints.ask(partial(_read, namespace=namespace, key=JOB(job["job_id"])), None) or {
+                "job_id": job["job_id"], "namespace": namespace, "source": row["source_id"], "status": job["state"], "stages": {},
+                "started_at": _iso(job["started_at"] / 1_000_000), "updated_at": _iso(job["updated_at"] / 1_000_000),
+                **{k: job[k] for k in ("pid", "host", "process_started_at")},
+            }
+            if record["status"] == JobState.RUNNING.value and _alive(record):
+                found.append(record)
+    return found
+
+
+def _read(state: State, namespace: str, key: str) -> dict[str, Any] | None:
+    """The record; None where there is none, or it is not one of ours."""
+    value = state.get(namespace, key)
+    try:
+        record = orjson.loads(value) if value is not None else None
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("stages"), dict) and "status" in record else None
+
+
+def _overall(stages: Mapping[str, Mapping[str, Any]]) -> str:
+    said = {s["status"] for s in stages.values()}
+    return next((s.value for s in (JobState.RUNNING, JobState.FAILED, JobState.CANCELED) if s.value in said), JobState.SUCCEEDED.value)
+
+
+def _alive(record: Mapping[str, Any]) -> bool:
+    import psutil
+
+    try:
+        if record.get("host") != socket.gethostname():
+            return time.time() - datetime.fromisoformat(record["updated_at"]).timestamp() < _SILENT_SECONDS
+        return bool(abs(psutil.Process(record["pid"]).create_time() - record["process_started_at"]) < 1)
+    except (psutil.Error, KeyError, ValueError, TypeError):
+        return False
+
+
+def _process() -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": socket.gethostname(), "process_started_at": _born(os.getpid())}
+
+
+@cache
+def _born(pid: int) -> float:
+    import psutil
+
+    return float(psutil.Process(pid).create_time())
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
