@@ -185,6 +185,15 @@ EDGES_SCHEMA = pa.schema([
     ("start_basis", pa.string()), ("end_basis", pa.string()), ("supports", pa.string()),
 ])
 
+#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it has, and the
+#: hash of their fingerprints. Empty while a change of them is under way: what the server then holds is not known.
+POINTS = pa.schema([
+    pa.field("bucket", pa.int32(), False),
+    pa.field("sha256", pa.string(), False),
+    pa.field("points", pa.int32(), False),
+    pa.field("fingerprint", pa.string(), False),
+])
+
 #: name -> (schema, key column that the bucket is the hash of; None: not bucketed)
 TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "documents": (DOCUMENTS, "doc_id"),
@@ -196,6 +205,7 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "names": (NAMES, None),
     "declarations": (DECLARATIONS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),
+    "points": (POINTS, "sha256"),
     "graph": (GRAPH_ROWS, "id"),
 }
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import orjson
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stores.vectors.sparse import Sparse
 
 #: Occurrences of one point at most.
@@ -64,6 +65,11 @@ def payload(namespace: str, sha256: str, occurrences: Sequence[Mapping[str, Any]
     made: Payload = {**occurrences[0], "namespace": namespace, "sha256": sha256, "occurrences": list(occurrences)}
     made["fingerprint"] = fingerprint(made, made_by)
     return made
+
+
+def sources_digest(sources: Mapping[str, tuple[str, Sequence[str]]]) -> str:
+    """Names what payloads say of whole sources, {source id: (type, tags)}: it may change without any document changing."""
+    return digest({source: [type_, sorted(tags)] for source, (type_, tags) in sources.items()})
 
 
 def fingerprint(content: Mapping[str, Any], made_by: str) -> str:
