@@ -29,12 +29,14 @@ from taboot_pipelines.retrieval.graph import Graph, check_types
 from taboot_pipelines.retrieval.index import Filter, Index, Mask, as_moment
 from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
 from taboot_pipelines.settings import RetrievalSettings, Settings, load_settings
-from taboot_pipelines.shards import Manifest, Shards, load_manifest
+from taboot_pipelines.shards import Manifest, Shards, ShardStore, open_shards
 from taboot_pipelines.shards.files import verify
-from taboot_pipelines.shards.layout import manifest_path
 from taboot_pipelines.shards.manifest import check_namespace
+from taboot_pipelines.shards.store import Seen
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.retrieval.reranking import Reranking
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -51,10 +53,11 @@ _MOST_QUERY = 100_000
 class _View:
     """One manifest, pinned: what a query sees from its start to its end."""
 
-    def __init__(self, root: Path, manifest: Manifest, settings: RetrievalSettings, before: _View | None) -> None:
-        self.manifest = manifest
+    def __init__(self, store: ShardStore, seen: Seen, settings: RetrievalSettings, before: _View | None) -> None:
+        self.seen = seen
+        self.manifest = manifest = seen.manifest
         mapped = {s.entry.key: s for s in before.shards.documents} if before is not None else None
-        self.shards: Shards = Shards.open(root, manifest, mapped)
+        self.shards: Shards = Shards.open(store, manifest, mapped)
         self._settings = settings
         self._lock = threading.RLock()
 
@@ -99,29 +102,33 @@ class KnowledgeBase:
     meanwhile, the call is made once more on the next. Safe to use from several threads.
     """
 
-    def __init__(self, settings: Settings, namespace: str, *, embedder: Embedder | None = None, blobs: Blobs | None = None) -> None:
+    def __init__(
+        self, settings: Settings, namespace: str, *, embedder: Embedder | None = None, blobs: Blobs | None = None, reranker: Reranker | None = None
+    ) -> None:
         self.settings = settings
         self.namespace = check_namespace(namespace)
-        self.root = settings.home_dir / "kb"
+        self._store = open_shards(settings.home_dir, settings.shard_url, settings.storage)
         self._embedder = embedder
         self._blobs = blobs
-        self._pinned: tuple[tuple[int, int, int], _View] | None = None
+        self._reranker = reranker
+        self._reranking: Reranking | None = None
+        self._pinned: _View | None = None
         self._lock = threading.Lock()
 
     @classmethod
     def open(
         cls, home: str | Path | None = None, namespace: str | None = None, *, settings: Settings | None = None,
-        embedder: Embedder | None = None, blobs: Blobs | None = None,
+        embedder: Embedder | None = None, blobs: Blobs | None = None, reranker: Reranker | None = None,
     ) -> KnowledgeBase:
         """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``).
 
-        ``embedder`` and ``blobs`` default to what the settings name and are opened when first needed. Raises
+        ``embedder``, ``blobs`` and ``reranker`` default to what the settings name and are opened when first needed. Raises
         ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
         """
         settings = settings or load_settings()
         if home is not None:
             settings = settings.model_copy(update={"home": Path(home)})
-        kb = cls(settings, settings.namespace if namespace is None else namespace, embedder=embedder, blobs=blobs)
+        kb = cls(settings, settings.namespace if namespace is None else namespace, embedder=embedder, blobs=blobs, reranker=reranker)
         kb._view()
         return kb
 
@@ -135,13 +142,14 @@ class KnowledgeBase:
 
     def verify(self) -> None:
         """Hash every file of the shards; ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING`` names the first that is not as published."""
-        self._ask(lambda view: verify(self.root, view.manifest))
+        self._ask(lambda view: verify(self._store, view.manifest))
 
     # --- search ------------------------------------------------------------------------------------------------
 
     def search(
         self, query: str, limit: int = 10, *, source: Words = None, type: Words = None, tag: Words = None, language: Words = None,
         date_from: Moment = None, date_to: Moment = None, mode: Mode = "hybrid", vector_weight: float | None = None, keyword_weight: float | None = None,
+        rerank: bool | None = None,
     ) -> SearchResult:
         """The chunks that fit ``query`` best, each distinct text once.
 
@@ -149,7 +157,9 @@ class KnowledgeBase:
         ``date_to`` (inclusive days, or moments up to but excluding the second): the document's own date, else when its
         bytes were first seen. ``mode``: both arms joined by reciprocal rank fusion, or one of them. ``score`` is the
         fused score, the cosine or BM25. Ties go to the smaller (doc_id, chunk_index). The weights of the arms default to the settings;
-        a query that names something (``bm25.names_something``) raises that of the words. Raises ``E_QUERY`` naming the
+        a query that names something (``bm25.names_something``) raises that of the words. ``rerank``: order the best
+        ``TABOOT_RERANKER__CANDIDATES`` hits anew by a cross-encoder, whose score is ``scores["rerank"]``; None does so if one is
+        configured and answers, True raises its error (``E_CONFIG`` if there is none). Raises ``E_QUERY`` naming the
         argument, ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
         """
         text = _check_query(query)
@@ -164,7 +174,12 @@ class KnowledgeBase:
         if vector_weight is None and keyword_weight is None and weights[1] > 0 and names_something(text):
             weights = (weights[0], max(weights))
         wanted = _filter(source, type, tag, language, date_from, date_to)
-        return self._ask(lambda view: self._search(view, text, limit, wanted, mode, weights))
+        reranking = self._open_reranking(rerank)
+        depth = limit if reranking is None else max(limit, reranking.candidates)
+        found = self._ask(lambda view: self._search(view, text, depth, wanted, mode, weights))
+        if reranking is None:
+            return found
+        return found.model_copy(update={"hits": reranking.order(text, found.hits, insist=rerank is True)[:limit]})
 
     def _search(self, view: _View, query: str, limit: int, wanted: Filter, mode: Mode, weights: tuple[float, float]) -> SearchResult:
         index = view.index
@@ -239,6 +254,27 @@ class KnowledgeBase:
 
                 self._embedder = open_embedder(self.settings)
             return self._embedder
+
+    def _open_reranking(self, wanted: bool | None) -> Reranking | None:
+        if wanted not in (True, False, None):
+            raise TabootError("E_QUERY", "rerank must be True, False or None.")
+        given = self.settings.reranker
+        configured = self._reranker is not None or given.url or given.torch.model
+        if wanted is True and not configured:
+            raise TabootError(
+                "E_CONFIG", "There is no reranker to order the hits by.", remedy="Set TABOOT_RERANKER__URL or TABOOT_RERANKER__TORCH__MODEL.",
+                settings=["TABOOT_RERANKER__URL", "TABOOT_RERANKER__TORCH__MODEL"],
+            )
+        if wanted is False or not configured:
+            return None
+        with self._lock:
+            if self._reranking is None:
+                from taboot_pipelines.inference.rerank import open_reranker
+                from taboot_pipelines.retrieval.reranking import Reranking
+
+                reranker = self._reranker or open_reranker(self.settings)
+                self._reranking = Reranking(reranker, given.candidates) if reranker is not None else None
+            return self._reranking
 
     # --- answers -----------------------------------------------------------------------------------------------
 
@@ -397,8 +433,13 @@ class KnowledgeBase:
             if self._blobs is None:
                 from taboot_pipelines.stores.blobs import BlobStore
 
-                self._blobs = BlobStore.open(self.settings.home_dir, self.settings.blob_url)
-        data = self._blobs.get(self.namespace, sha256)
+                self._blobs = BlobStore.open(self.settings.home_dir, self.settings.blob_url, self.settings.storage)
+        try:
+            data = self._blobs.get(self.namespace, sha256)
+        except TabootError as error:
+            if error.code == "E_BLOB_MISSING" and self.settings.shard_url and not self.settings.blob_url:
+                raise TabootError(error.code, error.message, remedy="Set TABOOT_BLOB_URL too: evidence is read from the blobs, not from the shards.", **error.details) from error
+            raise
         return Source(data, sha256, view.shown(document["source_id"], document["path"], document["url"]), document["mime"], document["charset"])
 
     def _document_url(self, view: _View, doc_id: str) -> str:
@@ -436,24 +477,16 @@ class KnowledgeBase:
 
     # --- manifests ---------------------------------------------------------------------------------------------
 
-    def _view(self) -> _View:
-        """The view of the manifest that is current now. Raises ``E_KB_UNINITIALIZED`` if there is none."""
+    def _view(self, *, now: bool = False) -> _View:
+        """The view of the manifest that is current; ``now``, and not a second ago. Raises ``E_KB_UNINITIALIZED`` if there is none."""
         with self._lock:
-            try:
-                stat = manifest_path(self.root, self.namespace).stat()
-                state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            except (FileNotFoundError, NotADirectoryError):
-                state = None
-            except OSError as error:
-                raise TabootError("E_STORAGE", f"The knowledge base under {self.root} cannot be read: {error.strerror}.", folder=str(self.root)) from error
-            if state is not None and self._pinned is not None and self._pinned[0] == state:
-                return self._pinned[1]
-            manifest = load_manifest(self.root, self.namespace) if state is not None else None
-            if manifest is None or state is None:
-                raise TabootError("E_KB_UNINITIALIZED", f"There is no knowledge base of namespace {self.namespace!r} under {self.root}.", namespace=self.namespace)
-            view = _View(self.root, manifest, self.settings.retrieval, self._pinned[1] if self._pinned else None)
-            self._pinned = (state, view)
-            return view
+            seen = self._store.look(self.namespace, self._pinned.seen if self._pinned else None, now=now)
+            if seen is None:
+                where = "TABOOT_SHARD_URL" if self.settings.shard_url else self.settings.home_dir
+                raise TabootError("E_KB_UNINITIALIZED", f"There is no knowledge base of namespace {self.namespace!r} under {where}.", namespace=self.namespace)
+            if self._pinned is None or self._pinned.seen is not seen:
+                self._pinned = _View(self._store, seen, self.settings.retrieval, self._pinned)
+            return self._pinned
 
     def _ask(self, query: Callable[[_View], T]) -> T:
         view = self._view()
@@ -462,7 +495,7 @@ class KnowledgeBase:
         except TabootError as error:
             if error.code not in {"E_SHARD_MISSING", "E_SHARD_CORRUPT"}:
                 raise
-            fresh = self._view()
+            fresh = self._view(now=True)
             if fresh is view:
                 raise
             return query(fresh)

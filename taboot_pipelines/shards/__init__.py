@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from taboot_pipelines.shards.files import damaged_shards, verify
 from taboot_pipelines.shards.inputs import DocumentRows, PublishReport, ShardInput
-from taboot_pipelines.shards.manifest import Manifest, load_manifest
+from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.publish import prune, publish
 from taboot_pipelines.shards.reader import DocumentShard, Shards
+from taboot_pipelines.shards.store import ShardStore, load_manifest, open_shards
 
 __all__ = [
     "DocumentRows",
@@ -14,9 +15,11 @@ __all__ = [
     "Manifest",
     "PublishReport",
     "ShardInput",
+    "ShardStore",
     "Shards",
     "damaged_shards",
     "load_manifest",
+    "open_shards",
     "prune",
     "publish",
     "verify",

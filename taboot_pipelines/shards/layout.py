@@ -18,18 +18,30 @@ DOCUMENTS = "documents.arrow"
 POSTINGS = "postings.arrow"
 VECTORS_INT8 = "vectors.i8"
 VECTORS_FLOAT32 = "vectors.f32"
-#: What a folder holds, with sizes and hashes: lets a publisher adopt a finished folder that no manifest names yet.
+#: What a shard holds, with sizes and hashes, written last: lets a publisher adopt a finished one that no manifest names yet.
 ENTRY = "shard.json"
-#: Put by a reader that found the folder damaged, so that the next publish builds it again.
+#: Put by a reader that found the shard damaged, so that the next publish builds it again.
 DAMAGED = "damaged"
+#: Put on an object store, where a folder has no time of its own, when the shard leaves the manifest: its grace begins.
+LEFT = "left"
+#: Beginning of the name of a folder in which a shard is being built.
+BUILDING = ".building-"
+
+
+def manifest_name(namespace: str) -> str:
+    return f"{namespace}.duckdb.manifest.json"
+
+
+def shards_name(namespace: str) -> str:
+    return f"{namespace}.duckdb.shards"
 
 
 def manifest_path(root: Path, namespace: str) -> Path:
-    return root / f"{namespace}.duckdb.manifest.json"
+    return root / manifest_name(namespace)
 
 
 def shards_dir(root: Path, namespace: str) -> Path:
-    return root / f"{namespace}.duckdb.shards"
+    return root / shards_name(namespace)
 
 
 def shard_dir(root: Path, namespace: str, key: str) -> Path:

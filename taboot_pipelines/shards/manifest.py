@@ -5,20 +5,14 @@ A manifest is written last and replaced atomically, so a reader sees the old set
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import NAME_PATTERN
-from taboot_pipelines.shards.layout import manifest_path
+from taboot_pipelines.shards.layout import manifest_name
 
 
 class _Model(BaseModel):
@@ -116,76 +110,14 @@ def check_namespace(namespace: str) -> str:
     return namespace
 
 
-def parse_manifest(data: bytes, name: str) -> Manifest:
+def parse_manifest(data: bytes, namespace: str) -> Manifest:
     """``E_SHARD_CORRUPT`` names the manifest and the field that is wrong."""
+    name = manifest_name(namespace)
     try:
-        return Manifest.model_validate_json(data)
+        manifest = Manifest.model_validate_json(data)
     except (ValidationError, RecursionError, ValueError) as error:
         where = ".".join(str(p) for p in error.errors()[0]["loc"]) if isinstance(error, ValidationError) else ""
         raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} cannot be read{f' at {where}' if where else ''}.", file=name, field=where or None) from None
-
-
-def _read(root: Path, namespace: str) -> bytes | None:
-    path = manifest_path(root, check_namespace(namespace))
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise TabootError("E_STORAGE", f"The manifest {path} cannot be read: {error.strerror}.", file=str(path)) from error
-
-
-def load_manifest(root: Path, namespace: str) -> Manifest | None:
-    """The current manifest, or None if nothing was published yet. ``E_SHARD_CORRUPT`` if it cannot be understood."""
-    data = _read(root, namespace)
-    if data is None:
-        return None
-    name = manifest_path(root, namespace).name
-    manifest = parse_manifest(data, name)
     if manifest.namespace != namespace:
         raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} belongs to another namespace.", file=name)
     return manifest
-
-
-def manifest_etag(root: Path, namespace: str) -> str:
-    """What :func:`swap_manifest` compares: the SHA-256 of the manifest's bytes, empty if there is none."""
-    data = _read(root, namespace)
-    return hashlib.sha256(data).hexdigest() if data is not None else ""
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    import fcntl
-
-    handle: IO[bytes]
-    with path.open("ab") as handle:
-        fcntl.flock(handle.fileno(), fcntl.LOCK_EX)
-        yield  # the lock goes with the handle, or with the process
-
-
-def swap_manifest(root: Path, manifest: Manifest, expected: str) -> None:
-    """Publish ``manifest`` if the current one still has the etag ``expected``; else ``E_CONFLICT``, nothing written."""
-    path = manifest_path(root, manifest.namespace)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_suffix(".lock")):
-            if manifest_etag(root, manifest.namespace) != expected:
-                raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
-                                  namespace=manifest.namespace, version=manifest.version)
-            write_atomic(path, manifest.model_dump_json().encode())
-    except OSError as error:
-        raise TabootError("E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)) from error
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` in one step: a reader or a crash sees the old bytes or the new ones."""
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(fd, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

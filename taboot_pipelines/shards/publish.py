@@ -2,18 +2,14 @@
 
 A shard's key is the hash of what it holds (the fingerprints of its rows, the embedding space, the analyzer, the format),
 so the same content gives the same keys whether it was reached by edits or at once, and a leaf whose key is in the
-manifest already is neither loaded nor written. A folder is built aside and renamed into place when it is whole; the
-manifest follows last. Killed anywhere, the old manifest stands, and the next publish adopts the folders that were finished.
+manifest already is neither loaded nor written. A shard counts as there when it is whole; the manifest follows last. Killed
+anywhere, the old manifest stands, and the next publish adopts the shards that were finished.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,20 +25,11 @@ from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.build import build_documents, build_entities
-from taboot_pipelines.shards.files import damaged, file_entry, folder_intact
+from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import PublishReport, ShardInput
-from taboot_pipelines.shards.manifest import (
-    Manifest,
-    ShardEntry,
-    SourceEntry,
-    SpaceEntry,
-    check_namespace,
-    load_manifest,
-    manifest_etag,
-    swap_manifest,
-)
+from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SourceEntry, SpaceEntry, check_namespace
+from taboot_pipelines.shards.store import ShardStore, load_manifest, manifest_and_etag, shards_at
 
-_TEMPORARY = ".building-"
 _ENTITY_COLUMNS = ("label", "key", "name", "scope", "properties")
 
 
@@ -55,23 +42,24 @@ class _Leaf:
     build: Callable[[Path], int]
 
 
-def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> PublishReport:
-    """Bring the knowledge base of a namespace under ``root`` to what ``shard_input`` says.
+def publish(where: Path | ShardStore, shard_input: ShardInput, settings: ShardSettings) -> PublishReport:
+    """Bring the knowledge base of a namespace, in a directory or another store, to what ``shard_input`` says.
 
-    Nothing is written if it already is. Shards that the manifest no longer names stay on disk for the readers that
-    have them open, until :func:`prune`. Raises ``E_CONFLICT`` if another publisher was first, ``E_TABLE`` for rows that
-    do not fit together, ``E_STORAGE`` if the disk refuses.
+    Nothing is written if it already is. Shards that the manifest no longer names stay for the readers that have them open,
+    until :func:`prune`. Raises ``E_CONFLICT`` if another publisher was first, ``E_TABLE`` for rows that do not fit
+    together, ``E_STORAGE`` if the disk or the store refuses.
     """
+    store = shards_at(where)
     namespace = check_namespace(shard_input.namespace)
-    etag = manifest_etag(root, namespace)
-    previous = _readable_manifest(root, namespace)
+    previous, etag = manifest_and_etag(store, namespace)
+    damaged = store.damage(namespace)
     known = {s.key: s for s in previous.shards} if previous else {}
     shards: list[ShardEntry] = []
     new = written = 0
     for leaf in (*_document_leaves(shard_input, settings), *_entity_leaves(shard_input, settings)):
         entry = known.get(leaf.entry.key)
-        if entry is None or damaged(layout.shard_dir(root, namespace, entry.key), entry):
-            entry, size = _obtain(root, namespace, leaf)
+        if entry is None or damaged(entry):
+            entry, size = _obtain(store, namespace, leaf)
             new += 1
             written += size
         # Where a shard begins depends on its rows alone, so an entry of the old manifest can be taken as it is.
@@ -86,11 +74,9 @@ def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> Pub
         raise TabootError("E_CONFIG", "A source of the knowledge base has no type, or its tags or root are not text.", namespace=namespace) from error
     stale = previous is None or not manifest.same_content(previous)
     if stale:
-        swap_manifest(root, manifest, etag)
-        for key in known.keys() - {s.key for s in manifest.shards}:
-            # The grace of a shard that left begins now: readers may just have opened the manifest before.
-            with contextlib.suppress(OSError):
-                os.utime(layout.shard_dir(root, namespace, key))
+        store.swap_manifest(manifest, etag)
+        # Readers may just have opened the manifest before.
+        store.leave(namespace, known.keys() - {s.key for s in manifest.shards})
     return PublishReport(
         shards_new=new, shards_reused=len(shards) - new, shards_removed=len(known.keys() - {s.key for s in shards}), bytes_written=written,
         chunks=manifest.chunks, documents=manifest.documents, entities=manifest.entities,
@@ -98,33 +84,15 @@ def publish(root: Path, shard_input: ShardInput, settings: ShardSettings) -> Pub
     )
 
 
-def prune(root: Path, namespace: str, keep_manifest: Manifest | None = None, *, min_age_seconds: float = 0.0) -> list[str]:
-    """Delete every shard folder of the namespace that ``keep_manifest`` (default: the current one) does not name and that
-    was written, or left the manifest, at least ``min_age_seconds`` ago.
+def prune(where: Path | ShardStore, namespace: str, keep_manifest: Manifest | None = None, *, min_age_seconds: float = 0.0) -> list[str]:
+    """Delete every shard of the namespace that ``keep_manifest`` (default: the current one) does not name and that was
+    written, or left the manifest, at least ``min_age_seconds`` ago; from the local cache of a store as well.
 
-    Returns their names. Call it under the namespace's lease: a folder that another publisher is building goes too. Readers
-    that have a deleted file open keep it; others look for the new manifest.
+    Returns their names. Call it under the namespace's lease: what another publisher is building goes too. Readers that have
+    a deleted file open keep it; others look for the new manifest.
     """
-    manifest = keep_manifest or load_manifest(root, namespace)
-    keep = {s.key for s in manifest.shards} if manifest else set()
-    folder = layout.shards_dir(root, check_namespace(namespace))
-    try:
-        gone = sorted(p.name for p in folder.iterdir() if p.name not in keep and time.time() - p.stat().st_mtime >= min_age_seconds) if folder.is_dir() else []
-        for name in gone:
-            shutil.rmtree(folder / name)
-    except OSError as error:
-        raise TabootError("E_STORAGE", f"A shard folder cannot be deleted: {error.strerror}.", folder=str(folder)) from error
-    return gone
-
-
-def _readable_manifest(root: Path, namespace: str) -> Manifest | None:
-    """The current manifest; None if there is none, or if it is damaged or of another format and must be replaced."""
-    try:
-        return load_manifest(root, namespace)
-    except TabootError as error:
-        if error.code != "E_SHARD_CORRUPT":
-            raise
-        return None
+    store = shards_at(where)
+    return store.prune(check_namespace(namespace), keep_manifest or load_manifest(store, namespace), min_age_seconds)
 
 
 def _document_leaves(given: ShardInput, settings: ShardSettings) -> Iterator[_Leaf]:
@@ -190,32 +158,15 @@ def _fingerprint(table: pa.Table) -> str:
     return h.hexdigest()
 
 
-def _obtain(root: Path, namespace: str, leaf: _Leaf) -> tuple[ShardEntry, int]:
+def _obtain(store: ShardStore, namespace: str, leaf: _Leaf) -> tuple[ShardEntry, int]:
     """The shard in its place, and the bytes written for it: 0 if an earlier publish had finished it already."""
-    parent = layout.shards_dir(root, namespace)
-    target = parent / leaf.entry.key
     try:
-        adopted = folder_intact(target)
-        if adopted is not None and adopted.key == leaf.entry.key:
-            return adopted, 0
-        parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(dir=parent, prefix=_TEMPORARY))
-        try:
-            entry, size = _build(aside, leaf)
-            if target.exists():  # damaged: out of the way first, since a folder cannot be replaced in one step
-                shutil.rmtree(target)
-            aside.rename(target)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-        return entry, size
-    except OSError as error:
-        raise TabootError("E_STORAGE", f"Shard {leaf.entry.key[:16]} cannot be written: {error.strerror}.", folder=str(target)) from error
+        return store.obtain(namespace, leaf.entry.key, lambda folder: _build(folder, leaf))
     except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
-        raise TabootError("E_TABLE", f"The rows of shard {leaf.entry.key[:16]} do not fit together ({type(error).__name__}).", folder=str(target)) from error
+        raise TabootError("E_TABLE", f"The rows of shard {leaf.entry.key[:16]} do not fit together ({type(error).__name__}).", shard=leaf.entry.key) from error
 
 
-def _build(folder: Path, leaf: _Leaf) -> tuple[ShardEntry, int]:
+def _build(folder: Path, leaf: _Leaf) -> ShardEntry:
     length = leaf.build(folder)
     files = []
     for path in sorted(folder.iterdir()):
@@ -226,11 +177,4 @@ def _build(folder: Path, leaf: _Leaf) -> tuple[ShardEntry, int]:
     (folder / layout.ENTRY).write_text(entry.model_dump_json(), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(0o444)
-    folder.chmod(0o755)
-    with contextlib.suppress(OSError):  # not every file system lets a directory be synced
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    return entry, sum(f.size for f in files)
+    return entry

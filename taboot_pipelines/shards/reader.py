@@ -20,6 +20,7 @@ from taboot_pipelines.shards.build import term_hash
 from taboot_pipelines.shards.columns import numbers
 from taboot_pipelines.shards.files import map_file, verified_path
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
+from taboot_pipelines.shards.store import ShardStore, shards_at
 
 _UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
 
@@ -27,8 +28,9 @@ _UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
 class DocumentShard:
     """One document shard, mapped on first use. Rows of ``chunks`` ascend by (doc_id, chunk_index)."""
 
-    def __init__(self, folder: Path, entry: ShardEntry, dimension: int) -> None:
-        self.folder = folder
+    def __init__(self, store: ShardStore, namespace: str, entry: ShardEntry, dimension: int) -> None:
+        self._store = store
+        self._namespace = namespace
         self.entry = entry
         self.dimension = dimension
 
@@ -46,12 +48,12 @@ class DocumentShard:
     @cached_property
     def int8(self) -> npt.NDArray[np.int8]:
         """(chunks, dimension)"""
-        return np.frombuffer(map_file(self.folder, self.entry, layout.VECTORS_INT8), dtype=np.int8).reshape(-1, self.dimension)
+        return np.frombuffer(self._map(layout.VECTORS_INT8), dtype=np.int8).reshape(-1, self.dimension)
 
     @cached_property
     def float32(self) -> npt.NDArray[np.float32]:
         """(chunks, dimension)"""
-        return np.frombuffer(map_file(self.folder, self.entry, layout.VECTORS_FLOAT32), dtype="<f4").reshape(-1, self.dimension)
+        return np.frombuffer(self._map(layout.VECTORS_FLOAT32), dtype="<f4").reshape(-1, self.dimension)
 
     @cached_property
     def _postings(self) -> tuple[npt.NDArray[np.uint64], pa.Array, npt.NDArray[np.int32], Any, Any]:
@@ -78,8 +80,15 @@ class DocumentShard:
         """Verify and map everything that a search uses."""
         _ = self.chunks, self.documents, self.int8, self.float32, self._postings
 
+    def database(self) -> Path:
+        """A local path of the DuckDB file, verified."""
+        return verified_path(self._store, self._namespace, self.entry, layout.DATABASE)
+
+    def _map(self, name: str) -> memoryview:
+        return map_file(self._store, self._namespace, self.entry, name)
+
     def _table(self, name: str, rows: int | None) -> pa.Table:
-        data = map_file(self.folder, self.entry, name)
+        data = self._map(name)
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         if rows is not None and table.num_rows != rows:
             raise TabootError("E_SHARD_CORRUPT", f"Shard {self.entry.key[:16]} holds another number of rows in {name} than the manifest says.", shard=self.entry.key, file=name)
@@ -90,18 +99,19 @@ class DocumentShard:
 class Shards:
     """The shards of one manifest, in the order of their ids."""
 
-    root: Path
+    store: ShardStore
     manifest: Manifest
     documents: tuple[DocumentShard, ...]
 
     @classmethod
-    def open(cls, root: Path, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None) -> Shards:
+    def open(cls, where: Path | ShardStore, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None) -> Shards:
         """Nothing is read yet. ``reuse``: shards that are mapped already, by key."""
+        store = shards_at(where)
         known = reuse or {}
         dimension = manifest.space.dimension
-        return cls(root, manifest, tuple(
+        return cls(store, manifest, tuple(
             # The manifest's entry decides: a shard that was built again has other bytes under the same key.
-            known[e.key] if e.key in known and known[e.key].entry == e else DocumentShard(layout.shard_dir(root, manifest.namespace, e.key), e, dimension)
+            known[e.key] if e.key in known and known[e.key].entry == e else DocumentShard(store, manifest.namespace, e, dimension)
             for e in sorted(manifest.of_kind("documents"), key=lambda e: e.first)
         ))
 
@@ -118,8 +128,7 @@ class Shards:
         at = bisect_right([s.entry.first for s in self.documents], doc_id) - 1
         if at < 0:
             return None
-        shard = self.documents[at]
-        path = verified_path(shard.folder, shard.entry, layout.DATABASE)
+        path = self.documents[at].database()
         try:
             with duckdb.connect(str(path), read_only=True) as connection:
                 rows: list[dict[str, Any]] = connection.sql("FROM documents WHERE doc_id = ?", params=[doc_id]).to_arrow_table().to_pylist()
@@ -138,7 +147,7 @@ class Shards:
         connection = duckdb.connect()
         try:
             for entry in sorted(self.manifest.of_kind(kind), key=lambda e: e.first):
-                path = verified_path(layout.shard_dir(self.root, self.manifest.namespace, entry.key), entry, layout.DATABASE)
+                path = verified_path(self.store, self.manifest.namespace, entry, layout.DATABASE)
                 connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS shard (READ_ONLY)")
                 connection.execute("USE shard")
                 for part, query in zip(parts, queries, strict=True):

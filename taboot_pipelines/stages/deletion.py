@@ -149,9 +149,8 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
                 for name in workspace.tables.names(namespace, owner):
                     workspace.tables.vacuum(namespace, owner, name)
         workspace.tables.empty_trash()
-        prune(workspace.home / "kb", namespace)
-        for sha256 in blobs:
-            workspace.blobs.delete(namespace, sha256)
+        prune(workspace.shards, namespace)
+        workspace.blobs.delete(namespace, *blobs)
         # A fetch that was killed between a blob and its log entry left bytes that no document is known to have held.
         workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace) - set(blobs))
         catalog.forget(namespace, doc_ids, blobs)

@@ -21,7 +21,7 @@ def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
     """Vacuum the tables of a source and of its namespace if it is time; returns the number of files removed."""
     try:
         with workspace.leases.source(namespace, source_id, wait=0), workspace.leases.namespace(namespace, wait=0):
-            removed = len(prune(workspace.home / "kb", namespace, min_age_seconds=SHARD_GRACE_SECONDS))
+            removed = len(prune(workspace.shards, namespace, min_age_seconds=SHARD_GRACE_SECONDS))
             return removed + _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
     except TabootError as error:
         if error.code != "E_BUSY":

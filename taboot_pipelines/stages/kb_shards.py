@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.shards import DocumentRows, ShardInput, damaged_shards, load_manifest, publish
+from taboot_pipelines.shards import DocumentRows, ShardInput, ShardStore, damaged_shards, load_manifest, publish
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
@@ -31,11 +30,10 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
             e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.entries_of(namespace)
         }
         space = workspace.embedder.space
-        root = workspace.home / "kb"
         inputs = ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, workspace.settings.shards.model_dump(), VERSION)
         report.data_version = inputs
         old = catalog.pointer(namespace, NAMESPACE, STAGE)
-        if old is not None and old.inputs == inputs and _published(root, namespace) == old.applied["manifest"]:
+        if old is not None and old.inputs == inputs and _published(workspace.shards, namespace) == old.applied["manifest"]:
             report.skipped = "unchanged"
             report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
             return report
@@ -50,7 +48,7 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
             progress(STAGE, done, docs.num_rows)
             return reader.load(doc_ids)
 
-        published = publish(root, ShardInput(
+        published = publish(workspace.shards, ShardInput(
             namespace=namespace, space=space, docs=docs, entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
             names=reader.snapshot("names", None), sources=sources, snapshot=snapshot.inputs, load=load,
         ), workspace.settings.shards)
@@ -66,13 +64,13 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
     return report
 
 
-def _published(root: Path, namespace: str) -> int | None:
+def _published(store: ShardStore, namespace: str) -> int | None:
     """The version of the manifest in force; None if it cannot be read or a shard of it is damaged, which a publish mends."""
     try:
-        manifest = load_manifest(root, namespace)
+        manifest = load_manifest(store, namespace)
     except TabootError:
         return None
-    return None if manifest is None or damaged_shards(root, manifest) else manifest.version
+    return None if manifest is None or damaged_shards(store, manifest) else manifest.version
 
 
 def _root(entry: Any) -> str | None:

@@ -1,14 +1,13 @@
 """Delta tables between the assets, bucketed so that a change rewrites only its buckets (``reference``: Delta Lake protocol).
 
-A table lives at ``{home}/tables/{namespace}/{source or *}/{table}``. Readers name the version they read: the one that a
-catalog pointer published. Statistics are off, since Delta's JSON log would keep column minima, that is, text (rule 16).
+A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or under ``TABOOT_TABLE_URL`` at the same path. Readers
+name the version they read: the one that a catalog pointer published. Statistics are off, since Delta's JSON log would keep
+column minima, that is, text (rule 16).
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
@@ -20,6 +19,10 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import tables as model
+from taboot_pipelines.model.health import Health
+from taboot_pipelines.settings import StorageSettings
+from taboot_pipelines.stores.objects import place
+from taboot_pipelines.stores.table_places import TableBucket, TableDirectory, TablePlace
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -29,13 +32,16 @@ NAMESPACE = "_"
 
 
 class Tables:
-    """All Delta tables of a home. Writes happen under the lease of the table's owner."""
+    """All Delta tables of a home, or of ``TABOOT_TABLE_URL``. Writes happen under the lease of the table's owner.
 
-    def __init__(self, home: Path) -> None:
-        self._root = home / "tables"
+    Every method raises ``E_TABLE`` for a table that cannot be used and ``E_STORAGE`` for a store that does not let it be.
+    """
 
-    def location(self, namespace: str, owner: str, name: str) -> Path:
-        return self._root / namespace / owner / name
+    def __init__(self, home: Path, url: str | None = None, storage: StorageSettings | None = None) -> None:
+        """Asks no server. ``E_CONFIG`` names a wrong URL."""
+        at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
+        directory = home / "tables" if at is None else at.directory
+        self._place: TablePlace = TableBucket(at) if at is not None and directory is None else TableDirectory(directory or home / "tables")
 
     def version(self, namespace: str, owner: str, name: str) -> int | None:
         """The newest version, published or not; None if the table does not exist."""
@@ -44,14 +50,16 @@ class Tables:
 
     def exist(self, namespace: str, owner: str, versions: Mapping[str, int | None]) -> bool:
         """Whether every table that a pointer names is there (a version of None names none)."""
-        return all(v is None or (self.location(namespace, owner, name) / "_delta_log").is_dir() for name, v in versions.items())
+        there = set(self.names(namespace, owner)) if any(v is not None for v in versions.values()) else set()
+        return all(v is None or name in there for name, v in versions.items())
 
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
         """The transaction id that the newest version carries."""
         table = self._open(namespace, owner, name, None)
         if table is None:
             return None
-        history = table.history(1)
+        with self._typed(f"The log of table {name} of {owner} cannot be read", name):
+            history = table.history(1)
         return history[0].get("taboot.txn") if history else None
 
     def read(
@@ -68,12 +76,19 @@ class Tables:
         chosen = [] if buckets is None else [pc.field("bucket").isin(pa.array(sorted(buckets), pa.int32()))]
         if members is not None:
             chosen.append(pc.field(members[0]).isin(pa.array(members[1], pa.string())))
+        from deltalake.exceptions import DeltaError
+
         try:
             dataset = table.to_pyarrow_dataset()
             result = dataset.to_table(columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None)
             return result.select(wanted.names).cast(wanted)
-        except (pa.ArrowInvalid, OSError, FileNotFoundError) as error:
-            raise TabootError("E_TABLE", f"Table {name} of {owner} cannot be read.", table=name, version=version, reason=type(error).__name__) from error
+        except (pa.ArrowException, OSError, DeltaError) as error:
+            what = f"Table {name} of {owner} cannot be read"
+            problem = self._place.failure(what, error, table=name, version=version)
+            if self._place.options() is None and problem.code == "E_STORAGE":
+                # Locally a file that is gone or no Parquet: making the table again mends it.
+                problem = TabootError("E_TABLE", f"{what}.", table=name, version=version, reason=type(error).__name__)
+            raise problem from None
 
     def replace(self, namespace: str, owner: str, name: str, rows: pa.Table, *, buckets: Collection[int] | None, txn: str) -> int:
         """Replace whole buckets (None: the whole table) by ``rows`` in one commit; returns the new version."""
@@ -81,7 +96,7 @@ class Tables:
 
         rows = model.conform(rows, _base(name))
         table = self._create(namespace, owner, name)
-        with _typed(name, owner):
+        with self._typed(f"Table {name} of {owner} cannot be written", name):
             write_deltalake(
                 table, rows, mode="overwrite",
                 predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
@@ -93,21 +108,21 @@ class Tables:
         from deltalake import CommitProperties, write_deltalake
 
         table = self._create(namespace, owner, name)
-        with _typed(name, owner):
+        with self._typed(f"Table {name} of {owner} cannot be written", name):
             write_deltalake(table, model.conform(rows, _base(name)), mode="append", commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}))
         return table.version()
 
     def rollback(self, namespace: str, owner: str, name: str, version: int | None) -> int | None:
         """Make the newest version hold what ``version`` held (None: nothing): undoes commits that no pointer published."""
+        if version is None:
+            self.drop(namespace, owner, name)
+            return None
         table = self._open(namespace, owner, name, None)
         if table is None:
             return None
         if table.version() == version:
             return version
-        if version is None:
-            self._remove(self.location(namespace, owner, name))
-            return None
-        with _typed(name, owner):
+        with self._typed(f"Table {name} of {owner} cannot be written", name):
             table.restore(version)
         return table.version()
 
@@ -117,61 +132,64 @@ class Tables:
         return 0 if table is None else len(table.file_uris())
 
     def stale_files(self, namespace: str, owner: str, name: str) -> int:
-        """How many data files lie on disk that the newest version does not use."""
+        """How many data files lie there that the newest version does not use."""
         table = self._open(namespace, owner, name, None)
-        if table is None:
-            return 0
-        return sum(1 for _ in self.location(namespace, owner, name).rglob("*.parquet")) - len(table.file_uris())
+        return 0 if table is None else self._place.data_files(_path(namespace, owner, name)) - len(table.file_uris())
 
     def compact(self, namespace: str, owner: str, name: str) -> None:
         """Join the small files that many appends leave; the rows stay the same."""
         table = self._open(namespace, owner, name, None)
         if table is not None:
-            with _typed(name, owner):
+            with self._typed(f"Table {name} of {owner} cannot be written", name):
                 table.optimize.compact()
 
     def empty_trash(self) -> None:
         """What a killed removal left behind."""
-        shutil.rmtree(self._root / ".removed", ignore_errors=True)
+        self._place.empty_trash()
 
     def vacuum(self, namespace: str, owner: str, name: str) -> int:
         """Remove every file that the newest version does not use; only under both leases. Returns the number of files."""
         table = self._open(namespace, owner, name, None)
         if table is None:
             return 0
-        with _typed(name, owner):
+        with self._typed(f"Table {name} of {owner} cannot be written", name):
             return len(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True))
+
+    def drop(self, namespace: str, owner: str, name: str) -> None:
+        """Remove a table, readable or not; only under both leases."""
+        self._place.remove(_path(namespace, owner, name))
 
     def drop_owner(self, namespace: str, owner: str) -> None:
         """Remove all tables of a retired source; only under both leases."""
-        self._remove(self._root / namespace / owner)
+        self._place.remove(f"{namespace}/{owner}")
 
     def names(self, namespace: str, owner: str) -> list[str]:
-        directory = self._root / namespace / owner
-        return sorted(p.name for p in directory.iterdir() if (p / "_delta_log").is_dir()) if directory.is_dir() else []
+        return self._place.names(f"{namespace}/{owner}")
 
-    def _remove(self, path: Path) -> None:
-        # Renamed first: a kill in the middle of the removal leaves no half table behind.
-        if path.exists():
-            trash = self._root / ".removed" / uuid.uuid4().hex
-            trash.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(trash)
-        shutil.rmtree(self._root / ".removed", ignore_errors=True)
+    def health(self) -> Health:
+        """Of the part ``tables``."""
+        return self._place.health()
+
+    def close(self) -> None:
+        """Nothing is held open between requests."""
 
     def _open(self, namespace: str, owner: str, name: str, version: int | None) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        path = self.location(namespace, owner, name)
-        if not (path / "_delta_log").is_dir():
+        path = _path(namespace, owner, name)
+        if not self._place.may_exist(path):
             return None
         try:
-            return DeltaTable(str(path), version=version)
+            return DeltaTable(self._place.uri(path), version=version, storage_options=self._place.options())
         except TableNotFoundError:
             # A creator killed before its first commit leaves an empty log: the table does not exist yet.
             return None
-        except DeltaError as error:
-            raise TabootError("E_TABLE", f"Table {name} of {owner} cannot be opened.", table=name, version=version, reason=str(error)[:200]) from error
+        except (DeltaError, OSError) as error:
+            problem = self._place.failure(f"Table {name} of {owner} cannot be opened", error, table=name, version=version)
+        if problem.code == "E_TABLE" and not self._place.whole(path):
+            return None
+        raise problem
 
     def _create(self, namespace: str, owner: str, name: str) -> DeltaTable:
         from deltalake import DeltaTable
@@ -180,24 +198,28 @@ class Tables:
         if existing is not None:
             return existing
         schema, key = model.TABLES[_base(name)]
-        path = self.location(namespace, owner, name)
+        path = _path(namespace, owner, name)
         configuration: dict[str, Any] = {"delta.dataSkippingNumIndexedCols": "0"}
-        with _typed(name, owner):
-            path.mkdir(parents=True, exist_ok=True)
-            return DeltaTable.create(str(path), schema=schema, mode="ignore", partition_by=None if key is None else ["bucket"], configuration=configuration)
+        with self._typed(f"Table {name} of {owner} cannot be written", name):
+            self._place.prepare(path)
+            return DeltaTable.create(
+                self._place.uri(path), schema=schema, mode="ignore", partition_by=None if key is None else ["bucket"], configuration=configuration,
+                storage_options=self._place.options(),
+            )
+
+    @contextlib.contextmanager
+    def _typed(self, what: str, name: str) -> Iterator[None]:
+        """What Delta, the file system and the store raise becomes ``E_STORAGE`` or ``E_TABLE``."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            yield
+        except (OSError, DeltaError) as error:
+            raise self._place.failure(what, error, table=name) from None
 
 
-@contextlib.contextmanager
-def _typed(name: str, owner: str) -> Iterator[None]:
-    """What Delta and the file system raise while writing becomes ``E_STORAGE`` or ``E_TABLE``."""
-    from deltalake.exceptions import DeltaError
-
-    try:
-        yield
-    except OSError as error:
-        raise TabootError("E_STORAGE", f"Table {name} of {owner} cannot be written.", table=name, reason=type(error).__name__) from error
-    except DeltaError as error:
-        raise TabootError("E_TABLE", f"Table {name} of {owner} cannot be written.", table=name, reason=type(error).__name__) from error
+def _path(namespace: str, owner: str, name: str) -> str:
+    return f"{namespace}/{owner}/{name}"
 
 
 def _base(name: str) -> str:

@@ -502,7 +502,7 @@ def test_a_damaged_shard_is_a_typed_error_and_is_built_again(notes: World, kind:
     kb = notes.kb()
     before, manifest = graph(kb), kb.manifest
     entry = manifest.of_kind(kind)[0]
-    folder = layout.shard_dir(kb.root, "default", entry.key)
+    folder = layout.shard_dir(kb.settings.home_dir / "kb", "default", entry.key)
     for f in entry.files:
         file = folder / f.name
         folder.chmod(0o700)

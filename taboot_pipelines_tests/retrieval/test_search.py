@@ -162,7 +162,7 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
     real = kb._view
     calls = []
 
-    def racing():
+    def racing(**options):
         view = real()
         if not calls:
             calls.append(1)

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import stat
 from pathlib import Path
 
+import obstore
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines_tests.objects import Bucket
 
 
-@pytest.fixture(params=["directory", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
-    """One suite for every backend of the object store."""
-    return BlobStore.open(tmp_path) if request.param == "directory" else BlobStore.open(tmp_path, "memory:///")
+class Kept:
+    """A blob store and a way to change what lies in it."""
+
+    def __init__(self, home: Path, bucket: Bucket | None) -> None:
+        self.directory, self.bucket = home / "blobs", bucket
+        self.store = BlobStore.open(home) if bucket is None else BlobStore.open(home, bucket.url, bucket.storage)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        if self.bucket is not None:
+            obstore.put(self.bucket.store, path, data)
+        else:
+            (self.directory / path).write_bytes(data)
+
+
+@pytest.fixture(params=["directory", "s3"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+    """One suite for both backends."""
+    return Kept(tmp_path, None if request.param == "directory" else Bucket(request.getfixturevalue("s3")))
+
+
+@pytest.fixture
+def store(kept: Kept) -> BlobStore:
+    return kept.store
 
 
 def test_equal_bytes_are_stored_once_per_namespace(store: BlobStore) -> None:
@@ -39,12 +61,10 @@ def test_what_is_read_is_what_was_written(tmp_path_factory: pytest.TempPathFacto
     assert store.get("n", store.put("n", data)[0]) == data
 
 
-def test_one_flipped_bit_is_noticed_and_healed(tmp_path: Path) -> None:
-    store = BlobStore.open(tmp_path)
+def test_one_flipped_bit_is_noticed_and_healed(kept: Kept) -> None:
+    store = kept.store
     sha, _ = store.put("n", b"trusted bytes")
-    path = tmp_path / "blobs" / "sources" / "n" / sha
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.write_bytes(b"trusted bytez")
+    kept.overwrite(store.path("n", sha), b"trusted bytez")
     with pytest.raises(TabootError, match="E_BLOB_CORRUPT"):
         store.get("n", sha)
     assert store.put("n", b"trusted bytes") == (sha, False)
@@ -54,9 +74,46 @@ def test_one_flipped_bit_is_noticed_and_healed(tmp_path: Path) -> None:
     assert store.get("n", sha) == b"trusted bytes"
 
 
-def test_a_truncated_blob_is_replaced_by_the_next_put(tmp_path: Path) -> None:
-    store = BlobStore.open(tmp_path)
-    sha, _ = store.put("n", b"trusted bytes")
-    (tmp_path / "blobs" / "sources" / "n" / sha).write_bytes(b"trust")
-    store.put("n", b"trusted bytes")
-    assert store.get("n", sha) == b"trusted bytes"
+def test_a_truncated_blob_is_replaced_by_the_next_put(kept: Kept) -> None:
+    sha, _ = kept.store.put("n", b"trusted bytes")
+    kept.overwrite(kept.store.path("n", sha), b"trust")
+    kept.store.put("n", b"trusted bytes")
+    assert kept.store.get("n", sha) == b"trusted bytes"
+
+
+def test_a_local_blob_is_its_owners_alone(tmp_path: Path) -> None:
+    for home, url in ((tmp_path / "a", None), (tmp_path / "b", (tmp_path / "c").as_uri())):
+        store = BlobStore.open(home, url)
+        sha, _ = store.put("n", b"bytes")
+        directory = home / "blobs" if url is None else tmp_path / "c"
+        assert stat.S_IMODE((directory / "sources" / "n" / sha).stat().st_mode) == 0o600
+
+
+def test_a_sweep_keeps_what_it_is_told(store: BlobStore) -> None:
+    kept, *gone = (store.put("n", str(i).encode())[0] for i in range(5))
+    other, _ = store.put("other", b"0")
+    assert store.sweep("n", {kept}) == 4
+    assert [name for name, _ in store.list("n")] == [kept] and [name for name, _ in store.list("other")] == [other]
+    store.delete("n", kept, *gone)
+    store.delete("n")
+    assert list(store.list("n")) == []
+
+
+def _race(home: Path, url: str, storage: object, start: object, results: object) -> None:
+    store = BlobStore.open(home, url, storage)  # type: ignore[arg-type]
+    start.wait()  # type: ignore[attr-defined]
+    results.put([store.put("n", f"text {i}".encode())[1] for i in range(40)])  # type: ignore[attr-defined]
+
+
+def test_of_four_writers_of_equal_bytes_one_is_first(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    bucket = Bucket(s3)
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Barrier(4), context.Queue()
+    processes = [context.Process(target=_race, args=(tmp_path / str(i), bucket.url, bucket.storage, start, results)) for i in range(4)]
+    for p in processes:
+        p.start()
+    told = [results.get(timeout=60) for _ in processes]
+    for p in processes:
+        p.join(60)
+    assert [sum(new) for new in zip(*told, strict=True)] == [1] * 40
+    assert len(bucket.contents()) == 40

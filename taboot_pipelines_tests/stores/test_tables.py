@@ -1,15 +1,53 @@
-"""Delta tables: bucket-wise replacement, pinned versions, rollback to what was published."""
+"""Delta tables in a directory and on an object store: bucket-wise replacement, pinned versions, removal that may be killed."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.tables import VECTORS, conform
 from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines_tests.objects import Bucket
+
+
+class Kept:
+    """Tables and the files behind them, whichever the backend."""
+
+    def __init__(self, directory: Path, bucket: Bucket | None) -> None:
+        self.directory, self.bucket = directory / "tables", bucket
+        self.tables = Tables(directory) if bucket is None else Tables(directory, bucket.url, bucket.storage)
+
+    def files(self) -> dict[str, bytes]:
+        if self.bucket is not None:
+            return self.bucket.contents()
+        return {str(p.relative_to(self.directory)): p.read_bytes() for p in self.directory.rglob("*") if p.is_file()}
+
+    def remove(self, path: str) -> None:
+        if self.bucket is not None:
+            obstore.delete(self.bucket.store, path)
+        else:
+            (self.directory / path).unlink()
+
+    def texts(self) -> str:
+        """All that the files hold, Parquet decoded."""
+        return "".join(str(pq.read_table(io.BytesIO(d)).to_pydict()) if p.endswith(".parquet") else d.decode() for p, d in self.files().items())
+
+
+@pytest.fixture(params=["directory", "s3"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+    """One suite for both backends."""
+    return Kept(tmp_path, None if request.param == "directory" else Bucket(request.getfixturevalue("s3")))
+
+
+@pytest.fixture
+def tables(kept: Kept) -> Tables:
+    return kept.tables
 
 
 def rows(*items: tuple[int, str]) -> pa.Table:
@@ -20,8 +58,7 @@ def held(tables: Tables, version: int | None, **options: object) -> list[str]:
     return sorted(tables.read("n", "s", "vectors.x", version, columns=["sha256"], **options).column(0).to_pylist())  # type: ignore[arg-type]
 
 
-def test_only_the_named_buckets_change_and_old_versions_stay_readable(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
+def test_only_the_named_buckets_change_and_old_versions_stay_readable(tables: Tables) -> None:
     assert tables.version("n", "s", "vectors.x") is None and held(tables, None) == []
     first = tables.replace("n", "s", "vectors.x", rows((1, "a"), (2, "b")), buckets={1, 2}, txn="t1")
     second = tables.replace("n", "s", "vectors.x", rows((2, "c")), buckets={2}, txn="t2")
@@ -30,8 +67,7 @@ def test_only_the_named_buckets_change_and_old_versions_stay_readable(tmp_path: 
     assert tables.transaction("n", "s", "vectors.x") == "t2"
 
 
-def test_rollback_takes_back_what_no_pointer_published(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
+def test_rollback_takes_back_what_no_pointer_published(tables: Tables) -> None:
     first = tables.append("n", "s", "vectors.x", rows((1, "a")), txn="t1")
     tables.append("n", "s", "vectors.x", rows((1, "b")), txn="t2")
     assert held(tables, tables.rollback("n", "s", "vectors.x", first)) == ["a"]
@@ -39,13 +75,100 @@ def test_rollback_takes_back_what_no_pointer_published(tmp_path: Path) -> None:
     assert tables.version("n", "s", "vectors.x") is None
 
 
-def test_vacuum_leaves_no_byte_of_what_was_replaced(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
+def test_vacuum_leaves_no_byte_of_what_was_replaced(kept: Kept) -> None:
+    tables = kept.tables
     tables.append("n", "s", "vectors.x", rows((1, "uniquewordone")), txn="t1")
     tables.replace("n", "s", "vectors.x", rows((1, "other")), buckets={1}, txn="t2")
-    tables.vacuum("n", "s", "vectors.x")
-    assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"uniquewordone" in p.read_bytes()]
+    assert "uniquewordone" in kept.texts() and tables.stale_files("n", "s", "vectors.x") == 1
+    assert tables.vacuum("n", "s", "vectors.x") == 1
+    assert "uniquewordone" not in kept.texts() and tables.stale_files("n", "s", "vectors.x") == 0
     assert held(tables, tables.version("n", "s", "vectors.x")) == ["other"]
+
+
+def test_names_existence_and_removal(kept: Kept) -> None:
+    tables = kept.tables
+    assert tables.names("n", "s") == [] and not tables.exist("n", "s", {"vectors.x": 0}) and tables.exist("n", "s", {"vectors.x": None})
+    for name in ("vectors.x", "vectors.y"):
+        tables.append("n", "s", name, rows((1, "a")), txn="t1")
+    tables.append("n", "other", "vectors.x", rows((1, "a")), txn="t1")
+    assert tables.names("n", "s") == ["vectors.x", "vectors.y"] and tables.exist("n", "s", {"vectors.x": 1, "vectors.y": 1})
+    tables.drop("n", "s", "vectors.y")
+    assert tables.names("n", "s") == ["vectors.x"] and not tables.exist("n", "s", {"vectors.x": 1, "vectors.y": 1})
+    tables.append("n", "s", "vectors.y", rows((1, "b")), txn="t2")
+    assert held(tables, tables.version("n", "s", "vectors.x")) == ["a"]
+    tables.drop_owner("n", "s")
+    assert tables.names("n", "s") == [] and tables.version("n", "s", "vectors.y") is None
+    assert tables.names("n", "other") == ["vectors.x"] and all(path.startswith("n/other/") for path in kept.files())
+
+
+def test_many_appends_are_joined(tables: Tables) -> None:
+    for i in range(12):
+        tables.append("n", "s", "vectors.x", rows((1, str(i))), txn="t")
+    assert tables.files("n", "s", "vectors.x") == 12
+    tables.compact("n", "s", "vectors.x")
+    assert tables.files("n", "s", "vectors.x") == 1
+    assert held(tables, tables.version("n", "s", "vectors.x")) == sorted(map(str, range(12)))
+
+
+def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """On an object store a removal is many requests: cut off after each, the table is whole or not there, and can be made anew."""
+    kept = Kept(tmp_path, Bucket(s3))
+    tables = kept.tables
+    for i in range(4):
+        tables.replace("n", "s", "vectors.x", rows((1, f"{i}")), buckets={1}, txn="t")
+    tables._open("n", "s", "vectors.x", None).create_checkpoint()  # type: ignore[union-attr]
+    tables.replace("n", "s", "vectors.x", rows((1, "last")), buckets={1}, txn="t")
+    tables.vacuum("n", "s", "vectors.x")
+    whole = kept.files()
+    removed: list[str] = []
+    delete = obstore.delete
+
+    def killed(store: object, paths: str | list[str], left: int) -> None:
+        for path in [paths] if isinstance(paths, str) else paths:
+            if len(removed) >= left:
+                raise KeyboardInterrupt
+            delete(store, path)  # type: ignore[arg-type]
+            removed.append(path)
+
+    seen = set()
+    for steps in range(len(whole)):
+        for path, data in whole.items():
+            obstore.put(kept.bucket.store, path, data)  # type: ignore[union-attr]
+        removed.clear()
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(obstore, "delete", lambda store, paths, steps=steps: killed(store, paths, steps))
+            tables.drop("n", "s", "vectors.x")
+        version = tables.version("n", "s", "vectors.x")
+        seen.add(version is None)
+        if version is None:
+            fresh = tables.append("n", "s", "vectors.x", rows((1, "new")), txn="t")
+            assert held(tables, fresh) == ["new"] and "last" not in kept.texts()
+            tables.drop("n", "s", "vectors.x")
+        else:
+            assert held(tables, version) == ["last"]
+        for path in kept.files():
+            kept.remove(path)
+    assert seen == {True, False}
+
+
+def test_what_a_killed_removal_left_is_trash(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    kept = Kept(tmp_path, Bucket(s3))
+    for owner in ("s", "t"):
+        kept.tables.append("n", owner, "vectors.x", rows((1, "a")), txn="t")
+    kept.remove("n/s/vectors.x/_delta_log/00000000000000000000.json")
+    kept.tables.empty_trash()
+    assert {p.split("/")[1] for p in kept.files()} == {"t"}
+    assert held(kept.tables, None) == [] and kept.tables.version("n", "t", "vectors.x") == 1
+
+
+def test_a_file_that_is_gone_is_the_tables_fault(kept: Kept) -> None:
+    version = kept.tables.append("n", "s", "vectors.x", rows((1, "a")), txn="t")
+    for path in kept.files():
+        if path.endswith(".parquet"):
+            kept.remove(path)
+    with pytest.raises(TabootError) as caught:
+        held(kept.tables, version)
+    assert caught.value.code == "E_TABLE" and "vectors.x" in caught.value.message
 
 
 @pytest.mark.parametrize("bad", [

@@ -1,0 +1,301 @@
+"""Shards on an object store, read through a local cache of content-addressed files.
+
+Objects under the URL's prefix:
+
+    {namespace}.duckdb.manifest.json                     swapped by If-Match on its ETag, created by If-None-Match: *
+    {namespace}.duckdb.shards/{key}/{sha256}/{name}      a file; its bytes never change
+    {namespace}.duckdb.shards/{key}/shard.json           what the shard holds, written after its files
+    {namespace}.duckdb.shards/{key}/damaged, …/left      see ``layout``
+
+Two publishers of one shard never overwrite each other, since files of other bytes have other paths. The cache holds one file
+per SHA-256 and namespace, shared by all processes of a home; what the newest manifest does not name is dropped from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotModifiedError, PreconditionError
+from pydantic import ValidationError
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import Health
+from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.shards import files, layout
+from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
+from taboot_pipelines.shards.store import Build, Seen
+from taboot_pipelines.stores.objects import Place, is_absent
+
+#: A reader asks for a new manifest at most this often (DESIGN §7).
+_LOOK_SECONDS = 1.0
+#: Cached files that no manifest names stay this long: another process may be about to map them.
+_CACHE_GRACE_SECONDS = 60.0
+#: A folder in which another process may still be building.
+_BUILDING_SECONDS = 3600.0
+_UPLOADS = 6
+_CHUNK = 1 << 20
+_PUBLISHER = "publisher"
+
+
+class BucketShards:
+    """See ``ShardStore``. ``root`` is where files are cached: one folder for each URL."""
+
+    def __init__(self, at: Place, cache: Path) -> None:
+        self._at = at
+        self._store = at.store()
+        self.root = cache / sha256_hex(at.url.rstrip("/"))[:16]
+        self._lock = threading.Lock()
+        self._looked: dict[str, float] = {}
+
+    # --- manifests ---------------------------------------------------------------------------------------------
+
+    def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
+        return self._get_manifest(namespace, None)
+
+    def _get_manifest(self, namespace: str, known: str | None) -> tuple[bytes, str] | None:
+        """Raises ``NotModifiedError`` if it still has the etag ``known``."""
+        name = layout.manifest_name(namespace)
+        with self._at.asked(f"The manifest {name} cannot be read"):
+            try:
+                found = obstore.get(self._store, name, options={"if_none_match": known} if known else {})
+                return bytes(found.bytes()), found.meta["e_tag"] or ""
+            except NotModifiedError:
+                raise _Unchanged from None
+            except FileNotFoundError as error:
+                if is_absent(error):
+                    return None
+                raise
+
+    def swap_manifest(self, manifest: Manifest, etag: str) -> None:
+        name = layout.manifest_name(manifest.namespace)
+        mode: Any = {"e_tag": etag} if etag else "create"
+        # Tells our own write from another's when an answer was lost and the request was repeated.
+        mark = uuid.uuid4().hex
+        with self._at.asked(f"The manifest {name} cannot be written"):
+            try:
+                obstore.put(self._store, name, manifest.model_dump_json().encode(), mode=mode, attributes={_PUBLISHER: mark}, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+                if isinstance(error, FileNotFoundError) and not is_absent(error):
+                    raise
+                if not isinstance(error, FileNotFoundError) and obstore.get(self._store, name, options={"head": True}).attributes.get(_PUBLISHER) == mark:
+                    return
+                raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
+                                  namespace=manifest.namespace, version=manifest.version) from None
+
+    def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
+        with self._lock:
+            moment = time.monotonic()
+            if last is not None and not now and moment - self._looked.get(namespace, float("-inf")) < _LOOK_SECONDS:
+                return last
+            try:
+                found = self._get_manifest(namespace, str(last.state) if last is not None else None)
+            except _Unchanged:
+                self._looked[namespace] = moment
+                return last
+            self._looked[namespace] = moment
+        if found is None:
+            return None
+        seen = Seen(found[1], parse_manifest(found[0], namespace))
+        self._forget(namespace, seen.manifest, _CACHE_GRACE_SECONDS)
+        return seen
+
+    # --- publishing --------------------------------------------------------------------------------------------
+
+    def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
+        listed = {path: size for path, size, _ in self._list(layout.shards_name(namespace))}
+        return lambda entry: self._incomplete(listed, namespace, entry)
+
+    def _incomplete(self, listed: dict[str, int], namespace: str, entry: ShardEntry) -> bool:
+        return _marker(namespace, entry.key, layout.DAMAGED) in listed or any(listed.get(_path(namespace, entry.key, f)) != f.size for f in entry.files)
+
+    def obtain(self, namespace: str, key: str, build: Build) -> tuple[ShardEntry, int]:
+        listed = {path: size for path, size, _ in self._list(f"{layout.shards_name(namespace)}/{key}")}
+        adopted = self._finished(listed, namespace, key)
+        if adopted is not None:
+            return adopted, 0
+        with self._cached("built"):
+            aside = Path(tempfile.mkdtemp(dir=self._folder(namespace), prefix=layout.BUILDING))
+        try:
+            entry = build(aside)
+            with ThreadPoolExecutor(_UPLOADS) as pool:
+                for _ in pool.map(lambda f: self._upload(_path(namespace, key, f), aside / f.name, f), entry.files):
+                    pass
+            with self._at.asked(f"Shard {key[:16]} cannot be written"):
+                obstore.put(self._store, _marker(namespace, key, layout.ENTRY), entry.model_dump_json().encode(), use_multipart=False)
+                obstore.delete(self._store, [p for name in (layout.DAMAGED, layout.LEFT) if (p := _marker(namespace, key, name)) in listed])
+            with self._cached("built"):
+                folder = self._folder(namespace)
+                for f in entry.files:
+                    (aside / f.name).replace(folder / f.sha256)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return entry, sum(f.size for f in entry.files)
+
+    def _finished(self, listed: dict[str, int], namespace: str, key: str) -> ShardEntry | None:
+        """A shard that an earlier publish finished, its files read and hashed."""
+        marker = _marker(namespace, key, layout.ENTRY)
+        if marker not in listed:
+            return None
+        try:
+            with self._at.asked(f"Shard {key[:16]} cannot be read"):
+                entry = ShardEntry.model_validate_json(bytes(obstore.get(self._store, marker).bytes()))
+            if entry.key != key or self._incomplete(listed, namespace, entry):
+                return None
+            for f in entry.files:
+                self.fetch(namespace, entry, f.name)
+        except ValidationError:
+            return None
+        except TabootError as error:
+            if error.code not in {"E_SHARD_MISSING", "E_SHARD_CORRUPT"}:
+                raise
+            return None
+        return entry
+
+    def _upload(self, path: str, source: Path, expected: FileEntry) -> None:
+        with self._at.asked(f"The shard file {source.name} cannot be written"):
+            data = source.read_bytes()
+            try:
+                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                # Of a publish that was killed, or damaged since: its name says what it should be.
+                if sha256_hex(bytes(obstore.get(self._store, path).bytes())) != expected.sha256:
+                    obstore.put(self._store, path, data, use_multipart=False)
+
+    def leave(self, namespace: str, keys: set[str]) -> None:
+        for key in sorted(keys):
+            with contextlib.suppress(TabootError), self._at.asked("A shard cannot be marked"):
+                obstore.put(self._store, _marker(namespace, key, layout.LEFT), b"", use_multipart=False)
+
+    def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
+        prefix = layout.shards_name(namespace)
+        shards: dict[str, dict[str, float]] = defaultdict(dict)
+        for path, _, modified in self._list(prefix):
+            shards[path.removeprefix(f"{prefix}/").split("/", 1)[0]][path] = modified
+        entries = {s.key: s for s in keep.shards} if keep else {}
+        before = time.time() - min_age_seconds
+        gone = sorted(key for key, paths in shards.items() if key not in entries and max(paths.values()) <= before)
+        doomed = [path for key in gone for path in shards[key]]
+        for key, entry in entries.items():
+            # What a shard held before it was built again.
+            live = {_marker(namespace, key, layout.ENTRY), _marker(namespace, key, layout.DAMAGED), *(_path(namespace, key, f) for f in entry.files)}
+            doomed += [path for path, modified in shards[key].items() if path not in live and modified <= before]
+        if doomed:
+            with self._at.asked("A shard cannot be deleted"):
+                obstore.delete(self._store, doomed)
+        self._forget(namespace, keep, min_age_seconds)
+        return gone
+
+    def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
+        with contextlib.suppress(TabootError), self._at.asked("A shard cannot be marked"):
+            obstore.put(self._at.store(retries=0), _marker(namespace, shard.key, layout.DAMAGED), b"", use_multipart=False)
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    def fetch(self, namespace: str, shard: ShardEntry, name: str, *, fresh: bool = False) -> Path:
+        expected = shard.file(name)
+        with self._cached("read"):
+            target = self._folder(namespace) / expected.sha256
+            if not fresh and files.holds(target, expected):
+                return target
+        # Once more: what came may have been damaged on the way.
+        for _ in range(2):
+            if self._download(_path(namespace, shard.key, expected), target, shard, expected):
+                return target
+        self.mark_damaged(namespace, shard)
+        raise files.corrupt(shard, name)
+
+    def _download(self, path: str, target: Path, shard: ShardEntry, expected: FileEntry) -> bool:
+        """Whether the object has the bytes that it should have; only then it is put in place."""
+        digest, size = hashlib.sha256(), 0
+        with self._cached("written"):
+            fd, temporary = tempfile.mkstemp(dir=target.parent, prefix=".loading-")
+        try:
+            with self._cached("written"), os.fdopen(fd, "wb") as f:
+                for part in self._stream(path, shard, expected):
+                    size += len(part)
+                    if size > expected.size:
+                        break
+                    digest.update(part)
+                    f.write(part)
+            if size != expected.size or digest.hexdigest() != expected.sha256:
+                return False
+            with self._cached("written"):
+                try:
+                    Path(temporary).replace(target)
+                except FileNotFoundError:  # an erasure has emptied the cache
+                    raise files.missing(shard, expected.name) from None
+                return files.holds(target, expected)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+    def _stream(self, path: str, shard: ShardEntry, expected: FileEntry) -> Iterator[bytes]:
+        try:
+            for part in obstore.get(self._store, path).stream(min_chunk_size=_CHUNK):
+                yield bytes(part)
+        except (OSError, BaseError) as error:
+            if is_absent(error):
+                raise files.missing(shard, expected.name) from None
+            raise self._at.failure(f"The shard file {shard.key[:16]}…/{expected.name} cannot be read", error) from None
+
+    def health(self) -> Health:
+        return self._at.health("shards")
+
+    # --- the cache ---------------------------------------------------------------------------------------------
+
+    def _folder(self, namespace: str) -> Path:
+        folder = self.root / namespace
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    @contextlib.contextmanager
+    def _cached(self, what: Literal["built", "read", "written"]) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TabootError(
+                "E_STORAGE", f"A shard cannot be {what} in the cache {self.root}: {error.strerror}.", folder=str(self.root),
+                remedy="Check that TABOOT_HOME is writable and has space; its folder `cache` may be deleted at any time.",
+            ) from error
+
+    def _forget(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> None:
+        """Drop what ``keep`` does not name from the cache, and what killed processes left there."""
+        named = {f.sha256 for s in keep.shards for f in s.files} if keep else set()
+        with contextlib.suppress(OSError):
+            for path in (self.root / namespace).iterdir():
+                with contextlib.suppress(OSError):
+                    age = time.time() - path.stat().st_mtime
+                    if path.is_dir():
+                        if not min_age_seconds or age >= _BUILDING_SECONDS:
+                            shutil.rmtree(path, ignore_errors=True)
+                    elif path.name not in named and age >= min_age_seconds:
+                        path.unlink()
+
+    def _list(self, prefix: str) -> list[tuple[str, int, float]]:
+        """(path, bytes, seconds since 1970 when it was written) of every object under a prefix."""
+        with self._at.asked("The shards cannot be listed"):
+            return [(m["path"], m["size"], m["last_modified"].timestamp()) for batch in obstore.list(self._store, prefix=prefix) for m in batch]
+
+
+class _Unchanged(Exception):
+    """The manifest is the one that is known."""
+
+
+def _path(namespace: str, key: str, file: FileEntry) -> str:
+    return f"{layout.shards_name(namespace)}/{key}/{file.sha256}/{file.name}"
+
+
+def _marker(namespace: str, key: str, name: str) -> str:
+    return f"{layout.shards_name(namespace)}/{key}/{name}"

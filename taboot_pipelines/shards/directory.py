@@ -1,0 +1,162 @@
+"""Shards in a local directory: a folder is built aside and renamed into place, the manifest is swapped under a file lock."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import Health
+from taboot_pipelines.shards import layout
+from taboot_pipelines.shards.files import folder_intact
+from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
+from taboot_pipelines.shards.store import Build, Seen
+from taboot_pipelines.stores.objects import directory_health
+
+
+class DirectoryShards:
+    """See ``ShardStore``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
+        path = layout.manifest_path(self.root, namespace)
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise TabootError("E_STORAGE", f"The manifest {path} cannot be read: {error.strerror}.", file=str(path)) from error
+        return data, hashlib.sha256(data).hexdigest()
+
+    def swap_manifest(self, manifest: Manifest, etag: str) -> None:
+        path = layout.manifest_path(self.root, manifest.namespace)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with _locked(path.with_suffix(".lock")):
+                current = self.read_manifest(manifest.namespace)
+                if (current[1] if current else "") != etag:
+                    raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
+                                      namespace=manifest.namespace, version=manifest.version)
+                _write_atomic(path, manifest.model_dump_json().encode())
+        except OSError as error:
+            raise TabootError("E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)) from error
+
+    def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
+        path = layout.manifest_path(self.root, namespace)
+        try:
+            stat = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise TabootError("E_STORAGE", f"The knowledge base under {self.root} cannot be read: {error.strerror}.", folder=str(self.root)) from error
+        state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if last is not None and last.state == state:
+            return last
+        found = self.read_manifest(namespace)
+        return None if found is None else Seen(state, parse_manifest(found[0], namespace))
+
+    def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
+        return lambda entry: _damaged(self._folder(namespace, entry.key), entry)
+
+    def obtain(self, namespace: str, key: str, build: Build) -> tuple[ShardEntry, int]:
+        parent = layout.shards_dir(self.root, namespace)
+        target = parent / key
+        try:
+            adopted = folder_intact(target)
+            if adopted is not None and adopted.key == key and not _damaged(target, adopted):
+                return adopted, 0
+            parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(dir=parent, prefix=layout.BUILDING))
+            try:
+                entry = build(aside)
+                aside.chmod(0o755)
+                _sync(aside)
+                if target.exists():  # damaged: out of the way first, since a folder cannot be replaced in one step
+                    shutil.rmtree(target)
+                aside.rename(target)
+            except BaseException:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise TabootError("E_STORAGE", f"Shard {key[:16]} cannot be written: {error.strerror}.", folder=str(target)) from error
+        return entry, sum(f.size for f in entry.files)
+
+    def leave(self, namespace: str, keys: set[str]) -> None:
+        for key in keys:
+            with contextlib.suppress(OSError):
+                os.utime(self._folder(namespace, key))
+
+    def fetch(self, namespace: str, shard: ShardEntry, name: str, *, fresh: bool = False) -> Path:
+        return self._folder(namespace, shard.key) / name
+
+    def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder(namespace, shard.key) / layout.DAMAGED).touch()
+
+    def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
+        folder = layout.shards_dir(self.root, namespace)
+        named = {s.key for s in keep.shards} if keep else set()
+        try:
+            gone = sorted(
+                p.name for p in folder.iterdir() if p.name not in named and time.time() - p.stat().st_mtime >= min_age_seconds
+            ) if folder.is_dir() else []
+            for name in gone:
+                shutil.rmtree(folder / name)
+        except OSError as error:
+            raise TabootError("E_STORAGE", f"A shard folder cannot be deleted: {error.strerror}.", folder=str(folder)) from error
+        return gone
+
+    def health(self) -> Health:
+        return directory_health("shards", self.root)
+
+    def _folder(self, namespace: str, key: str) -> Path:
+        return layout.shard_dir(self.root, namespace, key)
+
+
+def _damaged(folder: Path, shard: ShardEntry) -> bool:
+    if (folder / layout.DAMAGED).exists():
+        return True
+    try:
+        return any((folder / f.name).stat().st_size != f.size for f in shard.files)
+    except OSError:
+        return True
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    import fcntl
+
+    with path.open("ab") as handle:
+        fcntl.flock(handle.fileno(), fcntl.LOCK_EX)
+        yield  # the lock goes with the handle, or with the process
+
+
+def _write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` in one step: a reader or a crash sees the old bytes or the new ones."""
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _sync(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every file system lets a directory be synced
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,175 @@
+"""Where Delta tables lie: a directory, or a prefix of an object store. What the Delta log does not do itself is here.
+
+In both a table that is being removed is *not there* from the first step on, so a removal may be killed anywhere: a
+directory is renamed away first; on an object store the first version and the checkpoints go first, without which the rest
+of a log describes no table (Delta protocol: a log starts with version 0 or at a checkpoint).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import Health
+from taboot_pipelines.stores.objects import Place, directory_health, is_transport
+
+_LOG = "_delta_log"
+#: What a reader can begin with: the first version or a checkpoint.
+_BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
+
+
+class TablePlace(Protocol):
+    """Paths are ``{namespace}/{owner}/{table}`` or a beginning of it, without a slash at the end."""
+
+    def uri(self, path: str) -> str: ...
+
+    def options(self) -> dict[str, str] | None: ...
+
+    def may_exist(self, path: str) -> bool:
+        """False only if there is certainly no table; costs no request."""
+
+    def whole(self, path: str) -> bool:
+        """Whether what lies there is a table, and not the rest of one that is being removed."""
+
+    def names(self, path: str) -> list[str]:
+        """The tables of an owner."""
+
+    def data_files(self, path: str) -> int: ...
+
+    def prepare(self, path: str) -> None:
+        """Make room for a new table."""
+
+    def remove(self, path: str) -> None: ...
+
+    def empty_trash(self) -> None:
+        """What killed removals left behind."""
+
+    def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
+        """An error of deltalake or pyarrow: ``E_STORAGE`` if it is the store's, else ``E_TABLE``."""
+
+    def health(self) -> Health: ...
+
+
+class TableDirectory:
+    """Tables under a local directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._trash = root / ".removed"
+
+    def uri(self, path: str) -> str:
+        return str(self._root / path)
+
+    def options(self) -> None:
+        return None
+
+    def may_exist(self, path: str) -> bool:
+        return (self._root / path / _LOG).is_dir()
+
+    def whole(self, path: str) -> bool:
+        return self.may_exist(path)
+
+    def names(self, path: str) -> list[str]:
+        directory = self._root / path
+        return sorted(p.name for p in directory.iterdir() if (p / _LOG).is_dir()) if directory.is_dir() else []
+
+    def data_files(self, path: str) -> int:
+        return sum(1 for _ in (self._root / path).rglob("*.parquet"))
+
+    def prepare(self, path: str) -> None:
+        (self._root / path).mkdir(parents=True, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        # Renamed first: a kill in the middle of the removal leaves no half table behind.
+        if (self._root / path).exists():
+            self._trash.mkdir(parents=True, exist_ok=True)
+            (self._root / path).rename(self._trash / uuid.uuid4().hex)
+        self.empty_trash()
+
+    def empty_trash(self) -> None:
+        shutil.rmtree(self._trash, ignore_errors=True)
+
+    def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
+        code = "E_STORAGE" if isinstance(error, OSError) else "E_TABLE"
+        return TabootError(code, f"{what}.", reason=type(error).__name__, **details)
+
+    def health(self) -> Health:
+        return directory_health("tables", self._root)
+
+
+class TableBucket:
+    """Tables under a prefix of an object store; every listing is one request per thousand objects."""
+
+    def __init__(self, at: Place) -> None:
+        self._at = at
+        self._store = at.store()
+        self._options = at.delta_options()
+
+    def uri(self, path: str) -> str:
+        return f"{self._at.url.rstrip('/')}/{path}"
+
+    def options(self) -> dict[str, str]:
+        return self._options
+
+    def may_exist(self, path: str) -> bool:
+        return True
+
+    def whole(self, path: str) -> bool:
+        return any(_BEGINNING.search(p) for p in self._list(f"{path}/{_LOG}"))
+
+    def names(self, path: str) -> list[str]:
+        import obstore
+
+        with self._at.asked(f"The tables of {path} cannot be listed"):
+            return sorted(p.rsplit("/", 1)[-1] for p in obstore.list_with_delimiter(self._store, prefix=path)["common_prefixes"])
+
+    def data_files(self, path: str) -> int:
+        return sum(p.endswith(".parquet") and f"/{_LOG}/" not in p for p in self._list(path))
+
+    def prepare(self, path: str) -> None:
+        self.remove(path)
+
+    def remove(self, path: str) -> None:
+        self._delete(self._list(path))
+
+    def empty_trash(self) -> None:
+        tables: dict[str, list[str]] = defaultdict(list)
+        for p in self._list(None):
+            tables["/".join(p.split("/", 3)[:3])].append(p)
+        self._delete(p for paths in tables.values() if not any(map(_BEGINNING.search, paths)) for p in paths)
+
+    def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
+        if isinstance(error, FileNotFoundError) or not (isinstance(error, OSError) or is_transport(error)):
+            return TabootError("E_TABLE", f"{what}.", reason=type(error).__name__, **details)
+        if isinstance(error, OSError) and not is_transport(error):
+            # pyarrow says OSError of a file that is no Parquet.
+            return TabootError("E_TABLE", f"{what}.", reason=type(error).__name__, **details)
+        return self._at.failure(what, error, **details)
+
+    def health(self) -> Health:
+        return self._at.health("tables")
+
+    def _list(self, prefix: str | None) -> list[str]:
+        import obstore
+
+        with self._at.asked("The tables cannot be listed"):
+            return [meta["path"] for batch in obstore.list(self._store, prefix=prefix) for meta in batch]
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        import obstore
+
+        rest: list[str] = []
+        with self._at.asked("A table cannot be removed"):
+            for path in sorted(paths):
+                if _BEGINNING.search(path):
+                    # One by one, the first version before the checkpoints: until the last of them is gone it is the table as it was.
+                    obstore.delete(self._store, path)
+                else:
+                    rest.append(path)
+            obstore.delete(self._store, rest)
