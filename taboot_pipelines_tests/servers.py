@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,11 +93,24 @@ class OwnServer:
         process = psutil.Process(pid)
         # PostgreSQL's children are told by SIGQUIT to leave at once; a SIGKILL would let them linger.
         process.send_signal(signal.SIGQUIT if self._name == "postgres" else signal.SIGKILL)
-        process.wait(30)
+        assert ended(process), f"{self._name} does not end"
 
     def remove(self) -> None:
         """End it and remove its data."""
         services("down", str(self._folder), "--delete")
+
+
+def ended(process: psutil.Process, seconds: float = 30) -> bool:
+    """Whether a process is gone in time; so is one that nobody has taken note of yet (a zombie)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
 
 
 @contextmanager

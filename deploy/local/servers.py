@@ -18,6 +18,8 @@ import fetching
 from processes import Refused
 
 LOOPBACK = "127.0.0.1"
+#: A server that takes longer to answer is asked again by ``up``, and called silent by ``status``.
+ANSWER_SECONDS = 3.0
 ROLES = Path(__file__).resolve().parents[1] / "postgres" / "roles.sql"
 #: Keys of the throwaway S3 server. It listens on the loopback only and they open nothing else.
 S3_KEY, S3_SECRET = "taboot", "taboot-local-secret"
@@ -288,7 +290,7 @@ class S3(Server):
         return {"ROOT_ACCESS_KEY": S3_KEY, "ROOT_SECRET_KEY": S3_SECRET}
 
     def answers(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=5)
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=ANSWER_SECONDS)
         try:
             connection.request("GET", "/")
             return connection.getresponse().status == 403  # S3's answer to someone without a key
@@ -344,7 +346,7 @@ def _postgres_programs() -> Path | None:
 
 def _exchange(port: int, send: bytes, length: int) -> bytes:
     """Send, and read up to ``length`` bytes of the answer."""
-    with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+    with socket.create_connection((LOOPBACK, port), timeout=ANSWER_SECONDS) as connection:
         connection.sendall(send)
         answer = b""
         while len(answer) < length and (more := connection.recv(length - len(answer))):
