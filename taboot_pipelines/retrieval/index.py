@@ -84,10 +84,17 @@ class Index:
         parts = [numbers(s.chunks.column(name), stored) for s in self.shards]
         return np.concatenate(parts).astype(wanted) if parts else np.zeros(0, dtype=wanted)
 
+    def hashes(self) -> list[bytes]:
+        """The SHA-256 of each row's text."""
+        found: list[bytes] = self._hashes().to_pylist()
+        return found
+
+    def _hashes(self) -> pa.Array:
+        return pa.chunked_array([c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)).combine_chunks()
+
     def _equal_texts(self) -> None:
         """``group``: number of the row's text; ``sizes``: rows of each text."""
-        hashes = pa.chunked_array([c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)).combine_chunks()
-        encoded = hashes.dictionary_encode()
+        encoded = self._hashes().dictionary_encode()
         self.group: Rows = numbers(encoded.indices, np.int32).astype(np.int64)
         self.sizes = np.bincount(self.group, minlength=len(encoded.dictionary))
         self.repeats = len(encoded.dictionary) < len(self)
@@ -120,9 +127,9 @@ class Index:
         if wanted.languages is not None:
             keep &= np.array([language in wanted.languages for language in self._langs], dtype=bool)[self._lang]
         if wanted.date_from is not None:
-            keep &= self._moment >= _micros(wanted.date_from)
+            keep &= self._moment >= as_micros(wanted.date_from)
         if wanted.date_to is not None:
-            keep &= self._moment < _micros(wanted.date_to)
+            keep &= self._moment < as_micros(wanted.date_to)
         mask: Mask = keep[self.document]
         return mask
 
@@ -187,5 +194,6 @@ def _encode(table: pa.Table, name: str) -> tuple[list[str], Rows]:
     return encoded.dictionary.to_pylist(), numbers(encoded.indices, np.int32).astype(np.int64)
 
 
-def _micros(moment: datetime) -> int:
+def as_micros(moment: datetime) -> int:
+    """Microseconds since the epoch."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
