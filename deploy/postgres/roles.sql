@@ -10,6 +10,7 @@
 -- its transaction. Without a password variable a role is left without a password (peer, certificate or trust).
 
 \set ON_ERROR_STOP on
+SET client_min_messages = warning;
 
 SELECT 'CREATE ROLE taboot_maintenance NOLOGIN NOINHERIT'
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'taboot_maintenance') \gexec

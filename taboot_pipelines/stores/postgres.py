@@ -102,6 +102,12 @@ def connect_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
+def libpq_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
+    """Everything that ``psycopg.connect`` needs for this URL; libpq's own reading of a URL refuses what SQLAlchemy accepts."""
+    query = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
+    return {**connect_arguments(url, **server_settings), **url.translate_connect_args(username="user", database="dbname"), **query}
+
+
 def application_name() -> str:
     """``host:pid``, as ``pg_stat_activity`` shows it; PostgreSQL keeps 63 bytes."""
     return f"{socket.gethostname()[:50]}:{os.getpid()}"

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import make_url
 
 from taboot_pipelines_tests.servers import PostgresServer
@@ -25,7 +26,7 @@ class Roles:
 
 def plain(url: str) -> str:
     """The URL as libpq reads it."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    return make_conninfo(**make_url(url).translate_connect_args(username="user", database="dbname"))
 
 
 def with_roles(server: PostgresServer, database: str) -> Roles:

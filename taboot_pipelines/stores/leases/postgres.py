@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.leases.base import LeaseStore
-from taboot_pipelines.stores.postgres import OUTAGE_SECONDS, Patience, connect_arguments, failure, server_url
+from taboot_pipelines.stores.postgres import OUTAGE_SECONDS, Patience, failure, libpq_arguments, server_url
 
 if TYPE_CHECKING:
     import psycopg
@@ -174,8 +174,7 @@ class PostgresLeases(LeaseStore):
                     return session
         import psycopg
 
-        conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-        return _Session(psycopg.connect(conninfo, autocommit=True, **connect_arguments(self._url)))
+        return _Session(psycopg.connect(autocommit=True, **libpq_arguments(self._url)))
 
     def _give_back(self, session: _Session) -> None:
         """Keep the session for the next lease, unless it still holds one or is broken."""

@@ -1,0 +1,176 @@
+"""Migrations of the catalog on both databases: up, down, at once, by whom, and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import taboot_pipelines.stores.catalog as package
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stores.catalog import Catalog, Pointer
+from taboot_pipelines.stores.catalog.database import HEAD, REVISIONS
+from taboot_pipelines.stores.catalog.schema import metadata
+from taboot_pipelines.stores.leases import open_leases
+from taboot_pipelines_tests.servers import PostgresServer
+from taboot_pipelines_tests.stores.roles import Roles, plain, with_roles
+
+_NUMBER = count()
+
+
+@pytest.fixture
+def roles(postgres: PostgresServer) -> Roles:
+    return with_roles(postgres, f"migrations_{next(_NUMBER)}")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def owned(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Catalog, sa.Engine]]:
+    """A catalog of which one role is owner and user, and an engine that sees all of it."""
+    if request.param == "sqlite":
+        url, seer = None, f"sqlite:///{tmp_path / 'catalog.db'}"
+    else:
+        made: Roles = request.getfixturevalue("roles")
+        url, seer = made.owner, made.superuser
+    catalog, engine = opened(tmp_path, url), sa.create_engine(seer)
+    yield catalog, engine
+    catalog.close()
+    engine.dispose()
+
+
+def opened(home: Path, url: str | None, admin: str | None = None) -> Catalog:
+    return Catalog.open(home, open_leases(home, 5, url), url, admin)
+
+
+def revision(engine: sa.Engine) -> str | None:
+    with engine.connect() as connection:
+        found: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+        return found
+
+
+def test_the_migrations_give_exactly_the_declared_schema(owned: tuple[Catalog, sa.Engine]) -> None:
+    catalog, engine = owned
+    catalog.blobs("n")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    config = Config()
+    config.set_main_option("script_location", str(Path(package.__file__).parent / "migrations"))
+    scripts = ScriptDirectory.from_config(config)
+    assert scripts.get_current_head() == HEAD and sorted(s.revision for s in scripts.walk_revisions()) == list(REVISIONS)
+
+
+def test_down_and_up_again_keeps_the_rows(owned: tuple[Catalog, sa.Engine], tmp_path: Path) -> None:
+    catalog, engine = owned
+    pointer = Pointer("chunks", {"chunks": 7}, "in", "t", {"documents": 3})
+    catalog.publish("n", "s", pointer)
+    catalog._migrate("0001")
+    assert revision(engine) == "0001"
+    assert "state_value" not in sa.inspect(engine).get_table_names()
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM pointer")).scalar() == 1
+    url = None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+    again = opened(tmp_path, url)
+    assert again.pointer("n", "s", "chunks") == pointer and again.pointer("m", "s", "chunks") is None and revision(engine) == HEAD
+    again._migrate("base")
+    assert set(sa.inspect(engine).get_table_names()) <= {"alembic_version", "sqlite_sequence"}
+    again.close()
+
+
+def test_a_database_ahead_of_the_code_is_refused_in_words(owned: tuple[Catalog, sa.Engine], tmp_path: Path) -> None:
+    catalog, engine = owned
+    catalog.blobs("n")
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0099'"))
+    url = None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+    with pytest.raises(TabootError, match=r"E_CATALOG.*0099.*newer version"):
+        opened(tmp_path, url).blobs("n")
+    assert revision(engine) == "0099"
+
+
+def test_opening_touches_no_network(tmp_path: Path) -> None:
+    url = "postgresql://nobody@127.0.0.1:1/nothing"
+    catalog = opened(tmp_path, url, url)
+    assert not catalog.health().ok
+    catalog.close()
+
+
+OPENING = """
+import sys, pathlib
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.leases import open_leases
+home, url, admin = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+catalog = Catalog.open(home, open_leases(home, 30, url), url, admin)
+print("ready", flush=True); sys.stdin.readline()
+print(len(catalog.sources()), flush=True)
+"""
+
+
+def test_of_processes_that_migrate_at_once_one_does(roles: Roles, tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", OPENING, str(tmp_path), roles.app, roles.owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for p in processes:
+        assert p.stdout is not None and p.stdout.readline() == "ready\n"
+    for p in processes:
+        assert p.stdin is not None
+        p.stdin.write("\n")
+        p.stdin.flush()
+    assert [p.communicate(timeout=60)[0].strip() for p in processes] == ["0"] * 3
+    assert [p.returncode for p in processes] == [0] * 3
+
+
+def test_the_application_neither_migrates_nor_owns(roles: Roles, tmp_path: Path) -> None:
+    """Without the owner's URL it says whose turn it is; with it once, it works on without."""
+    with pytest.raises(TabootError, match=r"E_CATALOG.*insufficient privilege.*TABOOT_CATALOG_ADMIN_URL"):
+        opened(tmp_path, roles.app).blobs("n")
+    owner = opened(tmp_path, roles.owner)
+    owner.blobs("n")
+    owner._migrate("0001")
+    owner.close()
+    with pytest.raises(TabootError, match=r"E_CATALOG.*TABOOT_CATALOG_ADMIN_URL"):
+        opened(tmp_path, roles.app).blobs("n")
+    assert "pending" in opened(tmp_path, roles.owner).health().message
+    first = opened(tmp_path, roles.app, roles.owner)
+    assert first.sources() == []
+    later = opened(tmp_path, roles.app)
+    assert later.sources() == [] and later.health().ok, later.health()
+    with psycopg.connect(plain(roles.app), autocommit=True) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+        for statement in ("UPDATE alembic_version SET version_num = 'x'", "DELETE FROM alembic_version", "DROP TABLE locator", "ALTER TABLE locator NO FORCE ROW LEVEL SECURITY",
+                          "CREATE POLICY mine ON locator USING (true)", "TRUNCATE locator", "CREATE TABLE mine (n int)", "ALTER ROLE taboot_app BYPASSRLS"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+    for catalog in (first, later):
+        catalog.close()
+
+
+def test_every_table_of_the_catalog_is_bound_by_its_policies(roles: Roles, tmp_path: Path) -> None:
+    opened(tmp_path, roles.app, roles.owner).blobs("n")
+    with psycopg.connect(plain(roles.superuser)) as connection:
+        found = connection.execute(
+            "SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, pg_get_userbyid(c.relowner), array_agg(p.polname ORDER BY p.polname)::text[]"
+            " FROM pg_class c LEFT JOIN pg_policy p ON p.polrelid = c.oid"
+            " WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version' GROUP BY c.oid"
+        ).fetchall()
+        [(flags,)] = connection.execute("SELECT rolsuper OR rolbypassrls OR rolinherit OR rolcreaterole FROM pg_roles WHERE rolname = 'taboot_app'").fetchall()
+    assert {r[0] for r in found} == set(metadata.tables) and flags is False
+    assert {tuple(map(str, r[1:4])) for r in found} == {("True", "True", "taboot_owner")}
+    assert {tuple(r[4]) for r in found} == {("taboot_maintenance", "taboot_namespace", "taboot_owner")}
+    assert all("namespace" in table.c for table in metadata.tables.values())
+
+
+@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/d", "not a url hunter2", "postgresql://u:hunter2@h:port/d"])
+def test_a_url_of_another_kind_is_refused_without_being_quoted(tmp_path: Path, url: str) -> None:
+    with pytest.raises(TabootError, match="E_CONFIG.*TABOOT_CATALOG_URL") as error:
+        opened(tmp_path, url)
+    assert "hunter2" not in str(error.value)
