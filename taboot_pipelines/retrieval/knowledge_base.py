@@ -27,6 +27,7 @@ from taboot_pipelines.retrieval.evidence import Blobs, Source, check_chunk, chec
 from taboot_pipelines.retrieval.fusion import Ids, rank, reciprocal_rank_fusion
 from taboot_pipelines.retrieval.graph import Graph, check_types
 from taboot_pipelines.retrieval.index import Filter, Index, Mask, as_moment
+from taboot_pipelines.retrieval.query_cache import QueryCache, open_query_cache
 from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
 from taboot_pipelines.settings import RetrievalSettings, Settings, load_settings
 from taboot_pipelines.shards import Manifest, Shards, ShardStore, open_shards
@@ -109,6 +110,7 @@ class KnowledgeBase:
         self.namespace = check_namespace(namespace)
         self._store = open_shards(settings.home_dir, settings.shard_url, settings.storage)
         self._embedder = embedder
+        self._queries: QueryCache | None = None
         self._blobs = blobs
         self._reranker = reranker
         self._reranking: Reranking | None = None
@@ -242,16 +244,22 @@ class KnowledgeBase:
                 "E_CONFIG", f"The knowledge base holds vectors of {ours.id}, the embedder makes {theirs.id}.",
                 remedy="Set the embedder that made the knowledge base, search with mode='keyword', or ingest again with this one.", ours=ours.id, theirs=theirs.id,
             )
-        vector = np.asarray(embedder.embed_query(query), dtype=np.float32)
-        if vector.shape != (ours.dimension,) or not np.isfinite(vector).all():
-            raise TabootError("E_VECTOR", "The embedder returned an unusable vector for the query.", dimension=ours.dimension)
-        return vector
+
+        def embed(text: str) -> Vectors:
+            vector = np.asarray(embedder.embed_query(text), dtype=np.float32)
+            if vector.shape != (ours.dimension,) or not np.isfinite(vector).all():
+                raise TabootError("E_VECTOR", "The embedder returned an unusable vector for the query.", dimension=ours.dimension)
+            return vector
+
+        return embed(query) if self._queries is None else self._queries.vector(theirs, query, embed)
 
     def _open_embedder(self) -> Embedder:
         with self._lock:
             if self._embedder is None:
                 from taboot_pipelines.embedding import open_embedder
 
+                # Another process's answers stand for the configured server's only, never for those of an embedder that was passed in.
+                self._queries = open_query_cache(self.settings, self.namespace)
                 self._embedder = open_embedder(self.settings)
             return self._embedder
 
