@@ -1,122 +1,15 @@
-"""``status``, ``schema``, ``delete``, ``restore``, ``ui``: the state of things, and changing it by hand."""
+"""``schema``, ``delete``, ``restore``, ``ui``: what a person does by hand."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-from typing import Any
 
 import click
 
-from taboot_pipelines.cli.output import console, emit_json, json_option, moment, namespace_option, table, text
+from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, text
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings, load_settings
-
-_MOST_LETTERS = 50
-
-
-@click.command()
-@json_option
-def status(as_json: bool) -> None:
-    """Show the configured parts, counts, sources, dead letters and the settings in force."""
-    settings = load_settings()
-    state = _state(settings)
-    if as_json:
-        emit_json(state)
-        return
-    out = console()
-    for name, part in state["parts"].items():
-        out.print(text(f"{name:<10} {part}"))
-    for namespace, counts in state["namespaces"].items():
-        out.print(text(f"\nnamespace {namespace}: " + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items())), style="bold")
-    shown = table("source", "namespace", "type", "state", "last job", "started", "documents", "dead", right=("documents", "dead"))
-    for s in state["sources"]:
-        job = s["last_job"] or {}
-        shown.add_row(*(text(c) for c in (
-            s["id"], s["namespace"], s["type"], s["state"], job.get("state", "never"), job.get("started_at") or "", s["documents"], s["dead_letters"]["failed"],
-        )))
-    out.print(shown if state["sources"] else text(f"\nNo source yet: write {settings.sources_file} and run `taboot ingest`."))
-    for letter in state["dead_letters"][:_MOST_LETTERS]:
-        out.print(text(f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']} ({letter['attempts']}×, {letter['kind']})"), style="yellow")
-    if len(state["dead_letters"]) > _MOST_LETTERS:
-        out.print(text(f"… and {len(state['dead_letters']) - _MOST_LETTERS} more; --json lists them all."))
-    out.print(text("\nsettings in force"), style="bold")
-    for name, value in state["settings"].items():
-        out.print(text(f"  {name} = {value}"))
-
-
-def _state(settings: Settings) -> dict[str, Any]:
-    state: dict[str, Any] = {
-        "parts": _parts(settings), "namespaces": {}, "sources": [], "dead_letters": [], "settings": _settings(settings),
-    }
-    if settings.catalog_url is None and not (settings.home_dir / "catalog.db").exists():
-        return state  # Asking for the state must not create it.
-    from taboot_pipelines.shards import load_manifest
-    from taboot_pipelines.stages.workspace import Workspace
-
-    workspace = Workspace(settings)
-    catalog = workspace.catalog
-    rows = catalog.sources(states=("active", "retiring", "retired"))
-    for namespace in sorted({r["namespace"] for r in rows}):
-        manifest = load_manifest(settings.home_dir / "kb", namespace)
-        shards = manifest.shards if manifest is not None else ()
-        usage = catalog.usage(namespace)
-        state["namespaces"][namespace] = {
-            "documents": sum(s.documents for s in shards), "chunks": sum(s.chunks for s in shards), "entities": sum(s.entities for s in shards),
-            "shards": len(shards), "blobs": usage["total_sources"], "blob_bytes": usage["total_bytes"],
-        }
-        state["dead_letters"] += [
-            {"namespace": namespace, "source": d["source_id"], **{k: d[k] for k in ("stage", "item", "code", "message", "kind", "attempts")}, "last_at": moment(d["last_at"])}
-            for d in catalog.dead_letters(namespace)
-        ]
-    for row in rows:
-        namespace, source = row["namespace"], row["source_id"]
-        job = next(iter(catalog.jobs(namespace, source, limit=1)), None)
-        letters = [d for d in state["dead_letters"] if (d["namespace"], d["source"]) == (namespace, source)]
-        state["sources"].append({
-            "id": source, "namespace": namespace, "type": row["type"], "state": row["state"],
-            "documents": sum(x.role == "document" for x in catalog.locators(namespace, source).values()),
-            "last_job": None if job is None else {
-                "state": job["state"], "started_at": moment(job["started_at"]), "ended_at": moment(job["ended_at"]), "complete": job["complete"],
-                **{k: job[k] for k in ("discovered", "fetched", "not_modified", "skipped", "failed", "removed", "held")},
-            },
-            "dead_letters": {kind: sum(d["kind"] == kind for d in letters) for kind in ("failed", "skipped")},
-        })
-    workspace.close()
-    return state
-
-
-def _parts(settings: Settings) -> dict[str, str]:
-    """Each part: its default, or where its setting leads."""
-    return {
-        "home": str(settings.home_dir),
-        "sources": str(settings.sources_file),
-        "blobs": _no_credentials(settings.blob_url) if settings.blob_url else str(settings.home_dir / "blobs"),
-        "catalog": "the database that TABOOT_CATALOG_URL names" if settings.catalog_url else str(settings.home_dir / "catalog.db"),
-        "embedder": f"TEI at {_no_credentials(settings.tei.url)}" if settings.tei.url else f"bundled ({settings.embedding.model_path or 'all-MiniLM-L6-v2, ONNX int8'})",
-        "serving": str(settings.home_dir / "kb"),
-        "dagster": str(settings.dagster_home),
-    }
-
-
-def _no_credentials(url: str) -> str:
-    return re.sub(r"(?<=//)[^/@]*@", "***@", url).split("?", 1)[0]
-
-
-def _settings(settings: Settings) -> dict[str, Any]:
-    """Flat, by the names of the environment variables; secrets as asterisks."""
-    flat: dict[str, Any] = {}
-
-    def walk(prefix: str, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, dict):
-                walk(f"{prefix}{name.upper()}__", value)
-            else:
-                flat[prefix + name.upper()] = _no_credentials(value) if isinstance(value, str) and "://" in value else value
-
-    walk("TABOOT_", settings.model_dump(mode="json"))
-    return flat
 
 
 @click.command()
@@ -138,7 +31,7 @@ def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
-    _initialized(settings)
+    require_catalog(settings)
     receipt = deletion.delete(Workspace(settings), namespace or settings.namespace, doc_ids, erase=erase)
     if as_json:
         emit_json({
@@ -161,7 +54,7 @@ def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> N
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
-    _initialized(settings)
+    require_catalog(settings)
     restored = deletion.restore(Workspace(settings), namespace or settings.namespace, doc_ids)
     if as_json:
         emit_json({"restored": list(restored.restored), "awaiting_fetch": list(restored.awaiting_fetch)})
@@ -172,8 +65,11 @@ def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> N
         out.print(text(f"{len(restored.awaiting_fetch)} were erased and come back with the next `taboot ingest`."))
 
 
-def _initialized(settings: Settings) -> None:
-    if settings.catalog_url is None and not (settings.home_dir / "catalog.db").exists():
+def require_catalog(settings: Settings) -> None:
+    """Raises ``E_KB_UNINITIALIZED`` where there is no catalog: a command that changes something must not create one."""
+    from taboot_pipelines.stages.health import catalog_exists
+
+    if not catalog_exists(settings):
         raise TabootError("E_KB_UNINITIALIZED", f"There is no catalog under {settings.home_dir}.", path=str(settings.home_dir))
 
 

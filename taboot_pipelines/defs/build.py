@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from taboot_pipelines.defs import readiness
 from taboot_pipelines.defs.executors import executor
 from taboot_pipelines.defs.io import KEY, TableIOManager
 from taboot_pipelines.defs.jobs import ASSETS, CHECKS, JOBS
@@ -30,5 +31,5 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
         **overrides,
     }
     return dg.Definitions(
-        assets=ASSETS, asset_checks=CHECKS, jobs=JOBS, sensors=SENSORS, resources=resources, executor=executor(settings, ASSETS),
+        assets=ASSETS, asset_checks=[*CHECKS, *readiness.CHECKS], jobs=JOBS, sensors=[*SENSORS, *readiness.SENSORS], resources=resources, executor=executor(settings, ASSETS),
     )

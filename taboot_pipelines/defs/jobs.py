@@ -6,7 +6,7 @@ import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from taboot_pipelines.defs import documents, ingest, kb, knowledge, vectors
+from taboot_pipelines.defs import documents, ingest, kb, knowledge, readiness, vectors
 from taboot_pipelines.defs.materialize import failures, run_reported
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
@@ -17,7 +17,8 @@ ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS,
 CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
 
 ingest_source = dg.define_asset_job(
-    "ingest_source", selection=dg.AssetSelection.assets(*ASSETS), description="The whole chain for one source, its checks included.",
+    "ingest_source", selection=dg.AssetSelection.assets(*ASSETS) - dg.AssetSelection.checks(*readiness.CHECKS),
+    description="The whole chain for one source, its checks included.",
 )
 
 

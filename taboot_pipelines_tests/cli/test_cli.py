@@ -85,7 +85,10 @@ def test_ingest_says_what_it_did(shell: Shell) -> None:
     assert second["ok"] and [s["source"] for s in second["sources"]] == ["guides", "stack"]
     for source in second["sources"]:
         assert source["state"] == "succeeded"
-        assert [r["skipped"] for r in source["stages"]] == [None, *["unchanged"] * 6]
+        said = {r["stage"]: r["skipped"] for r in source["stages"]}
+        assert said.pop("raw_blobs") is None
+        assert said.pop("qdrant_points") == "skipped: TABOOT_QDRANT__URL" and said.pop("neo4j_subgraph") == "skipped: TABOOT_NEO4J__URL"
+        assert set(said.values()) == {"unchanged"} and len(said) == 6
     assert shell.err == ""
 
 
@@ -133,6 +136,39 @@ def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -
     assert state["settings"]["TABOOT_LIMITS__BATCH_DOCUMENTS"] == 256 and state["settings"]["TABOOT_TEI__API_KEY"] == "**********"
     assert state["parts"]["embedder"].startswith("TEI at http") and "TABOOT_TEI__API_KEY" in shown
     assert "hidden-key-value" not in json.dumps(state) + shown
+    assert state["ok"] and {h["part"]: (h["backend"], h["ok"]) for h in state["health"]} == {
+        "catalog": ("sqlite", True), "state": ("catalog", True), "blobs": ("directory", True), "tables": ("directory", True), "shards": ("directory", True),
+        "embedder": ("tei", True), "dagster": ("sqlite", True),
+    }
+    assert all(h["latency_ms"] is not None and not h["message"] for h in state["health"])
+
+
+def test_status_says_what_is_wrong_and_shows_the_rest(shell: Shell) -> None:
+    changed = Shell(shell.world)
+    closed = {
+        "TABOOT_QDRANT__URL": "http://127.0.0.1:1", "TABOOT_NEO4J__URL": "bolt://127.0.0.1:1", "TABOOT_REDIS__URL": "redis://:planted@127.0.0.1:1/0",
+        "TABOOT_RERANKER__URL": "http://127.0.0.1:1", "TABOOT_LLM__URL": "http://127.0.0.1:1/v1",
+    }
+    changed.environment |= closed
+    state = changed.json("status", code=1)
+    unwell = {h["part"]: h["message"] for h in state["health"] if not h["ok"]}
+    assert set(unwell) == {"vectors", "graph", "state", "reranker", "llm"}
+    for name, message in zip(("QDRANT", "NEO4J", "REDIS", "RERANKER", "LLM"), (unwell[p] for p in ("vectors", "graph", "state", "reranker", "llm")), strict=True):
+        assert message.startswith(f"E_{name}: ") and f"TABOOT_{name}__URL" in message
+    # What does not depend on them is told as ever.
+    assert {s["id"] for s in state["sources"]} == {"stack", "guides"} and state["namespaces"]["default"]["documents"] == 2
+    shown = changed("status", code=1)
+    assert "vectors: E_QDRANT" in shown and re.search(r"graph\s+neo4j\s+unwell", shown) and "planted" not in shown
+
+
+def test_status_goes_without_the_catalog(shell: Shell) -> None:
+    changed = Shell(shell.world)
+    changed.environment["TABOOT_CATALOG_URL"] = "postgresql+psycopg://taboot:planted-pw@127.0.0.1:1/taboot"
+    state = changed.json("status", code=1)
+    assert state["error"]["code"] == "E_CATALOG" and state["sources"] == []
+    assert {h["part"] for h in state["health"] if not h["ok"]} == {"catalog", "state"}
+    assert state["settings"]["TABOOT_CATALOG_URL"] == "**********" and "planted-pw" not in json.dumps(state)
+    assert "while the catalog does not answer" in changed("status", code=1)
 
 
 def test_status_before_anything_creates_nothing(tmp_path: Path) -> None:

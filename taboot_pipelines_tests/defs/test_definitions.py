@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 #: asset: (group, what it depends on, pool, its checks and whether they block)
 EXPECTED = {
-    "raw_blobs": ("ingest", set(), {"ingest"}, {"ledger_adds_up": False, "no_deletes_held": False}),
+    "raw_blobs": ("ingest", set(), {"ingest"}, {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False}),
     "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
@@ -45,10 +45,12 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     assert found == EXPECTED
     assert tuple(EXPECTED) == STAGES
     assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {"ingest_source", "ingest_all"}
-    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "stale_runs", "run_failures"}
+    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "stale_runs", "run_failures", "parts"}
     assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {dg.AssetKey(a) for a in STAGES}
-    assert {k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys} == {c for *_, checks in EXPECTED.values() for c in checks}
+    assert {k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys} == {
+        c for *_, checks in EXPECTED.values() for c in checks if c != "readiness"
+    }
     assert not (tmp_path / "home").exists()
 
 
