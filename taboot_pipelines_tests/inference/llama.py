@@ -30,7 +30,7 @@ def main() -> None:
     params.model.path = str(weights())
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.n_ctx, params.n_parallel = 1024, 2
-    params.cpuparams.n_threads = 2
+    params.cpuparams.n_threads, params.cpuparams.poll = 1, 0
     params.n_gpu_layers = 0
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
