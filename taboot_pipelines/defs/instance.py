@@ -57,14 +57,36 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The persistent instance. Raises ``E_STORAGE`` if it cannot be opened, ``E_BUSY`` while another process creates it."""
     home = settings.dagster_home
     try:
-        with _open(home, settings) as instance:
+        opened = _open(home, settings)
+    except TabootError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the storage that the file names may raise; its words may quote its URL
+        absent = error.__cause__ or error.__context__ or error
+        if isinstance(absent, ModuleNotFoundError):
+            extra = str(absent.name).partition(".")[0].replace("_", "-")
+            raise TabootError("E_EXTRA", f"{home / 'dagster.yaml'} names {extra}, which is not installed.", extra=extra) from None
+        raise _unusable(home, error) from None
+    try:
+        with opened as instance:
             close = keep_connections(instance)
             try:
                 yield instance
             finally:
                 close()
     except (OSError, SQLAlchemyError, DagsterError) as error:
-        raise TabootError("E_STORAGE", f"Dagster's storage in {home} cannot be used ({type(error).__name__}).", path=str(home)) from error
+        raise _unusable(home, error) from error
+    except Exception as error:
+        if type(error).__name__ == "DagsterPostgresException":
+            # Out of tries; a class of its own, outside Dagster's family, that only the extra knows.
+            raise _unusable(home, error) from None
+        raise
+
+
+def _unusable(home: Path, error: BaseException) -> TabootError:
+    return TabootError(
+        "E_STORAGE", f"Dagster's storage in {home} cannot be used ({type(error).__name__}).", path=str(home),
+        remedy=f"Check that the disk can be written, or that the database that {home / 'dagster.yaml'} names answers.",
+    )
 
 
 def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
