@@ -172,7 +172,7 @@ def test_rows_come_in_the_order_of_their_bytes(catalog: Catalog) -> None:
     """PostgreSQL would sort them by a language's rules, in which ``_`` and ``-`` hardly count."""
     entry = {"namespace": "n", "type": "files", "config": "{}", "root": "/"}
     names = ["a-b", "a_b", "ab", "a-c", "a1"]
-    catalog.sync_sources({name: entry for name in names})
+    catalog.sync_sources(dict.fromkeys(names, entry))
     assert [r["source_id"] for r in catalog.sources("n")] == sorted(names)
     catalog.record_dead("n", "s", "documents", [{"item": x, "code": "E_PARSE", "message": "m", "fingerprint": "", "kind": "failed"} for x in ("b", "B", "a", "_")], [])
     assert [d["item"] for d in catalog.dead_letters("n")] == ["B", "_", "a", "b"]

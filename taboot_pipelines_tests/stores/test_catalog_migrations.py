@@ -171,6 +171,6 @@ def test_every_table_of_the_catalog_is_bound_by_its_policies(roles: Roles, tmp_p
 
 @pytest.mark.parametrize("url", ["mysql://u:hunter2@h/d", "not a url hunter2", "postgresql://u:hunter2@h:port/d"])
 def test_a_url_of_another_kind_is_refused_without_being_quoted(tmp_path: Path, url: str) -> None:
-    with pytest.raises(TabootError, match="E_CONFIG.*TABOOT_CATALOG_URL") as error:
+    with pytest.raises(TabootError, match=r"E_CONFIG.*TABOOT_CATALOG_URL") as error:
         opened(tmp_path, url)
     assert "hunter2" not in str(error.value)

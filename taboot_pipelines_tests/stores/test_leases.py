@@ -162,9 +162,9 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
     other.close()
     assert catalog.pointer("default", "s", "chunks") == first
     # The end of a block tells, too, and so does a second lease inside.
-    with pytest.raises(TabootError, match="E_CATALOG.*was lost"), leases.source("default", "s"):
+    with pytest.raises(TabootError, match=r"E_CATALOG.*was lost"), leases.source("default", "s"):
         end_sessions_of(url, "default.source.s")
-    with pytest.raises(TabootError, match="E_CATALOG.*was lost"), leases.source("default", "s"):
+    with pytest.raises(TabootError, match=r"E_CATALOG.*was lost"), leases.source("default", "s"):
         end_sessions_of(url, "default.source.s")
         with leases.namespace("default"):
             pytest.fail("taken although the first was lost")
@@ -183,7 +183,7 @@ def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> N
             with waiter.source("default", "s"):
                 got.set()
 
-        with pytest.raises(TabootError, match="E_CATALOG.*was lost"), holder.source("default", "s"):
+        with pytest.raises(TabootError, match=r"E_CATALOG.*was lost"), holder.source("default", "s"):
             thread = threading.Thread(target=wait)
             thread.start()
             time.sleep(0.5)
@@ -198,7 +198,7 @@ def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> N
         with waiter.source("default", "s"):
             pass
         server.stop()
-        with pytest.raises(TabootError, match="E_CATALOG.*cannot be reached"), open_leases(tmp_path, 5, server.url).source("default", "s", wait=0):
+        with pytest.raises(TabootError, match=r"E_CATALOG.*cannot be reached"), open_leases(tmp_path, 5, server.url).source("default", "s", wait=0):
             pass
         holder.close()
         waiter.close()
