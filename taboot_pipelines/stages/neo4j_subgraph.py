@@ -1,29 +1,341 @@
-"""neo4j_subgraph: the graph in Neo4j equals the snapshot (DESIGN rules 11 and 12)."""
+"""neo4j_subgraph: the graph in Neo4j equals the snapshot (DESIGN rules 11 to 14).
+
+Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what differs and
+asks the server for nothing else. What is on its way is marked there before it is sent, whichever way it goes: a kill leaves
+nothing that nobody knows of, and what changes back meanwhile is written again. Where the ledgers are not to be believed
+(they are gone, or the server is another, or its watermark is not the one that was left there) the server is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from taboot_pipelines.model.audit import Discrepancy
+import pyarrow as pa
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.graph import (
+    DOCUMENT_COLUMNS,
+    END_COLUMNS,
+    ENTITY_COLUMNS,
+    RELATION_COLUMNS,
+    Assembly,
+)
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.audit import Discrepancy, Kind
+from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA
+from taboot_pipelines.stages.circuit import circuit
+from taboot_pipelines.stages.graph_ledger import UNSURE, Ledger, Rows
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.graph import Neo4jGraph
+from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
+from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "neo4j_subgraph"
 VERSION = "1"
+CIRCUIT = "neo4j"
+_NODES, _EDGES = "graph.nodes", "graph.edges"
+
+#: (label or type, id) -> (number of the row, fingerprint)
+Numbered = dict[tuple[str, str], tuple[int, str]]
 
 
 def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
-    """Bring the target to the snapshot; zero rows where it is not configured."""
+    """Write what differs from the snapshot; no request at all if nothing changed. Zero rows where Neo4j is not configured.
+
+    Raises ``E_NEO4J`` when the server fails for good; the next run completes. ``E_CIRCUIT_OPEN`` at once while it rests.
+    """
     with reporting(STAGE, source_id, namespace) as report:
         if workspace.graph is None:
             report.skipped = "skipped: TABOOT_NEO4J__URL"
-        return report
+            return report
+        with workspace.leases.namespace(namespace):
+            target = _Target(workspace, workspace.graph, namespace, report, progress)
+            if target.unchanged():
+                report.skipped = "unchanged"
+            else:
+                with circuit(workspace, namespace, CIRCUIT, "E_NEO4J"):
+                    target.apply()
+    return report
 
 
 def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
-    """Every difference between the target and the snapshot that it should hold."""
-    yield from ()
+    """Every difference between the server and the snapshot, by edge id or label and key. Asks the server about everything."""
+    if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+        return
+    with workspace.leases.namespace(namespace):
+        yield from _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).audit()
 
 
 def repair(workspace: Workspace, namespace: str) -> None:
-    """Make the target equal to the snapshot whatever it holds now."""
+    """Make the graph equal to the snapshot whatever the server holds now. Raises as :func:`run` does."""
+    if workspace.graph is None:
+        return
+    with workspace.leases.namespace(namespace), circuit(workspace, namespace, CIRCUIT, "E_NEO4J"):
+        _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).apply(ask=True)
+
+
+class _Target:
+    """The graph of one namespace, and the snapshot that it should equal."""
+
+    def __init__(self, workspace: Workspace, graph: Neo4jGraph, namespace: str, report: StageReport, progress: Progress) -> None:
+        self.workspace, self.graph, self.namespace, self.report, self.progress = workspace, graph, namespace, report, progress
+        self.tables = workspace.tables
+        snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+        if snapshot is None:
+            raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
+        self.snapshot = snapshot
+        settings = workspace.settings.neo4j
+        self.batch = settings.batch_rows
+        #: Which database the ledgers are about.
+        self.place = ids.digest(settings.url, settings.database)
+        self.inputs = ids.digest(snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT)
+        report.data_version = self.inputs
+        self.pointer = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+        self.ledgers = {name: Ledger(workspace, namespace, name, self.inputs) for name in (_NODES, _EDGES)}
+        self.writing = False
+
+    def unchanged(self) -> bool:
+        return self.pointer is not None and self.pointer.inputs == self.inputs and self._whole(self.pointer)
+
+    # --- what should be there ------------------------------------------------------------------------------------------
+
+    def _assembly(self) -> Assembly:
+        parts = [
+            self.tables.read(self.namespace, source, "documents", versions["documents"], columns=DOCUMENT_COLUMNS)
+            for source, versions in sorted(self.snapshot.applied.items())
+        ]
+        documents = pa.concat_tables([pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts])
+        assembly = Assembly(self.namespace, documents, self._read("entities", ENTITY_COLUMNS), self._read("names", None))
+        for bucket in range(ids.BUCKETS):
+            assembly.note(self._read("relations", END_COLUMNS, bucket))
+        return assembly
+
+    def _nodes(self, assembly: Assembly) -> pa.Table:
+        nodes = assembly.nodes()
+        return nodes.append_column("fingerprint", node_fingerprints(nodes))
+
+    def _edges(self, assembly: Assembly, bucket: int) -> pa.Table:
+        """The edges of the documents of a bucket."""
+        edges = assembly.edges(self._read("relations", RELATION_COLUMNS, bucket)).select(EDGES_SCHEMA.names)
+        return edges.append_column("fingerprint", edge_fingerprints(edges))
+
+    def _read(self, name: str, columns: Iterable[str] | None, bucket: int | None = None) -> pa.Table:
+        return self.tables.read(
+            self.namespace, NAMESPACE, name, self.snapshot.tables[name], columns=None if columns is None else list(columns), buckets=None if bucket is None else [bucket]
+        )
+
+    def _digests(self) -> dict[str, str]:
+        """Of all that a bucket's edges are made of. "" where a document is looked at again at every run."""
+        names = ids.digest(self._read("names", None).sort_by("name").to_pylist())
+        state = self._read("doc_state", ["bucket", "doc_id", "document_fingerprint", "relations_fingerprint"]).sort_by("doc_id")
+        rows: dict[int, list[tuple[str, ...]]] = {b: [] for b in range(ids.BUCKETS)}
+        for bucket, *row in zip(*(c.to_pylist() for c in state.columns), strict=True):
+            rows[bucket].append(tuple(row))
+        return {str(b): "" if any(not r[1] for r in members) else ids.digest(names, members, LAYOUT) for b, members in rows.items()}
+
+    # --- making it so --------------------------------------------------------------------------------------------------
+
+    def apply(self, *, ask: bool = False) -> None:
+        """``ask``: do not believe the ledgers, ask the server what it holds."""
+        self.report.counts |= dict.fromkeys(("nodes_written", "nodes_deleted", "edges_written", "edges_deleted"), 0)
+        self._ensure_schema(ask)
+        believed = not ask and self._believed()
+        if not believed:
+            self._adopt()
+        assembly, digests = self._assembly(), self._digests()
+        gone = self._write_nodes(self._nodes(assembly))
+        self._write_edges(assembly, digests, self._untouched(digests) if believed else frozenset())
+        self._delete_nodes(gone)
+        self.graph.set_watermark(self.namespace, self.snapshot.inputs)
+        for ledger in self.ledgers.values():
+            ledger.tidy()
+        versions = {name: ledger.version() for name, ledger in self.ledgers.items()}
+        applied = {"place": self.place, "snapshot": self.snapshot.inputs, "digests": digests}
+        self.workspace.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, versions, self.inputs, self.inputs, applied))
+        self.report.tables = versions
+
+    def _ensure_schema(self, ask: bool) -> None:
+        try:
+            self.graph.ensure_schema()
+        except TabootError as error:
+            # Somebody took a constraint away and wrote doubles since: all of it is derived, so it is made again.
+            if not ask or "ConstraintCreationFailed" not in str(error.details.get("reason")):
+                raise
+            self.graph.drop_namespace(self.namespace)
+            self.graph.ensure_schema()
+
+    def _whole(self, pointer: Pointer) -> bool:
+        return self.tables.exist(self.namespace, NAMESPACE, pointer.tables) and set(pointer.tables) == set(self.ledgers)
+
+    def _believed(self) -> bool:
+        """Whether the server holds what the ledgers say: it carries the watermark that was left there."""
+        if self.pointer is None or self.pointer.applied["place"] != self.place or not self._whole(self.pointer):
+            return False
+        return self.graph.watermark(self.namespace) in {UNSURE, self.pointer.applied["snapshot"], self.snapshot.inputs}
+
+    def _untouched(self, digests: Mapping[str, str]) -> frozenset[int]:
+        """Buckets whose edges are as the last run left them; none if a run since was killed."""
+        if self.pointer is None or self.ledgers[_EDGES].version() != self.pointer.tables[_EDGES]:
+            return frozenset()
+        before = self.pointer.applied["digests"]
+        return frozenset(int(b) for b, d in digests.items() if d and before.get(b) == d)
+
+    def _adopt(self) -> None:
+        """Make the ledgers say what the server holds."""
+        nodes: dict[int, Rows] = {}
+        for label, key, fingerprint in self.graph.node_fingerprints(self.namespace):
+            nodes.setdefault(ids.bucket(key), {})[label, key] = fingerprint
+        self.ledgers[_NODES].start_over(nodes)
+        edges: dict[int, Rows] = {}
+        for type_, edge_id, doc_id, fingerprint in self.graph.edge_fingerprints(self.namespace):
+            edges.setdefault(_doc_bucket(doc_id), {})[type_, edge_id] = fingerprint
+        self.ledgers[_EDGES].start_over(edges)
+
+    def _begin(self) -> None:
+        """Before the first write: readers turn to the shards, since the graph is of no snapshot while it is being changed."""
+        if not self.writing:
+            self.graph.set_watermark(self.namespace, UNSURE)
+            self.writing = True
+
+    def _write_nodes(self, nodes: pa.Table) -> dict[int, list[tuple[str, str]]]:
+        """Write nodes that differ; returns by bucket those that are to go, once no edge holds them."""
+        ledger, wanted = self.ledgers[_NODES], _by_bucket(_numbered(nodes, "label", "key"))
+        state = ledger.load()
+        changed = {b: [k for k, (_, f) in rows.items() if state.get(b, {}).get(k) != f] for b, rows in wanted.items()}
+        gone = {b: [k for k in rows if k not in wanted.get(b, {})] for b, rows in state.items()}
+        self.report.counts |= {"nodes": nodes.num_rows}
+        for group in _groups({b: len(changed.get(b, ())) + len(gone.get(b, ())) for b in sorted(changed.keys() | gone.keys())}, self.batch):
+            self._begin()
+            for b in group:
+                state.setdefault(b, {}).update(dict.fromkeys([*changed.get(b, ()), *gone.get(b, ())], UNSURE))
+            ledger.store({b: state[b] for b in group})
+            rows = [wanted[b][k] for b in group for k in changed.get(b, ())]
+            if rows:
+                self.report.add("nodes_written", self.graph.write_nodes(self.namespace, nodes.take(pa.array([i for i, _ in rows]))))
+                for b in group:
+                    state[b].update({k: wanted[b][k][1] for k in changed.get(b, ())})
+                ledger.store({b: state[b] for b in group})
+            self.progress(STAGE, self.report.counts["nodes_written"], nodes.num_rows)
+        return {b: keys for b, keys in gone.items() if keys}
+
+    def _write_edges(self, assembly: Assembly, digests: Mapping[str, str], untouched: frozenset[int]) -> None:
+        """Write edges that differ and delete those that are not wanted, bucket by bucket."""
+        ledger = self.ledgers[_EDGES]
+        sent: set[tuple[str, str]] = set()
+        pending: list[_Bucket] = []
+        todo = [b for b in range(ids.BUCKETS) if b not in untouched]
+        for number, b in enumerate(todo, 1):
+            edges = self._edges(assembly, b)
+            pending.append(_Bucket(b, edges, _numbered(edges, "type", "edge_id"), ledger.load([b]).get(b, {})))
+            if number == len(todo) or sum(len(p.changed) + len(p.gone) for p in pending) >= self.batch:
+                self._send([p for p in pending if p.changed or p.gone], sent)
+                pending = []
+                self.progress(STAGE, number, len(todo))
+
+    def _send(self, pending: list[_Bucket], sent: set[tuple[str, str]]) -> None:
+        if not pending:
+            return
+        self._begin()
+        ledger = self.ledgers[_EDGES]
+        ledger.store({p.bucket: p.before | dict.fromkeys([*p.changed, *p.gone], UNSURE) for p in pending})
+        rows = pa.concat_tables([p.edges.take(pa.array([p.wanted[k][0] for k in p.changed], pa.int64())) for p in pending])
+        # Of an edge whose document was tampered with, the ledger's entry may stand in another bucket than the edge itself.
+        gone = [k for p in pending for k in p.gone if k not in sent]
+        self.report.add("edges_deleted", self.graph.delete_edges(self.namespace, gone))
+        self.report.add("edges_written", self.graph.write_edges(self.namespace, rows))
+        sent.update(k for p in pending for k in p.changed)
+        ledger.store({p.bucket: {k: f for k, (_, f) in p.wanted.items()} for p in pending})
+
+    def _delete_nodes(self, gone: Mapping[int, list[tuple[str, str]]]) -> None:
+        if not gone:
+            return
+        keys = [k for members in gone.values() for k in members]
+        held = set(self.graph.delete_nodes(self.namespace, keys))
+        self.report.add("nodes_deleted", len(keys) - len(held))
+        if held:
+            self.report.problem("E_NEO4J", "nodes", f"{len(held)} nodes are held by relationships that are not ours; they keep nothing but their key.")
+        ledger = self.ledgers[_NODES]
+        state = ledger.load(gone)
+        ledger.store({b: {k: f for k, f in state.get(b, {}).items() if k not in members or k in held} for b, members in ((b, set(m)) for b, m in gone.items())})
+
+    # --- comparing -----------------------------------------------------------------------------------------------------
+
+    def audit(self) -> Iterator[Discrepancy]:
+        for rule in self.graph.missing_schema():
+            yield _discrepancy("missing", rule.name, f"The database lacks the {'constraint' if rule.unique else 'index'} {rule.name}.")
+        if self.graph.watermark(self.namespace) != self.snapshot.inputs:
+            yield _discrepancy("different", f"{self.namespace}/watermark", "The graph is not marked as that of the snapshot.")
+        assembly = self._assembly()
+        nodes = self._nodes(assembly)
+        wanted = dict(zip(zip(*(nodes.column(c).to_pylist() for c in ("label", "key")), strict=True), nodes.column("fingerprint").to_pylist(), strict=True))
+        found = ((label, key, f) for label, key, f in self.graph.node_fingerprints(self.namespace))
+        yield from _compare("node", wanted, found)
+        wanted = {}
+        for bucket in range(ids.BUCKETS):
+            edges = self._edges(assembly, bucket)
+            wanted |= zip(zip(*(edges.column(c).to_pylist() for c in ("type", "edge_id")), strict=True), edges.column("fingerprint").to_pylist(), strict=True)
+        yield from _compare("relationship", wanted, ((t, e, f) for t, e, _, f in self.graph.edge_fingerprints(self.namespace)))
+
+
+class _Bucket:
+    """What a bucket of edges should hold, and what the ledger says that it does."""
+
+    def __init__(self, bucket: int, edges: pa.Table, wanted: Numbered, before: Rows) -> None:
+        self.bucket, self.wanted, self.before = bucket, wanted, before
+        self.changed = [k for k, (_, f) in wanted.items() if before.get(k) != f]
+        self.gone = [k for k in before if k not in wanted]
+        self.edges = edges
+
+
+def _numbered(table: pa.Table, label: str, key: str) -> Numbered:
+    columns = (table.column(c).to_pylist() for c in (label, key, "fingerprint"))
+    return {(x, k): (i, f) for i, (x, k, f) in enumerate(zip(*columns, strict=True))}
+
+
+def _by_bucket(rows: Numbered) -> dict[int, Numbered]:
+    """Nodes by the bucket of their key."""
+    found: dict[int, Numbered] = {}
+    for (label, key), row in rows.items():
+        found.setdefault(ids.bucket(key), {})[label, key] = row
+    return found
+
+
+def _groups(sizes: Mapping[int, int], most: int) -> Iterator[list[int]]:
+    """Buckets together until ``most``; empty ones are left out."""
+    group: list[int] = []
+    load = 0
+    for bucket, size in sizes.items():
+        if size and group and load + size > most:
+            yield group
+            group, load = [], 0
+        if size:
+            group.append(bucket)
+            load += size
+    if group:
+        yield group
+
+
+def _doc_bucket(doc_id: str) -> int:
+    try:
+        return ids.doc_bucket(doc_id) % ids.BUCKETS
+    except ValueError:
+        return 0
+
+
+def _compare(what: str, wanted: Mapping[tuple[str, str], str], found: Iterable[tuple[str, str, str]]) -> Iterator[Discrepancy]:
+    seen = set()
+    for label, id_, fingerprint in found:
+        item = f"{label} {id_}"
+        if (label, id_) not in wanted or (label, id_) in seen:
+            yield _discrepancy("surplus", item, f"The {what} is in Neo4j and not in the snapshot.")
+        elif wanted[label, id_] != fingerprint:
+            yield _discrepancy("different", item, f"The {what} in Neo4j is not that of the snapshot.")
+        seen.add((label, id_))
+    for label, id_ in sorted(wanted.keys() - seen):
+        yield _discrepancy("missing", f"{label} {id_}", f"The {what} of the snapshot is not in Neo4j.")
+
+
+def _discrepancy(kind: Kind, item: str, message: str) -> Discrepancy:
+    return Discrepancy("neo4j", kind, item, message, repairable=True)

@@ -92,19 +92,17 @@ class Neo4jGraph:
             self._rows("CALL db.awaitIndexes($seconds)", write=False, seconds=max(1, int(self._settings.timeout_seconds)))
 
     def missing_schema(self) -> list[Rule]:
-        """The rules that the database does not have."""
+        """The rules that the database does not have, under whatever name."""
         columns = "YIELD name, type, labelsOrTypes, properties"
         rows = self._rows(f"SHOW CONSTRAINTS {columns}", write=False) + self._rows(f"SHOW INDEXES {columns}, owningConstraint WHERE owningConstraint IS NULL", write=False)
-        there = {r["name"]: ("UNIQUENESS" in r["type"] or (None if r["type"] != "RANGE" else False), tuple(r["labelsOrTypes"] or ()), tuple(r["properties"] or ())) for r in rows}
-        missing = []
-        for rule in RULES:
-            found = there.get(rule.name)
-            if found is None:
-                missing.append(rule)
-            elif found != (rule.unique, (rule.label,), rule.properties):
+        there = {r["name"]: (r["type"], tuple(r["labelsOrTypes"] or ()), tuple(r["properties"] or ())) for r in rows}
+        same = {("UNIQUENESS" in kind, *rest) for kind, *rest in there.values() if "UNIQUENESS" in kind or kind == "RANGE"}
+        missing = [r for r in RULES if (r.unique, (r.label,), r.properties) not in same]
+        for rule in missing:
+            if rule.name in there:
                 raise TabootError(
                     "E_NEO4J", f"The database has another rule under the name {rule.name}.", rule=rule.name,
-                    remedy=f"Drop it (DROP {'CONSTRAINT' if found[0] else 'INDEX'} {rule.name}), or use a database of its own.",
+                    remedy="Drop that constraint or index, or use a database of its own.",
                 )
         return missing
 

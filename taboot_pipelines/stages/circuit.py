@@ -1,0 +1,28 @@
+"""The circuit breaker around what asks a server (seed 001 §8.8). State that fails hides no error and stops no work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages.workspace import Workspace
+
+
+@contextlib.contextmanager
+def circuit(workspace: Workspace, namespace: str, name: str, code: str) -> Iterator[None]:
+    """Counts ``code`` as a failure of the server ``name``. Raises ``E_CIRCUIT_OPEN`` at once while it is given a rest."""
+    rest = 0.0
+    with contextlib.suppress(TabootError):
+        rest = workspace.state.circuit_open(namespace, name)
+    if rest > 0:
+        raise TabootError("E_CIRCUIT_OPEN", f"{name} failed repeatedly; namespace {namespace} tries it again in {rest:.0f} s.", wait_seconds=round(rest))
+    try:
+        yield
+    except TabootError as error:
+        if error.code == code:
+            with contextlib.suppress(TabootError):
+                workspace.state.circuit_failed(namespace, name)
+        raise
+    with contextlib.suppress(TabootError):
+        workspace.state.circuit_succeeded(namespace, name)
