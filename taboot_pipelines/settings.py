@@ -187,6 +187,8 @@ class HttpSettings(BaseModel, extra="forbid"):
     total_timeout_seconds: float = Field(120, gt=0, description="One request with its answer, however slowly it drips.")
     max_redirects: int = Field(10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL.")
     max_concurrency: Positive = Field(8, description="Pages fetched at once, of all hosts.")
+    rate_limit_rps: float = Field(10, ge=0, le=1000, description="Requests a second to one host, all runs together; 0: no limit.")
+    rate_limit_burst: Positive = Field(20, description="Requests that a host may get at once after a rest.")
 
 
 class RetrievalSettings(BaseModel, extra="forbid"):

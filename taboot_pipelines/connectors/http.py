@@ -16,6 +16,7 @@ from functools import cache, cached_property
 import httpcore
 
 from taboot_pipelines.connectors.guard import Deadline, GuardedBackend, Resolver, resolve
+from taboot_pipelines.connectors.politeness import Politeness
 from taboot_pipelines.connectors.urls import Network, WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
@@ -47,8 +48,9 @@ class Answer:
 class Fetcher:
     """GET for many threads; a context manager. No proxy and no credentials are taken from the environment."""
 
-    def __init__(self, settings: HttpSettings, allowed: Sequence[Network], *, resolver: Resolver = resolve) -> None:
+    def __init__(self, settings: HttpSettings, allowed: Sequence[Network], *, resolver: Resolver = resolve, politeness: Politeness | None = None) -> None:
         self._settings = settings
+        self._politeness = politeness
         self._deadline = Deadline()
         self._backend = GuardedBackend(allowed, self._deadline, resolver)
         self._lock = threading.Lock()
@@ -75,7 +77,8 @@ class Fetcher:
         """The answer, its body of at most ``limit`` bytes decoded. The validators of ``known`` go only to the URL that gave
         them (``known.url``; None: the first). ``admit(headers, url)`` may raise before the body is read. Raises ``E_REDIRECT``, ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_TOO_LARGE``,
         ``E_TIMEOUT``, ``E_NETWORK``, ``E_PARSE`` (an encoding that cannot be undone), and for the server's refusals
-        ``E_NOT_FOUND`` (404, 410), ``E_FORBIDDEN``, ``E_403_WAF``, ``E_429_RATE``, ``E_5XX_ORIGIN``."""
+        ``E_NOT_FOUND`` (404, 410), ``E_FORBIDDEN``, ``E_403_WAF``, ``E_429_RATE``, ``E_5XX_ORIGIN``. With ``politeness`` each
+        hop waits for its host's turn, and ``E_CIRCUIT_OPEN`` is a host that is left alone."""
         seen: set[str] = set()
         current, waited = url, False
         while True:
@@ -83,12 +86,12 @@ class Fetcher:
                 raise TabootError("E_REDIRECT", f"The redirects of {url.text} form a loop.", url=url.text)
             conditional = known if known and (known.url == current.text or (known.url is None and not seen)) else None
             with self._slot(current.host):
-                status, headers, body = self._request(current, conditional, limit, admit)
+                status, headers, body = self._visit(current, conditional, limit, admit)
                 wait = _retry_after(headers) if status in (429, 503) and not waited else None
                 if wait is not None:
                     waited = True
                     time.sleep(wait)
-                    status, headers, body = self._request(current, conditional, limit, admit)
+                    status, headers, body = self._visit(current, conditional, limit, admit)
             if status in _REDIRECTS and "location" in headers:
                 seen.add(current.text)
                 if len(seen) > self._settings.max_redirects:
@@ -109,6 +112,14 @@ class Fetcher:
     def _slot(self, host: str) -> threading.Semaphore:
         with self._lock:
             return self._slots[host]
+
+    def _visit(self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None) -> tuple[int, dict[str, str], bytes]:
+        if self._politeness is None:
+            return self._request(url, conditional, limit, admit)
+        with self._politeness.visit(url.authority) as answered:
+            answer = self._request(url, conditional, limit, admit)
+            answered(answer[0])
+        return answer
 
     def _request(self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None) -> tuple[int, dict[str, str], bytes]:
         settings = self._settings

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from taboot_pipelines.connectors.compose import ComposeConnector, References
 from taboot_pipelines.connectors.files import FilesConnector
+from taboot_pipelines.connectors.politeness import Politeness
 from taboot_pipelines.connectors.sources_file import (
     ComposeSource,
     FilesSource,
@@ -20,6 +21,7 @@ from taboot_pipelines.connectors.web import WebConnector
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Known
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.state import Lenient
 
 
 class Connector(Protocol):
@@ -34,9 +36,12 @@ class Connector(Protocol):
         ...
 
 
-def open_connector(entry: SourceEntry, root: Path, settings: Settings, references: References | None = None) -> Connector:
+def open_connector(
+    entry: SourceEntry, root: Path, settings: Settings, references: References | None = None, hints: Lenient | None = None
+) -> Connector:
     """The connector of ``entry``. ``root``: the directory of the sources file. ``references``: reads which files a Compose
-    text names (see ``connectors.compose``). No I/O happens before ``events`` is iterated."""
+    text names (see ``connectors.compose``). ``hints``: the state that rate limits and circuits of hosts are kept in; without it
+    hosts are asked as fast as they answer. No I/O happens before ``events`` is iterated."""
     limit, apart = settings.limits.max_blob_bytes, settings.home_dir
     match entry:
         case FilesSource():
@@ -46,5 +51,6 @@ def open_connector(entry: SourceEntry, root: Path, settings: Settings, reference
         case SwagSource():
             return swag_connector(entry, root, limit=limit, apart=apart)
         case WebSource():
-            return WebConnector(entry, settings.http, limit=limit)
+            politeness = Politeness(hints, entry.namespace, settings.http) if hints is not None else None
+            return WebConnector(entry, settings.http, limit=limit, politeness=politeness)
     raise TabootError("E_SOURCES", f"The type of source {entry.id} has no connector.", source=entry.id)

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.guard import Resolver, resolve
 from taboot_pipelines.connectors.http import Fetcher
+from taboot_pipelines.connectors.politeness import Politeness
 from taboot_pipelines.connectors.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.connectors.sources_file import WebSource
 from taboot_pipelines.connectors.urls import WebUrl, canonical_key, parse_url
@@ -47,18 +48,19 @@ _CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([A-Za-z0-9_.:+-]{1,40})")
 class WebConnector:
     """``urls``, ``sitemaps``, globs and ``allow_cidrs`` of ``entry``. ``limit`` bounds a page's bytes."""
 
-    def __init__(self, entry: WebSource, http: HttpSettings, *, limit: int, resolver: Resolver = resolve) -> None:
+    def __init__(self, entry: WebSource, http: HttpSettings, *, limit: int, resolver: Resolver = resolve, politeness: Politeness | None = None) -> None:
         self._entry = entry
         self._http = http
         self._limit = limit
         self._resolver = resolver
+        self._politeness = politeness
         self._include = UrlGlobs(entry.include)
         self._exclude = UrlGlobs(entry.exclude)
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Problems of the lists first, then the pages in the order of their keys, at most ``max_concurrency`` held at once."""
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with Fetcher(self._http, allowed, resolver=self._resolver) as fetcher:
+        with Fetcher(self._http, allowed, resolver=self._resolver, politeness=self._politeness) as fetcher:
             lists = _Lists(fetcher, self._wanted)
             lists.read(self._entry.urls, self._entry.sitemaps)
             yield from lists.problems

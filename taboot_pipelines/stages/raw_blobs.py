@@ -117,7 +117,7 @@ class _Batch:
         def tombstoned(path: str) -> bool:
             return bool(tombstones) and self._doc_id(path) in tombstones
 
-        connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references)
+        connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references, self.workspace.hints)
         # Where a blob is damaged, "not modified" would be an answer without the bytes.
         known = {p: Known(x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url) for p, x in self.known.items()}
         enumerated = Enumerated(False, "the connector ended early")

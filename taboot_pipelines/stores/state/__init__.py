@@ -6,10 +6,14 @@ queue here is rebuilt from it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.state.lenient import Lenient
 from taboot_pipelines.stores.state.protocol import Grant, State
+
+if TYPE_CHECKING:
+    from taboot_pipelines.stores.catalog import Catalog
 
 __all__ = ["Grant", "Lenient", "State", "open_state"]
 
