@@ -27,6 +27,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -49,6 +50,16 @@ class Refused(Exception):
         self.status, self.message = status, message
 
 
+@dataclass(frozen=True)
+class _Fault:
+    """``status`` None: the connection is dropped."""
+
+    operation: str | None
+    status: int | None = None
+    retry_after: str | None = None
+    said: bytes | None = None
+
+
 class FakeQdrant:
     """The server. ``requests`` counts what was answered, by operation; ``sent`` the points of upserts and the ids of deletes."""
 
@@ -61,7 +72,7 @@ class FakeQdrant:
         self._path = path
         self._store = QdrantLocal(str(path) if path else ":memory:", force_disable_check_same_thread=True)
         self._asked = _Memory(path)
-        self._faults: deque[tuple[int | None, str | None, str | None]] = deque()
+        self._faults: deque[_Fault] = deque()
         self._lock = threading.RLock()
         self._port = port
         self._httpd: _Server | None = None
@@ -104,21 +115,28 @@ class FakeQdrant:
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
-    def fail(self, status: int | None, *, times: int = 1, operation: str | None = None, retry_after: str | None = None) -> None:
-        """The next ``times`` requests (of ``operation``) are answered with ``status``; None: the connection is dropped after
-        the request was carried out, as when a server dies before it answers."""
-        self._faults.extend([(status, operation, retry_after)] * times)
+    def fail(self, status: int, *, times: int = 1, operation: str | None = None, retry_after: str | None = None) -> None:
+        """The next ``times`` requests (of ``operation``) are not carried out and answered with ``status``; the answer quotes the request."""
+        self._faults.extend([_Fault(operation, status, retry_after)] * times)
+
+    def drop(self, *, times: int = 1, operation: str | None = None) -> None:
+        """The next requests are carried out, and the connection is dropped before an answer."""
+        self._faults.extend([_Fault(operation)] * times)
+
+    def say(self, answer: bytes, *, times: int = 1, operation: str | None = None) -> None:
+        """The next requests are answered with these bytes as if they were JSON."""
+        self._faults.extend([_Fault(operation, 200, said=answer)] * times)
 
     def calm(self) -> None:
         """No more faults."""
         self._faults.clear()
 
-    def _fault(self, operation: str) -> tuple[int | None, str | None] | None:
+    def fault(self, operation: str) -> _Fault | None:
         with self._lock:
-            for i, (status, wanted, retry_after) in enumerate(self._faults):
-                if wanted is None or wanted == operation:
+            for i, fault in enumerate(self._faults):
+                if fault.operation in (None, operation):
                     del self._faults[i]
-                    return status, retry_after
+                    return fault
         return None
 
     # --- what a test may look at ----------------------------------------------------------------------------------
@@ -227,6 +245,11 @@ class FakeQdrant:
         self.sent["delete"] += before - self._store.count(name).count
         return _DONE
 
+    def _set_payload(self, names: list[str], body: bytes) -> dict[str, Any]:
+        asked = _parse(m.SetPayload, body)
+        self._store.set_payload(self._collection(names[0]), payload=asked.payload, points=asked.points)
+        return _DONE
+
     def _retrieve(self, names: list[str], body: bytes) -> list[Any]:
         asked = _parse(m.PointRequest, body)
         found = self._store.retrieve(self._collection(names[0]), asked.ids, with_payload=_or(asked.with_payload, True), with_vectors=_or(asked.with_vector, False))
@@ -317,6 +340,7 @@ _OPERATIONS: list[tuple[str, str, str, Callable[[FakeQdrant, list[str], bytes], 
     ("unindex", "DELETE", f"{_ONE}/index/([^/]+)", FakeQdrant._drop_index),
     ("upsert", "PUT", f"{_ONE}/points", FakeQdrant._upsert),
     ("retrieve", "POST", f"{_ONE}/points", FakeQdrant._retrieve),
+    ("payload", "POST", f"{_ONE}/points/payload", FakeQdrant._set_payload),
     ("delete", "POST", f"{_ONE}/points/delete", FakeQdrant._delete),
     ("scroll", "POST", f"{_ONE}/points/scroll", FakeQdrant._scroll),
     ("count", "POST", f"{_ONE}/points/count", FakeQdrant._count),
@@ -366,21 +390,22 @@ class _Handler(BaseHTTPRequestHandler):
             self._write(200, {"title": "qdrant - vector search engine (fake)", "version": fake.version, "commit": "fake"})
             return
         if path in ("/healthz", "/livez", "/readyz"):
-            self._write(200, None, plain="healthz check passed")
+            self._write(200, None, raw=b"healthz check passed")
             return
         if path == "/stats":
             self._write(200, {"requests": fake.requests, "sent": fake.sent})
             return
         if fake.api_key is not None and self.headers.get("api-key") != fake.api_key:
-            self._write(401, None, plain="Must provide an API key or an Authorization bearer token")
+            self._write(401, None, raw=b"Must provide an API key or an Authorization bearer token")
             return
         if fake.delay:
             time.sleep(fake.delay)
         try:
             name, operation = fake.find(self.command, path)
-            fault = fake._fault(name)
-            if fault is not None and fault[0] is not None:
-                self._write(fault[0], {"status": {"error": f"a fault that a test asked for; the request was {body[:200]!r}"}, "time": 0.0}, retry_after=fault[1])
+            fault = fake.fault(name)
+            if fault is not None and fault.status is not None:
+                quoting = {"status": {"error": f"a fault that a test asked for; the request was {body[:2000]!r}"}, "time": 0.0}
+                self._write(fault.status, quoting, raw=fault.said, retry_after=fault.retry_after)
                 return
             with fake._lock:
                 result = operation(body)
@@ -396,10 +421,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = _handle
 
-    def _write(self, status: int, answer: Any, *, plain: str | None = None, retry_after: str | None = None) -> None:
-        data = plain.encode() if plain is not None else orjson.dumps(answer)
+    def _write(self, status: int, answer: Any, *, raw: bytes | None = None, retry_after: str | None = None) -> None:
+        data = orjson.dumps(answer) if raw is None else raw
         self.send_response(status)
-        self.send_header("Content-Type", "text/plain" if plain is not None else "application/json")
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         if retry_after is not None:
             self.send_header("Retry-After", retry_after)
