@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from taboot_pipelines import logs
-from taboot_pipelines.cli import admin, ingest, query, status
+from taboot_pipelines.cli import admin, audit, ingest, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import load_settings
@@ -29,7 +29,7 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    ingest.ingest, query.search, query.ask, query.explain, query.neighbors, status.status, admin.schema, admin.delete, admin.restore, admin.ui,
+    ingest.ingest, query.search, query.ask, query.explain, query.neighbors, status.status, audit.audit, admin.schema, admin.delete, admin.restore, admin.ui,
 ):
     cli.add_command(command)
 

@@ -84,6 +84,11 @@ def publish(where: Path | ShardStore, shard_input: ShardInput, settings: ShardSe
     )
 
 
+def plan(shard_input: ShardInput, settings: ShardSettings) -> dict[str, ShardEntry]:
+    """The shards that a publish of ``shard_input`` would name, by key; loads no document's rows."""
+    return {leaf.entry.key: leaf.entry for leaf in (*_document_leaves(shard_input, settings), *_entity_leaves(shard_input, settings))}
+
+
 def prune(where: Path | ShardStore, namespace: str, keep_manifest: Manifest | None = None, *, min_age_seconds: float = 0.0) -> list[str]:
     """Delete every shard of the namespace that ``keep_manifest`` (default: the current one) does not name and that was
     written, or left the manifest, at least ``min_age_seconds`` ago; from the local cache of a store as well.

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.shards import DocumentRows, ShardInput, ShardStore, damaged_shards, load_manifest, publish
+from taboot_pipelines.model.audit import Discrepancy
+from taboot_pipelines.shards import (
+    DocumentRows,
+    ShardInput,
+    ShardStore,
+    damaged_shards,
+    load_manifest,
+    plan,
+    publish,
+    verify,
+)
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
@@ -26,9 +36,7 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
         snapshot = catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
             raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
-        sources = {
-            e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.entries_of(namespace)
-        }
+        sources = _sources(workspace, namespace)
         space = workspace.embedder.space
         inputs = ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, workspace.settings.shards.model_dump(), VERSION)
         report.data_version = inputs
@@ -39,19 +47,7 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
             return report
         # After a change of the embedder, sources that have not run since are embedded here: nobody waits for them.
         embeddings.fill(workspace, namespace, {s: v["chunks"] for s, v in snapshot.applied.items()}, progress)
-        reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id))
-        docs, done = reader.docs(), 0
-
-        def load(doc_ids: Sequence[str]) -> DocumentRows:
-            nonlocal done
-            done += len(doc_ids)
-            progress(STAGE, done, docs.num_rows)
-            return reader.load(doc_ids)
-
-        published = publish(workspace.shards, ShardInput(
-            namespace=namespace, space=space, docs=docs, entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
-            names=reader.snapshot("names", None), sources=sources, snapshot=snapshot.inputs, load=load,
-        ), workspace.settings.shards)
+        published = publish(workspace.shards, _input(workspace, namespace, snapshot, progress), workspace.settings.shards)
         shards = published.shards_new + published.shards_reused
         for source in snapshot.applied:
             catalog.activate(namespace, source)
@@ -62,6 +58,65 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
         }
         report.bytes = published.bytes_written
     return report
+
+
+def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
+    """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every file."""
+    snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+    if snapshot is None:
+        return
+    try:
+        manifest = load_manifest(workspace.shards, namespace)
+    except TabootError as error:
+        if error.code != "E_SHARD_CORRUPT":
+            raise
+        yield Discrepancy("shards", "unreadable", namespace, "The manifest cannot be read.", True)
+        return
+    if manifest is None:
+        yield Discrepancy("shards", "missing", namespace, "Nothing was published yet.", True)
+        return
+    if manifest.snapshot != snapshot.inputs:
+        yield Discrepancy("shards", "different", namespace, "The manifest is of another snapshot than the newest.", True)
+    wanted = plan(_input(workspace, namespace, snapshot, no_progress), workspace.settings.shards)
+    held = {s.key: s for s in manifest.shards}
+    for key in sorted(wanted.keys() ^ held.keys()):
+        if key in wanted:
+            yield Discrepancy("shards", "missing", key, "The manifest does not name a shard of the snapshot.", True)
+        else:
+            yield Discrepancy("shards", "surplus", key, "The manifest names a shard that is not of the snapshot.", True)
+    damaged = set(damaged_shards(workspace.shards, manifest))
+    for key, entry in held.items():
+        if key not in damaged and deep:
+            try:
+                verify(workspace.shards, manifest.model_copy(update={"shards": (entry,)}))
+            except TabootError as error:
+                if error.code not in {"E_SHARD_CORRUPT", "E_SHARD_MISSING"}:
+                    raise
+                damaged.add(key)
+    for key in sorted(damaged):
+        yield Discrepancy("shards", "unreadable", key, "A file of the shard is missing or does not hash to what the manifest says.", True)
+
+
+def _sources(workspace: Workspace, namespace: str) -> dict[str, dict[str, Any]]:
+    return {e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.entries_of(namespace)}
+
+
+def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Progress) -> ShardInput:
+    """The snapshot as a publisher takes it."""
+    space = workspace.embedder.space
+    reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id))
+    docs, done = reader.docs(), 0
+
+    def load(doc_ids: Sequence[str]) -> DocumentRows:
+        nonlocal done
+        done += len(doc_ids)
+        progress(STAGE, done, docs.num_rows)
+        return reader.load(doc_ids)
+
+    return ShardInput(
+        namespace=namespace, space=space, docs=docs, entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
+        names=reader.snapshot("names", None), sources=_sources(workspace, namespace), snapshot=snapshot.inputs, load=load,
+    )
 
 
 def _published(store: ShardStore, namespace: str) -> int | None:

@@ -36,7 +36,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     dg.Definitions.validate_loadable(defs)
     graph = defs.resolve_asset_graph()
     found = {}
-    for key in graph.get_all_asset_keys():
+    for key in graph.get_all_asset_keys() - {dg.AssetKey("storage_audit")}:
         node = graph.get(key)
         checks = {c.name: graph.get(c).blocking for c in node.check_keys}
         found[key.to_user_string()] = (node.group_name, {p.to_user_string() for p in node.parent_keys}, set(node.pools or ()), checks)
@@ -44,7 +44,10 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         assert node.description and node.owners and node.kinds and node.code_version
     assert found == EXPECTED
     assert tuple(EXPECTED) == STAGES
-    assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {"ingest_source", "ingest_all"}
+    assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {"ingest_source", "ingest_all", "audit"}
+    assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation"]
+    audit = graph.get(dg.AssetKey("storage_audit"))
+    assert audit.group_name == "operations" and audit.partitions_def is None and {c.name for c in audit.check_keys} == {"stores_agree"}
     assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "stale_runs", "run_failures", "parts"}
     assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {dg.AssetKey(a) for a in STAGES}

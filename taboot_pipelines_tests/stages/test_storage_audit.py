@@ -1,0 +1,196 @@
+"""The audit finds every planted difference by its id, and repair leaves none that can be derived."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import sqlalchemy as sa
+
+from taboot_pipelines.model.audit import Discrepancy
+from taboot_pipelines.stages import raw_blobs, storage_audit
+from taboot_pipelines.stages.embeddings import table_name
+from taboot_pipelines.stores.catalog import schema
+from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
+
+OURS = "default"
+
+
+@pytest.fixture
+def filled(world: World, data: Path) -> World:
+    stacks = world.source("stacks", "compose", host="box.lan")
+    for name in ("nextcloud-postgres", "traefik-golang", "flask-redis"):
+        for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
+            target = stacks / path.relative_to(DATA / "awesome-compose")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    notes = world.source("notes")
+    for i in range(6):
+        (notes / f"{i}.md").write_text(f"# Note {i}\n\nThe redis of stack {i} listens on 10.0.0.{i}:6379, see http://wiki{i}.lan/.\n")
+    (notes / "broken.md").write_bytes(b"\xff\xfe\x00\xd8")
+    world.ingest()
+    return world
+
+
+def audited(world: World, **options: bool) -> list[Discrepancy]:
+    return storage_audit.run(world.workspace, OURS, **options).found
+
+
+def test_a_healthy_namespace_has_no_discrepancy_and_everything_was_looked_at(filled: World) -> None:
+    report = storage_audit.run(filled.workspace, OURS, deep=True)
+    assert report.found == [] and not report.repaired
+    kb = filled.kb()
+    assert report.checked["documents"] == kb.documents().num_rows and report.checked["chunks"] == kb.manifest.chunks
+    assert report.checked["relations"] >= kb.edges().num_rows and report.checked["blobs"] >= report.checked["documents"]
+    assert all(report.checked[name] for name in ("vectors", "runs", "entities", "doc_state", "declarations"))
+
+
+def test_an_empty_catalog_is_no_discrepancy(world: World) -> None:
+    assert audited(world) == []
+
+
+def table(world: World, owner: str, name: str) -> pa.Table:
+    tables = world.workspace.tables
+    return tables.read(OURS, owner, name, tables.version(OURS, owner, name))
+
+
+def without_first(world: World, owner: str, name: str, key: str) -> str:
+    """Take the rows of one key out of a table, as a newest version that the catalog knows of; the key."""
+    catalog, tables = world.workspace.catalog, world.workspace.tables
+    rows = table(world, owner, name)
+    lost = str(rows.column(key)[0].as_py())
+    version = tables.replace(OURS, owner, name, rows.filter(pc.not_equal(rows.column(key), lost)), buckets=None, txn="sabotage")
+    with catalog.begin(OURS) as c:
+        p = schema.pointer
+        for row in c.execute(sa.select(p).where(p.c.namespace == OURS)).all():
+            for column in ("tables", "applied"):
+                changed = json.loads(getattr(row, column))
+                holders = [changed] if name in changed else [v for s, v in changed.items() if s == owner and isinstance(v, dict) and name in v]
+                if row.owner not in (owner, NAMESPACE):
+                    continue
+                for holder in holders:
+                    holder[name] = version
+                c.execute(sa.update(p).where(p.c.namespace == OURS, p.c.owner == row.owner, p.c.stage == row.stage).values({column: json.dumps(changed)}))
+    return lost
+
+
+def lost_document(world: World) -> tuple[str, str]:
+    return "missing", without_first(world, "notes", "documents", "doc_id")
+
+
+def lost_chunks(world: World) -> tuple[str, str]:
+    return "missing", without_first(world, "stacks", "chunks", "doc_id")
+
+
+def lost_vector(world: World) -> tuple[str, str]:
+    name = table_name(world.workspace.embedder.space.id)
+    rows = table(world, NAMESPACE, name)
+    live = set(table(world, "notes", "chunks").column("sha256").to_pylist())
+    lost = next(s for s in rows.column("sha256").to_pylist() if s in live)
+    world.workspace.tables.replace(OURS, NAMESPACE, name, rows.filter(pc.not_equal(rows.column("sha256"), lost)), buckets=None, txn="sabotage")
+    return "missing", lost
+
+
+def unread_table(world: World) -> tuple[str, str]:
+    for path in (world.home / "tables" / OURS / "stacks" / "observations").rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:100])
+    return "unreadable", "stacks/observations"
+
+
+def lost_tables(world: World) -> tuple[str, str]:
+    shutil.rmtree(world.home / "tables" / OURS / NAMESPACE / "relations")
+    return "unreadable", f"{NAMESPACE}/relations"
+
+
+def table_ahead(world: World) -> tuple[str, str]:
+    world.workspace.tables.replace(OURS, NAMESPACE, "relations", table(world, NAMESPACE, "relations").slice(3), buckets=None, txn="killed")
+    return "different", f"{NAMESPACE}/relations"
+
+
+def snapshot_of_a_ghost(world: World) -> tuple[str, str]:
+    return "missing", without_first(world, NAMESPACE, "doc_state", "doc_id")
+
+
+def stray_blob(world: World) -> tuple[str, str]:
+    sha256, _ = world.workspace.blobs.put(OURS, b"nobody fetched this")
+    return "surplus", sha256
+
+
+def published(world: World) -> Path:
+    """The folder of a shard that the manifest names; older ones lie beside it for a while."""
+    return world.home / "kb" / f"{OURS}.duckdb.shards" / world.kb().manifest.of_kind("documents")[0].key
+
+
+def flipped_shard(world: World) -> tuple[str, str]:
+    path = published(world) / "vectors.f32"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(data)
+    return "unreadable", path.parent.name
+
+
+def lost_shard(world: World) -> tuple[str, str]:
+    path = published(world)
+    shutil.rmtree(path)
+    return "unreadable", path.name
+
+
+def lost_manifest(world: World) -> tuple[str, str]:
+    (world.home / "kb" / f"{OURS}.duckdb.manifest.json").unlink()
+    return "missing", OURS
+
+
+def cut_manifest(world: World) -> tuple[str, str]:
+    path = world.home / "kb" / f"{OURS}.duckdb.manifest.json"
+    path.write_bytes(path.read_bytes()[:200])
+    return "unreadable", OURS
+
+
+@pytest.mark.parametrize("plant", [
+    lost_document, lost_chunks, lost_vector, unread_table, lost_tables, table_ahead, snapshot_of_a_ghost, stray_blob, flipped_shard, lost_shard, lost_manifest,
+    cut_manifest,
+], ids=lambda f: f.__name__)
+def test_what_can_be_derived_is_found_by_id_and_repaired(filled: World, plant: Callable[[World], tuple[str, str]]) -> None:
+    before, seen = logical(filled.workspace), graph(filled.kb())
+    kind, item = plant(filled)
+    found = audited(filled, deep=True)
+    assert (kind, item) in {(d.kind, d.item) for d in found}
+    assert all(d.repairable for d in found)
+    report = storage_audit.run(filled.workspace, OURS, repair=True, deep=True)
+    assert report.repaired and report.left == []
+    assert not differences(before, logical(filled.workspace))
+    assert not differences(seen, graph(filled.kb()))
+    assert audited(filled, deep=True) == []
+
+
+def test_lost_and_changed_blobs_are_named_and_need_their_source(filled: World) -> None:
+    folder = filled.home / "blobs" / "sources" / OURS
+    first, second, third = sorted(p.name for p in folder.iterdir())[:3]
+    (folder / first).unlink()
+    (folder / second).write_bytes(b"")
+    data = bytearray((folder / third).read_bytes())
+    data[0] ^= 1
+    (folder / third).write_bytes(data)
+    assert {(d.kind, d.item) for d in audited(filled)} == {("missing", first), ("different", second)}
+    report = storage_audit.run(filled.workspace, OURS, repair=True, deep=True)
+    expected = {("missing", first), ("different", second), ("different", third)}
+    assert {(d.kind, d.item) for d in report.found} == expected
+    assert {(d.kind, d.item) for d in report.left} == expected and not report.repaired
+    assert not any(d.repairable for d in report.left)
+
+
+def test_work_that_is_pending_is_a_difference_until_it_is_done(filled: World) -> None:
+    (filled.directory / "notes" / "late.md").write_text("# Late\n\nIt came when nobody went on.\n")
+    entry = filled.workspace.entries("notes")[0]
+    raw_blobs.run(filled.workspace, entry)
+    found = audited(filled)
+    assert [d.kind for d in found if d.store == "tables"] == ["missing"]
+    assert storage_audit.run(filled.workspace, OURS, repair=True).left == []
+    assert filled.kb().documents().num_rows == len(logical(filled.workspace)["notes/documents"]) + len(logical(filled.workspace)["stacks/documents"])
