@@ -91,7 +91,7 @@ class VllmChat:
         except TabootError as error:
             return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=error)] * len(requests)
         except Exception as error:  # noqa: BLE001 - vLLM raises its own, PyTorch's and its validators' kinds
-            if len(requests) > 1 and isinstance(error, ValueError):
+            if len(requests) > 1 and _refused(error):
                 half = len(requests) // 2
                 return [*self._ask(requests[:half], attempt), *self._ask(requests[half:], attempt)]
             return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=_failure(error))] * len(requests)
@@ -105,7 +105,8 @@ class VllmChat:
         return SamplingParams(
             temperature=self._settings.temperature if attempt == 0 else max(self._settings.temperature, _WARMTH), seed=request.seed + attempt,
             max_tokens=request.max_output_tokens or self._settings.max_output_tokens,
-            structured_outputs=StructuredOutputsParams(json=dict(request.schema)) if request.schema is not None else None,
+            # Where any whitespace is allowed, a model may write nothing else until its tokens are used up.
+            structured_outputs=StructuredOutputsParams(json=dict(request.schema), disable_any_whitespace=True) if request.schema is not None else None,
         )
 
     def _result(self, request: ChatRequest, output: Any, seconds: float) -> ChatResult:
@@ -136,11 +137,16 @@ class VllmChat:
             ) from None
 
 
+def _refused(error: Exception) -> bool:
+    """Whether vLLM minds a prompt, which is a ValueError of Python's or, in later versions, an error of the client's."""
+    return isinstance(error, ValueError) or any(kind.__name__ == "VLLMClientError" for kind in type(error).__mro__)
+
+
 def _failure(error: Exception) -> TabootError:
     if "OutOfMemory" in type(error).__name__:
         return TabootError("E_GPU_OOM", "The GPU's memory did not suffice for the batch.")
     # vLLM's own words tell which; they are matched, never repeated.
-    if isinstance(error, ValueError) and any(words in str(error) for words in ("maximum model length", "max_model_len", "context length")):
+    if _refused(error) and any(words in str(error) for words in ("maximum model length", "max_model_len", "context length")):
         return TabootError("E_TOKEN_LIMIT", "The prompt is longer than the model reads.", remedy="Send smaller windows, or use a model with a longer context.")
     return TabootError("E_LLM", f"vLLM failed on a prompt ({type(error).__name__}).", remedy="Look at vLLM's own log.")
 

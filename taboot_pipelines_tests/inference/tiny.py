@@ -45,3 +45,24 @@ def cross_encoder(folder: Path, seed: int = 0, labels: int = 1) -> Path:
 
     torch.manual_seed(seed)
     return save(folder, BertForSequenceClassification(config(num_labels=labels)))
+
+
+def chat_model(folder: Path, context: int = 512) -> Path:
+    """A Llama that writes noise, with a byte-level tokenizer and a chat template."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate(["<s>", "</s>", *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", model_max_length=context)
+    fast.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+    LlamaForCausalLM(
+        LlamaConfig(**sizes, vocab_size=len(vocabulary), max_position_embeddings=context, bos_token_id=0, eos_token_id=1, pad_token_id=1)
+    ).save_pretrained(folder)
+    return folder
