@@ -218,7 +218,9 @@ class Neo4jGraph:
             return list(found.items())[:limit] if equal(tx) else None
 
         _check_namespace(namespace)
-        return self._transaction(walk, write=False)
+        # Not tried again: a reader has the shards to turn to.
+        with self._typed(), self._session(default_access_mode="READ") as session, session.begin_transaction(timeout=self._settings.timeout_seconds) as tx:
+            return walk(tx)
 
     # --- which snapshot it equals --------------------------------------------------------------------------------------
 
