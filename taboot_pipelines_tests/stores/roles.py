@@ -7,9 +7,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import make_url
 
+from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines_tests.servers import PostgresServer
 
 ROLES = Path(__file__).parents[2] / "deploy" / "postgres" / "roles.sql"
@@ -41,3 +43,10 @@ def with_roles(server: PostgresServer, database: str) -> Roles:
         )
     owner, app = (url.set(username=role, password=f"{word}'s word").render_as_string(hide_password=False) for role, word in (("taboot_owner", "owner"), ("taboot_app", "app")))
     return Roles(superuser, owner, app)
+
+
+def empty(roles: Roles) -> None:
+    """Remove every row of the catalog, if it is there already."""
+    with psycopg.connect(plain(roles.superuser), autocommit=True) as connection:
+        if connection.execute("SELECT to_regclass('locator')").fetchone() != (None,):
+            connection.execute("TRUNCATE " + ", ".join(f'"{name}"' for name in metadata.tables))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,15 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer
 from taboot_pipelines.stores.leases import open_leases
-from taboot_pipelines_tests.stores.roles import with_roles
-
-_NUMBER = count()
+from taboot_pipelines_tests.servers import PostgresServer
+from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles
 
 Opener = Callable[[], Catalog]
+
+
+@pytest.fixture(scope="module")
+def roles(postgres: PostgresServer) -> Roles:
+    return with_roles(postgres, "catalog")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -27,8 +30,9 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens the test's catalog, again and again: SQLite, or PostgreSQL as the application's role."""
     url = admin = None
     if request.param == "postgresql":
-        roles = with_roles(request.getfixturevalue("postgres"), f"catalog_{next(_NUMBER)}")
-        url, admin = roles.app, roles.owner
+        found: Roles = request.getfixturevalue("roles")
+        url, admin = found.app, found.owner
+        empty(found)
     opened: list[Catalog] = []
 
     def open_catalog() -> Catalog:

@@ -21,7 +21,7 @@ from taboot_pipelines.stores.catalog.database import Database
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer
-from taboot_pipelines_tests.stores.roles import Roles, plain, with_roles
+from taboot_pipelines_tests.stores.roles import Roles, empty, plain, with_roles
 from taboot_pipelines_tests.stores.test_catalog import locator
 
 MINE, OTHERS = "alpha", ["bravo", "charlie"]
@@ -36,9 +36,7 @@ def roles(postgres: PostgresServer) -> Roles:
 @pytest.fixture(params=["app", "owner"])
 def catalog(request: pytest.FixtureRequest, roles: Roles, tmp_path: Path) -> Iterator[Catalog]:
     url = getattr(roles, request.param)
-    with psycopg.connect(plain(roles.superuser), autocommit=True) as connection:
-        if connection.execute("SELECT to_regclass('locator')").fetchone() != (None,):
-            connection.execute("TRUNCATE " + ", ".join(f'"{name}"' for name in metadata.tables))
+    empty(roles)
     opened = Catalog.open(tmp_path, open_leases(tmp_path, 5, url), url, roles.owner)
     for namespace in (MINE, *OTHERS):
         fill(opened, namespace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -29,23 +29,26 @@ def write(connection: Connection, table: sa.Table, rows: Sequence[Row], conflict
     if conflict is not None:
         by_key = {tuple(row[k] for k in keys): row for row in rows}
         rows = [by_key[k] for k in sorted(by_key)]
-    if connection.dialect.name == "postgresql" and len(rows) >= COPY_FROM:
+    postgres = connection.dialect.name == "postgresql"
+    if postgres and len(rows) >= COPY_FROM:
         return _copy(connection, table, rows, keys, conflict)
-    statement: Any
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as insert_postgres
-
-        statement = insert_postgres(table)
-    else:
-        from sqlalchemy.dialects.sqlite import insert as insert_sqlite
-
-        statement = insert_sqlite(table)
-    if conflict == "update":
-        statement = statement.on_conflict_do_update(index_elements=keys, set_={n: statement.excluded[n] for n in rows[0] if n not in keys})
-    elif conflict == "nothing":
-        statement = statement.on_conflict_do_nothing(index_elements=keys).returning(*table.primary_key.columns)
-    result = connection.execute(statement, list(rows))
-    return [tuple(r) for r in result] if conflict == "nothing" else []
+    if conflict == "nothing":
+        insert: Any
+        if postgres:
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert
+        statement = insert(table).on_conflict_do_nothing(index_elements=keys).returning(*table.primary_key.columns)
+        return [tuple(r) for r in connection.execute(statement, list(rows))]
+    # The driver's own executemany: SQLAlchemy's handling of each row costs as much as SQLite's.
+    quote = connection.dialect.identifier_preparer.quote
+    columns = list(rows[0])
+    marks = ", ".join(["%s" if postgres else "?"] * len(columns))
+    connection.exec_driver_sql(
+        f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, columns))}) VALUES ({marks}){_on_conflict(quote, columns, keys, conflict)}",
+        [tuple([row[name] for name in columns]) for row in rows],
+    )
+    return []
 
 
 def upsert(connection: Connection, table: sa.Table, rows: Sequence[Row]) -> None:
@@ -56,20 +59,22 @@ def upsert(connection: Connection, table: sa.Table, rows: Sequence[Row]) -> None
 def _copy(connection: Connection, table: sa.Table, rows: Sequence[Row], keys: Sequence[str], conflict: Conflict | None) -> list[tuple[Any, ...]]:
     """COPY is refused on a table with row-level security, hence the temporary one; the INSERT from it meets the policies."""
     quote = connection.dialect.identifier_preparer.quote
-    columns, target, key = list(rows[0]), quote(table.name), ", ".join(map(quote, keys))
+    columns, target = list(rows[0]), quote(table.name)
     names = ", ".join(map(quote, columns))
     connection.exec_driver_sql(f"CREATE TEMP TABLE taboot_incoming ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA")
     raw: Any = connection.connection.driver_connection
     with raw.cursor() as cursor, cursor.copy(f"COPY pg_temp.taboot_incoming ({names}) FROM STDIN") as copy:
         for row in rows:
             copy.write_row([row[name] for name in columns])
-    action = ""
-    if conflict == "update":
-        sets = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys)
-        action = f" ON CONFLICT ({key}) DO UPDATE SET {sets}"
-    elif conflict == "nothing":
-        action = f" ON CONFLICT ({key}) DO NOTHING RETURNING {key}"
-    result = connection.exec_driver_sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM pg_temp.taboot_incoming{action}")
+    returning = f" RETURNING {', '.join(map(quote, keys))}" if conflict == "nothing" else ""
+    result = connection.exec_driver_sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM pg_temp.taboot_incoming{_on_conflict(quote, columns, keys, conflict)}{returning}")
     new = [tuple(r) for r in result] if conflict == "nothing" else []
     connection.exec_driver_sql("DROP TABLE pg_temp.taboot_incoming")
     return new
+
+
+def _on_conflict(quote: Callable[[str], str], columns: Sequence[str], keys: Sequence[str], conflict: Conflict | None) -> str:
+    if conflict is None:
+        return ""
+    key, sets = ", ".join(map(quote, keys)), ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys)
+    return f" ON CONFLICT ({key}) DO UPDATE SET {sets}" if conflict == "update" else f" ON CONFLICT ({key}) DO NOTHING"

@@ -71,7 +71,7 @@ class PostgresLeases(LeaseStore):
         self._guard = threading.Lock()
 
     def confirm(self) -> None:
-        session: _Session | None = self._local.__dict__.get("session")
+        session = self._session()
         if session is None:
             return
         import psycopg
@@ -109,7 +109,7 @@ class PostgresLeases(LeaseStore):
 
         patience = Patience(min(wait, OUTAGE_SECONDS))
         while True:
-            session: _Session | None = self._local.__dict__.get("session")
+            session = self._session()
             try:
                 if session is None:
                     session = self._local.session = self._borrow()
@@ -131,6 +131,11 @@ class PostgresLeases(LeaseStore):
                 found = failure(error)
                 if not (found.transient and patience.wait()):
                     raise TabootError("E_CATALOG", f"The lease of {what} cannot be taken: {found.words}.", reason=found.words) from None
+
+    def _session(self) -> _Session | None:
+        """This thread's; after a fork it is the parent's, whose socket is neither used nor closed here."""
+        session: _Session | None = self._local.__dict__.get("session")
+        return session if session is not None and session.pid == os.getpid() else None
 
     def _lock(self, connection: psycopg.Connection[Any], key: int, wait: float) -> bool:
         import psycopg
@@ -169,7 +174,6 @@ class PostgresLeases(LeaseStore):
         with self._guard:
             while self._idle:
                 session = self._idle.pop()
-                # After a fork the sockets are the parent's: neither used nor closed here.
                 if session.pid == os.getpid() and not session.connection.closed:
                     return session
         import psycopg
