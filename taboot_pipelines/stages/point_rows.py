@@ -91,6 +91,8 @@ class PointRows:
 
         Raises ``E_TABLE`` if a text or its vector is missing.
         """
+        if not shas:
+            return
         texts = self._reader.texts({s: (self._documents[(doc_id := self._places[s][0][0])]["source_id"], doc_id) for s in shas})
         rows = self._reader.vectors(shas)
         vectors = dict(zip(rows.column("sha256").to_pylist(), range(rows.num_rows), strict=True))
