@@ -28,6 +28,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 
 ROOT = "taboot_pipelines"
+#: Libraries that talk to servers for us, and log what these said or where they are.
+FOREIGN = ("neo4j", "qdrant_client", "httpx", "httpcore", "redis", "sqlalchemy", "urllib3")
 MASK = "***"
 #: Keys that come first in a line, in this order; others follow as they were given.
 CONTEXT = ("run", "partition", "namespace", "source", "stage", "document")
@@ -52,13 +54,32 @@ def bind(**fields: str | None) -> Iterator[None]:
 
 
 class _Writing:
-    """The handler that is in force, and how many blocks rely on it."""
+    """The handler that is in force, how many blocks rely on it, and how the loggers were before: level and propagation."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.blocks = 0
+        self.before: dict[str, tuple[int, bool]] = {}
         self.handler: logging.Handler | None = None
-        self.before = (logging.NOTSET, True)
+
+    def start(self, settings: Settings, level: int | str) -> None:
+        self.handler = _ToStderr()
+        self.handler.setFormatter(Formatter(settings))
+        for name in (ROOT, *FOREIGN):
+            logger = logging.getLogger(name)
+            self.before[name] = (logger.level, logger.propagate)
+            logger.addHandler(self.handler)
+            logger.propagate = False
+            logger.setLevel(level if name == ROOT else max(logging.getLogger(ROOT).level, logging.WARNING))
+
+    def stop(self) -> None:
+        for name, (level, propagate) in self.before.items():
+            logger = logging.getLogger(name)
+            logger.propagate = propagate
+            logger.setLevel(level)
+            if self.handler is not None:
+                logger.removeHandler(self.handler)
+        self.handler = None
 
 
 _writing = _Writing()
@@ -66,32 +87,24 @@ _writing = _Writing()
 
 @contextlib.contextmanager
 def writing(settings: Settings, *, quiet: bool = False) -> Iterator[None]:
-    """Write records to stderr while the block runs, as ``TABOOT_LOG__FORMAT`` and ``TABOOT_LOG__LEVEL`` say.
+    """Write records to stderr while the block runs, as ``TABOOT_LOG__FORMAT`` and ``TABOOT_LOG__LEVEL`` say; of the clients'
+    libraries warnings and worse.
 
     ``quiet`` is for a terminal that has its own way to show what goes on: nothing is written unless a person set one of the
     two. The first of several blocks at once decides for the process; Python's root logger, which masks nothing, gets none of
     it meanwhile.
     """
-    logger = logging.getLogger(ROOT)
     with _writing.lock:
-        if _writing.handler is None:
-            _writing.before = (logger.level, logger.propagate)
-            _writing.handler = _ToStderr()
-            _writing.handler.setFormatter(Formatter(settings))
-            logger.addHandler(_writing.handler)
-            logger.propagate = False
-            logger.setLevel(logging.CRITICAL if quiet and not settings.log.model_fields_set else settings.log.level)
+        if _writing.blocks == 0:
+            _writing.start(settings, logging.CRITICAL if quiet and not settings.log.model_fields_set else settings.log.level)
         _writing.blocks += 1
     try:
         yield
     finally:
         with _writing.lock:
             _writing.blocks -= 1
-            if _writing.blocks == 0 and _writing.handler is not None:
-                logger.removeHandler(_writing.handler)
-                level, logger.propagate = _writing.before
-                logger.setLevel(level)
-                _writing.handler = None
+            if _writing.blocks == 0:
+                _writing.stop()
 
 
 class Formatter(logging.Formatter):
