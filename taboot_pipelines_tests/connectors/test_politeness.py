@@ -129,10 +129,10 @@ def test_a_host_that_is_well_again_loses_no_page_after_its_rest(state: State, mo
 
 
 def test_a_trial_that_fails_rests_again(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CIRCUIT_REST_SECONDS", 0.3)
+    monkeypatch.setattr(module, "CIRCUIT_REST_SECONDS", 1.0)
     with serve(answering(lambda _: 500)) as site, fetcher(state) as fetch:
         codes(fetch, [f"{site.base}/a"] * 6)
-        time.sleep(0.35)
+        time.sleep(1.05)
         assert codes(fetch, [f"{site.base}/a"] * 3) == ["E_5XX_ORIGIN", "E_CIRCUIT_OPEN", "E_CIRCUIT_OPEN"]
     assert site.hits["/a"] == 6
 

@@ -1,8 +1,7 @@
-"""State backends as another process opens them; run as a program, it takes tokens from a bucket as fast as it can."""
+"""State backends as another process opens them."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -20,16 +19,10 @@ def open_backend(backend: str, where: str) -> State:
     return open_state(load_settings(), Catalog.open(home, Leases(home, 5), None if backend == "catalog-sqlite" else where))
 
 
-def take(backend: str, where: str, namespace: str, rate: str, burst: str, seconds: str) -> None:
-    """Say ``ready``, wait for a line, then print how many tokens were given."""
+def take(backend: str, where: str, namespace: str, rate: float, burst: float, seconds: float) -> tuple[int, float, float]:
+    """Take tokens as fast as they are given: how many, and from when to when (monotonic, one clock for the machine)."""
     state = open_backend(backend, where)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    end, taken = time.monotonic() + float(seconds), 0
-    while time.monotonic() < end:
-        taken += state.take_tokens(namespace, "rate:a", rate=float(rate), burst=float(burst)).allowed
-    print(taken, flush=True)
-
-
-if __name__ == "__main__":
-    take(*sys.argv[1:])
+    start, taken = time.monotonic(), 0
+    while time.monotonic() < start + seconds:
+        taken += state.take_tokens(namespace, "rate:a", rate=rate, burst=burst).allowed
+    return taken, start, time.monotonic()

@@ -36,10 +36,8 @@ def test_a_redis_that_stops_is_an_error_and_works_when_it_is_back(tmp_path: Path
             assert held
             server.stop()
             for call in (lambda: state.get("n", "job:1"), lambda: state.take_tokens("n", "rate:a", rate=1, burst=1), lambda: state.queued("n", "dlq:pending")):
-                start = time.monotonic()
                 with pytest.raises(TabootError, match="E_REDIS"):
                     call()
-                assert time.monotonic() - start < 5, "a call does not try for ever"
             health = state.health()
             assert not health.ok and health.message.startswith("E_REDIS: Redis could not be reached.") and "TABOOT_REDIS__URL" in health.message
         # It comes back empty, scripts included: what was there is lost, nothing else.
@@ -77,15 +75,16 @@ def test_making_the_client_touches_no_network_and_no_message_holds_the_password(
     assert "sekret" not in told
 
 
-def test_a_wrong_password_is_said_at_once(tmp_path: Path) -> None:
+def test_a_wrong_password_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with own_redis(tmp_path) as server:
         guarded = _redis(server.url)
         guarded._client.config_set("requirepass", "right")
         wrong = _redis(server.url.replace("redis://", "redis://:sekret@"), timeout=30)
-        start = time.monotonic()
+        waits: list[float] = []
+        monkeypatch.setattr("taboot_pipelines.stores.state.redis.time.sleep", waits.append)
         with pytest.raises(TabootError, match="E_REDIS: Redis refuses the log-in"):
             wrong.get("n", "job:1")
-        assert time.monotonic() - start < 5
+        assert waits == [], "another try would not change it"
         with pytest.raises(TabootError, match="E_REDIS"):
             _redis(server.url).get("n", "job:1")
         wrong.close()
@@ -130,7 +129,6 @@ def test_a_lenient_user_is_told_once_and_waits_once(caplog: pytest.LogCaptureFix
 
 
 def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_state, "_PURGE_SECONDS", 0.0)
     monkeypatch.setattr(catalog_state, "_PURGE_ROWS", 10)
     catalog = Catalog.open(tmp_path, Leases(tmp_path, 5))
     state = open_state(load_settings(), catalog)
@@ -143,6 +141,8 @@ def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytes
         with catalog.read("n") as c:
             return int(c.execute(sa.select(sa.func.count()).select_from(t.state_value).where(t.state_value.c.namespace == "n")).scalar_one())
 
+    assert rows() == 15, "nothing is removed before its turn"
+    monkeypatch.setattr(catalog_state, "_PURGE_SECONDS", 0.0)
     state.set("n", "job:0", b"x", 60)
     assert rows() == 5, "at most ten rows at once"
     state.set("n", "job:0", b"x", 60)
