@@ -37,6 +37,7 @@ from taboot_pipelines.shards.store import Seen
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.retrieval.candidates import Candidates
     from taboot_pipelines.retrieval.reranking import Reranking
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.workspace import Workspace
@@ -111,6 +112,7 @@ class KnowledgeBase:
         self._store = open_shards(settings.home_dir, settings.shard_url, settings.storage)
         self._embedder = embedder
         self._queries: QueryCache | None = None
+        self._candidates: Candidates | None = None
         self._blobs = blobs
         self._reranker = reranker
         self._reranking: Reranking | None = None
@@ -191,22 +193,26 @@ class KnowledgeBase:
             mask = index.passing(wanted)
             rows = index.candidates(mask)
             if rows is None or len(rows):
-                hits = self._rank(view, query, vector, rows, mask, limit, mode, weights)
+                hits = self._rank(view, query, vector, rows, mask, wanted, limit, mode, weights)
         return SearchResult(query=query, mode=mode, hits=hits)
 
     def _rank(
-        self, view: _View, query: str, vector: Vectors | None, rows: Ids | None, mask: Mask | None, limit: int, mode: Mode, weights: tuple[float, float]
+        self, view: _View, query: str, vector: Vectors | None, rows: Ids | None, mask: Mask | None, wanted: Filter, limit: int, mode: Mode,
+        weights: tuple[float, float],
     ) -> tuple[Hit, ...]:
         index = view.index
         depth = max(self.settings.retrieval.candidates, limit) if mode == "hybrid" else limit
         arms: list[tuple[Ids, float]] = []
         near = far = (np.zeros(0, dtype=np.int64), np.zeros(0))
         words = view.keywords.scores(query) if mode != "vector" else None
+        candidates = self._open_candidates()
+        narrowed = None if candidates is None else candidates.narrow(index, view.keywords, query, vector, words, depth, rows, wanted)
+        near_rows, far_rows = narrowed or (rows, rows)
         if vector is not None:
-            near = vectors.search(index, vector, depth, rows)
+            near = vectors.search(index, vector, depth, near_rows)
             arms.append((near[0], weights[0]))
         if words is not None:
-            far = view.keywords.search(words, depth, rows)
+            far = view.keywords.search(words, depth, far_rows)
             arms.append((far[0], weights[1]))
         if mode == "hybrid":
             best, scores = reciprocal_rank_fusion(arms, self.settings.retrieval.rrf_k, limit)
@@ -252,6 +258,18 @@ class KnowledgeBase:
             return vector
 
         return embed(query) if self._queries is None else self._queries.vector(theirs, query, embed)
+
+    def _open_candidates(self) -> Candidates | None:
+        """Qdrant as the source of candidates; None where ``TABOOT_QDRANT__URL`` is not set."""
+        if self.settings.qdrant.url is None:
+            return None
+        with self._lock:
+            if self._candidates is None:
+                from taboot_pipelines.retrieval.candidates import Candidates
+                from taboot_pipelines.stores.vectors import QdrantPoints
+
+                self._candidates = Candidates(QdrantPoints(self.settings.qdrant), self.namespace, self.settings.retrieval)
+            return self._candidates
 
     def _open_embedder(self) -> Embedder:
         with self._lock:
