@@ -26,6 +26,7 @@ from taboot_pipelines.settings import TorchSettings
 
 #: What is fetched of a hub's repository, and what decides its outputs.
 _FILES = ("*.json", "*.safetensors", "*/config.json")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 #: Without a stated limit a model reads this many tokens.
 _DEFAULT_TOKENS = 512
@@ -67,6 +68,10 @@ class TorchModel:
         local = Path(name).expanduser()
         if local.is_dir():
             return local
+        if not _HUB_NAME.fullmatch(name):
+            raise TabootError(
+                "E_CONFIG", f"{self.setting}__MODEL: {name} is neither a directory here nor the name of a model on the hub.", settings=[f"{self.setting}__MODEL"]
+            )
         self.need("huggingface_hub")
         from huggingface_hub import snapshot_download
 

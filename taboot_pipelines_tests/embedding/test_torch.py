@@ -106,6 +106,11 @@ def test_two_embedders_at_once_are_refused_by_name(tmp_path):
     assert "TABOOT_EMBEDDING__MODEL_PATH" in refused(lambda: open_embedder(paths), "E_CONFIG").message
 
 
+@pytest.mark.parametrize("path", ["/nowhere/model", "./model", "~/no such model", "a/b/c", "-x"])
+def test_a_path_that_is_not_there_is_refused_by_its_setting(path):
+    assert "TABOOT_EMBEDDING__TORCH__MODEL" in refused(lambda: TorchEmbedder(TorchSettings(model=path)).space, "E_CONFIG").message
+
+
 def test_the_setting_chooses_pytorch(tmp_path):
     chosen = open_embedder(Settings(home=tmp_path, embedding=EmbeddingSettings(torch=TorchSettings(model="m"))))
     assert isinstance(chosen, TorchEmbedder)
