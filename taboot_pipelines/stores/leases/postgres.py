@@ -12,9 +12,9 @@ may hold the same lease, and:
 - *Tables*: a commit to a Delta table that was on its way when the lease was lost may land after the new holder looked.
   It carries no pointer, so no reader sees it, and the next holder rolls the table back to the published version before
   it writes. Only a commit that lands between that roll-back and the new holder's own commit, and touches none of its buckets
-  (else Delta refuses the later one), would be published with it. A new holder has first to reconnect and plan its
-  work, the old one is in the middle of one write: whoever writes tables calls ``confirm`` right before each commit, which leaves
-  the length of that commit.
+  (else Delta refuses the later one), would be published with it. A new holder has first to reconnect and plan its work, while
+  the old one is in the middle of writing; a writer of tables that calls ``confirm`` right before each commit, or before it
+  removes files, shortens the window to that one operation.
 
 So a run whose lease was lost fails with ``E_CATALOG``, and a retry begins from what was published.
 
