@@ -96,7 +96,10 @@ class Politeness:
             if grant.allowed:
                 return
             if time.monotonic() + grant.wait_seconds > end:
-                raise TabootError("E_429_RATE", f"Other requests to {domain} use up its {rate:g} a second.", domain=domain)
+                raise TabootError(
+                    "E_429_RATE", f"Other requests to {domain} use up its {rate:g} a second.",
+                    remedy="It is tried again at the next run; TABOOT_HTTP__RATE_LIMIT_RPS allows more.", domain=domain,
+                )
             time.sleep(grant.wait_seconds)
 
     def _pace(self, domain: str, rate: float) -> None:

@@ -22,7 +22,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import Leases
 from taboot_pipelines.stores.state import State, keys, values
-from taboot_pipelines_tests.servers import PostgresServer
+from taboot_pipelines_tests.stores.roles import with_roles
 from taboot_pipelines_tests.stores.state_worker import open_backend, take
 
 BACKENDS = ("catalog-sqlite", "catalog-postgres", "redis")
@@ -33,11 +33,12 @@ def _where(backend: str, request: pytest.FixtureRequest, tmp: Path) -> str:
         return str(tmp)
     if backend == "redis":
         return str(request.getfixturevalue("redis_url"))
-    server: PostgresServer = request.getfixturevalue("postgres")
-    url = server.database("state_suite")
-    # Migrated here once: what is opened later finds it so and needs no lease.
-    Catalog.open(tmp, Leases(tmp, 5), url).close()
-    return url
+    # The application's role, which row-level security binds; the owner's migrates once, so that what is opened later finds it so.
+    roles = with_roles(request.getfixturevalue("postgres"), "state_suite")
+    catalog = Catalog.open(tmp, Leases(tmp, 5), roles.app, roles.owner)
+    catalog.sources()
+    catalog.close()
+    return roles.app
 
 
 @pytest.fixture(scope="module")

@@ -95,6 +95,9 @@ def test_a_key_of_another_kind_is_a_typed_error(redis_url: str) -> None:
     state.set("kinds", "job:1", b"x", 5)
     with pytest.raises(TabootError, match="E_REDIS: Redis refused a command"):
         state.queued("kinds", "job:1")
+    state._client.zadd("taboot:kinds:dlq:pending", {b"\xff\xfe": 1})
+    assert list(state.queued("kinds", "dlq:pending").values()) == [1.0] and len(state.due("kinds", "dlq:pending", 2)) == 1
+    state._client.delete("taboot:kinds:dlq:pending")
     state.close()
 
 

@@ -1,4 +1,4 @@
-"""State in Redis (6.2 or newer), one round trip a call.
+"""State in Redis (5 or newer; the tests run on 7), one round trip a call.
 
 What is more than one command is a Lua script, which Redis runs atomically and on its own clock. A call whose connection
 broke is made again while the time of one command lasts, so that a restarted server is bridged; it may then have been carried
@@ -144,7 +144,7 @@ class RedisState:
     def due(self, namespace: str, queue: str, now: float, limit: int = 100) -> list[str]:
         key = keys.redis_key(namespace, queue)
         found: list[bytes] = self._ask(lambda: self._client.zrangebyscore(key, "-inf", keys.check_due(now), start=0, num=max(0, limit)))
-        return [m.decode() for m in found]
+        return [m.decode(errors="replace") for m in found]
 
     def dequeue(self, namespace: str, queue: str, members: Collection[str]) -> int:
         key = keys.redis_key(namespace, queue)
@@ -152,7 +152,7 @@ class RedisState:
 
     def queued(self, namespace: str, queue: str) -> dict[str, float]:
         key = keys.redis_key(namespace, queue)
-        return {m.decode(): float(at) for m, at in self._ask(lambda: self._client.zrange(key, 0, -1, withscores=True))}
+        return {m.decode(errors="replace"): float(at) for m, at in self._ask(lambda: self._client.zrange(key, 0, -1, withscores=True))}
 
     def circuit_open(self, namespace: str, name: str) -> float:
         key = keys.redis_key(namespace, name)
