@@ -272,10 +272,10 @@ class Database:
                 "E_CATALOG", f"The catalog waits to be migrated from revision {found.revision} to {HEAD}, or to be opened to the role {found.role}, which does not own it.",
                 remedy="Set TABOOT_CATALOG_ADMIN_URL to the URL of the role that owns its tables.",
             )
-        self._migrate()
+        self._migrate(user=found.role)
 
-    def _migrate(self, revision: str = "head") -> None:
-        """To a revision; of several processes one does it, the others find it done."""
+    def _migrate(self, revision: str = "head", user: str = "") -> None:
+        """To a revision, open to the role ``user``; of several processes one does it, the others find it done."""
         from alembic import command
         from alembic.config import Config
 
@@ -294,7 +294,7 @@ class Database:
                 config.attributes["connection"] = connection
                 move(config, revision)
                 if revision == "head":
-                    self._grant(connection)
+                    self._grant(connection, [MAINTENANCE_ROLE, user])
         except sa.exc.SQLAlchemyError as error:
             found = failure(error)
             if found.transient:
@@ -311,12 +311,10 @@ class Database:
         url = server_url(self._admin_url, "TABOOT_CATALOG_ADMIN_URL") if self._admin_url else self._engine.url
         return sa.create_engine(url, use_native_hstore=False, hide_parameters=True, poolclass=sa.pool.NullPool, connect_args=connect_arguments(url))
 
-    def _grant(self, connection: Connection) -> None:
-        """Let the application's role and ``taboot_maintenance`` use the tables; those that are not there yet are left out."""
+    @staticmethod
+    def _grant(connection: Connection, roles: list[str]) -> None:
+        """Let roles that are there use the tables; the owner may already."""
         quote = connection.dialect.identifier_preparer.quote
-        roles = [MAINTENANCE_ROLE]
-        if self._admin_url and self._engine.url.username:
-            roles.append(self._engine.url.username)
         us = connection.exec_driver_sql("SELECT current_user").scalar_one()
         known = set(connection.execute(sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}).scalars())
         tables = ", ".join(quote(name) for name in schema.metadata.tables)
