@@ -15,7 +15,7 @@ import pytest
 from taboot_pipelines.defs import executors
 from taboot_pipelines.defs.instance import open_instance
 from taboot_pipelines.stages.chain import STAGES
-from taboot_pipelines_tests.defs.conftest import COMPOSE, GUIDE
+from taboot_pipelines_tests.defs.conftest import COMPOSE
 from taboot_pipelines_tests.defs.launching import environment, launch
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
@@ -80,28 +80,26 @@ class Workers:
 
 def test_gpu_steps_run_on_the_gpu_worker_and_no_other(world: World, broker: dict[str, str], tmp_path: Path) -> None:
     (world.source("stack", "compose", host="box.lan") / "compose.yaml").write_text(COMPOSE)
-    (world.source("guides") / "guide.md").write_text(GUIDE)
     variables = {**environment(world), **broker, "TABOOT_EXECUTOR": "celery", "TABOOT_LOG__FORMAT": "json"}
     workers = Workers(tmp_path, variables)
     try:
         for queue in (executors.DEFAULT_QUEUE, executors.GPU_QUEUE):
             workers.start(queue)
-        run_ids = launch(world, variables, "guides", "stack")
+        (run_id,) = launch(world, variables, "stack")
         workers.wait()
     finally:
         workers.end()
     with open_instance(world.workspace.settings) as instance:
-        for run_id in run_ids:
-            run = instance.get_run_by_id(run_id)
-            assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS, workers.log("default") + workers.log("gpu")
-            done_by = {
-                e.dagster_event.step_key: e.dagster_event.engine_event_data.metadata["Celery worker"].value
-                for e in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
-                if e.dagster_event is not None and "Celery worker" in e.dagster_event.engine_event_data.metadata
-            }
-            assert set(done_by) >= set(STAGES)
-            assert {step for step, worker in done_by.items() if worker == "gpu@test"} == GPU_STEPS
-            assert {worker for step, worker in done_by.items() if step not in GPU_STEPS} == {"default@test"}
+        run = instance.get_run_by_id(run_id)
+        assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS, workers.log("default") + workers.log("gpu")
+        done_by = {
+            e.dagster_event.step_key: e.dagster_event.engine_event_data.metadata["Celery worker"].value
+            for e in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+            if e.dagster_event is not None and "Celery worker" in e.dagster_event.engine_event_data.metadata
+        }
+        assert set(done_by) >= set(STAGES)
+        assert {step for step, worker in done_by.items() if worker == "gpu@test"} == GPU_STEPS
+        assert {worker for step, worker in done_by.items() if step not in GPU_STEPS} == {"default@test"}
     # What the steps themselves wrote says the same: each process is a worker, and has loaded the embedder or not.
     assert '"stage": "embeddings"' in workers.log("gpu") and '"stage": "embeddings"' not in workers.log("default")
     assert holding(world.home, PLANTED) == [] and PLANTED not in workers.log("gpu") + workers.log("default")

@@ -157,6 +157,29 @@ def test_only_what_is_certainly_dead_is_failed(instance: dg.DagsterInstance) -> 
     assert sweep_dead_runs(instance) == []
 
 
+def test_a_run_whose_step_goes_on_without_it_keeps_its_slot_until_the_step_ends(instance: dg.DagsterInstance) -> None:
+    run_id = start(instance, dead_pid())
+    storage = instance.event_log_storage
+    storage.initialize_concurrency_limit_to_default("embed")
+    assert storage.claim_concurrency_slot("embed", run_id, "embeddings").is_claimed
+    step = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        run = instance.get_run_by_id(run_id)
+        assert run is not None
+        instance.report_dagster_event(
+            dg.DagsterEvent(
+                event_type_value=dg.DagsterEventType.STEP_WORKER_STARTED.value, job_name=run.job_name, step_key="embeddings",
+                event_specific_data=dg._core.events.EngineEventData({"pid": dg.MetadataValue.text(str(step.pid))}),
+            ),
+            run_id,
+        )
+        assert sweep_dead_runs(instance) == [] and storage.get_concurrency_run_ids() == {run_id}
+    finally:
+        step.kill()
+        step.wait()
+    assert sweep_dead_runs(instance) == [run_id] and storage.get_concurrency_run_ids() == set()
+
+
 def test_slots_of_ended_runs_are_freed(instance: dg.DagsterInstance) -> None:
     run_id = start(instance, dead_pid())
     storage = instance.event_log_storage
