@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +32,8 @@ from obstore.store import S3Store
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
+#: Names the session that a folder of servers belongs to.
+OWNER = "owner"
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
 
 
@@ -148,13 +152,21 @@ def s3_at(url: str) -> S3Server:
 
 
 @pytest.fixture(scope="session")
-def servers_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the session's servers live; they end with it and leave nothing."""
-    folder = tmp_path_factory.mktemp("servers")
+def servers_folder() -> Iterator[Path]:
+    """Where the session's servers live; they end with it and leave nothing. Those of a session that was killed end here too."""
+    for left in Path(tempfile.gettempdir()).glob("taboot-servers-*"):
+        # Another session may be removing it at this moment.
+        with suppress(FileNotFoundError):
+            if left.stat().st_uid == os.getuid() and not _runs(left / OWNER):
+                _remove(left)
+    folder = Path(tempfile.mkdtemp(prefix="taboot-servers-"))
+    # The account that runs PostgreSQL passes through.
+    folder.chmod(0o711)
+    (folder / OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
     try:
         yield folder
     finally:
-        services("down", str(folder), "--delete")
+        _remove(folder)
 
 
 @pytest.fixture(scope="session")
@@ -188,6 +200,19 @@ def services(*arguments: str) -> str:
     if done.returncode != 0:
         pytest.fail(done.stderr.strip(), pytrace=False)
     return done.stdout
+
+
+def _runs(owner: Path) -> bool:
+    pid, created = owner.read_text().split()
+    try:
+        return bool(psutil.Process(int(pid)).create_time() == float(created))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _remove(folder: Path) -> None:
+    services("down", str(folder), "--delete")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _shared(request: pytest.FixtureRequest, name: str) -> str:

@@ -58,6 +58,9 @@ class Server:
     def fetch(self) -> None:
         """Bring in what is fetched once."""
 
+    def settle(self) -> None:
+        """Decide where its data are; elsewhere than in the folder if the account that runs it may not enter there."""
+
     def prepare(self) -> None:
         """Make its folder and configuration. Killed half-way, it starts over."""
         self.data.mkdir(mode=0o700, exist_ok=True)
@@ -98,16 +101,18 @@ class Postgres(Server):
 
     @property
     def data(self) -> Path:
-        """The cluster. Elsewhere than in the folder if the account that runs it may not enter there."""
-        if self._data is None or not self._data.exists():
-            self._data = self.folder / self.name
-            if self.user is not None and not self._may_enter():
-                self._data = Path(tempfile.mkdtemp(prefix="taboot-postgres-", dir="/var/tmp"))
-        return self._data
+        return self._data or super().data
 
-    def _may_enter(self) -> bool:
-        assert self.user is not None
-        return subprocess.run(["test", "-x", str(self.folder)], user=self.user, group=_group(self.user), extra_groups=[], cwd="/", check=False).returncode == 0
+    def settle(self) -> None:
+        if self._data is not None and self._data.exists():
+            return
+        self._data = None
+        if self.user is not None and not self._may_enter(self.user):
+            self._data = Path(tempfile.mkdtemp(prefix="taboot-postgres-", dir="/var/tmp"))
+
+    def _may_enter(self, user: str) -> bool:
+        asked = subprocess.run(["test", "-x", str(self.folder)], user=user, group=_group(user), extra_groups=[], cwd="/", check=False)
+        return asked.returncode == 0
 
     def missing(self) -> list[str]:
         lacks = []

@@ -164,7 +164,8 @@ def _start(folder: Folder, server: Server) -> None:
     known = folder.known[server.name]
     if not is_free(server.port):
         raise Refused(f"port {server.port}, which {server.name} of {folder.path} has, is taken by another process; end that, or remove the folder")
-    # Before anything is made: a port and a data folder that nobody remembers would be lost.
+    # Noted before anything is made: a data folder that nobody remembers would be lost.
+    server.settle()
     known.data = str(server.data)
     folder.save()
     server.prepare()
