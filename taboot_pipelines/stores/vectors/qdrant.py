@@ -335,14 +335,13 @@ def _body(part: Points) -> bytes:
 
 
 def _structs(part: Points) -> Sequence[models.PointStruct]:
+    """For local mode. Not validated a second time: ``points.check`` has done so."""
     from qdrant_client import models
 
+    vector, point = models.SparseVector.model_construct, models.PointStruct.model_construct
     return [
-        models.PointStruct(
-            id=part.ids[i], vector={layout.DENSE: part.dense[i].tolist(), layout.SPARSE: models.SparseVector(indices=part.sparse[i][0].tolist(), values=part.sparse[i][1].tolist())},
-            payload=part.payloads[i],
-        )
-        for i in range(len(part))
+        point(id=part.ids[i], vector={layout.DENSE: dense, layout.SPARSE: vector(indices=indices.tolist(), values=values.tolist())}, payload=part.payloads[i])
+        for i, (dense, (indices, values)) in enumerate(zip(part.dense.tolist(), part.sparse, strict=True))
     ]
 
 
