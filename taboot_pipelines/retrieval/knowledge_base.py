@@ -38,6 +38,7 @@ from taboot_pipelines.shards.store import Seen
 if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker
     from taboot_pipelines.retrieval.candidates import Candidates
+    from taboot_pipelines.retrieval.graph_server import GraphServer
     from taboot_pipelines.retrieval.reranking import Reranking
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.workspace import Workspace
@@ -112,10 +113,11 @@ class KnowledgeBase:
         self._store = open_shards(settings.home_dir, settings.shard_url, settings.storage)
         self._embedder = embedder
         self._queries: QueryCache | None = None
-        self._candidates: Candidates | None = None
         self._blobs = blobs
+        self._candidates: Candidates | None = None
         self._reranker = reranker
         self._reranking: Reranking | None = None
+        self._graph_server: GraphServer | None = None
         self._pinned: _View | None = None
         self._lock = threading.Lock()
 
@@ -355,11 +357,24 @@ class KnowledgeBase:
         def surround(view: _View) -> Subgraph:
             graph = view.graph
             start = graph.find(node)
-            edges, distance, truncated = graph.neighbourhood(start, hops, wanted, limit)
+            server = self._open_graph_server()
+            among = None if server is None else server.candidates(graph, view.manifest.snapshot, start, hops, wanted, limit)
+            edges, distance, truncated = graph.neighbourhood(start, hops, wanted, limit, among)
             urls = [self._document_url(view, d) for d in graph.edges.column("doc_id").take(pa.array(edges)).to_pylist()]
             return graph.subgraph(start, edges, distance, truncated, urls)
 
         return self._ask(surround)
+
+    def _open_graph_server(self) -> GraphServer | None:
+        """Neo4j as the source of neighbourhoods; None where ``TABOOT_NEO4J__URL`` is not set."""
+        if self.settings.neo4j.url is None:
+            return None
+        with self._lock:
+            if self._graph_server is None:
+                from taboot_pipelines.retrieval.graph_server import GraphServer
+
+                self._graph_server = GraphServer.open(self.settings.neo4j, self.namespace)
+            return self._graph_server
 
     def nodes(self) -> pa.Table:
         """The whole graph's nodes, documents included (DESIGN §7), ascending by label and key."""

@@ -66,10 +66,10 @@ def _micros(moment: str) -> str:
 @cache
 def merge_nodes(label: str) -> Statement:
     """{k: key parts, p: properties, f, l: first and last seen in microseconds}."""
-    ingested = f", n.ingestedAt = {_moment('row.f')}" if label == "Document" else ""
+    ingested = f", ingestedAt: {_moment('row.f')}" if label == "Document" else ""
     return Statement(
-        f"UNWIND $rows AS row MERGE {_node('n', label, 'row.k')} SET n = row.p, n.namespace = $namespace, n.createdAt = {_moment('row.f')}, "
-        f"n.updatedAt = {_moment('row.l')}{ingested} RETURN count(*) AS done"
+        f"UNWIND $rows AS row WITH row, row.p AS p MERGE {_node('n', label, 'row.k')} SET n = p {{.*, namespace: $namespace, createdAt: {_moment('row.f')}, "
+        f"updatedAt: {_moment('row.l')}{ingested}}} RETURN count(*) AS done"
     )
 
 
@@ -78,8 +78,8 @@ def merge_edges(type_: str, start: str, end: str) -> Statement:
     """{i: edge id, s, e: key parts of the ends, p: properties, t: since in microseconds}. By its id alone (DESIGN rule 11);
     a row whose ends are not there is left out of ``done``."""
     return Statement(
-        f"UNWIND $rows AS row MATCH {_node('a', start, 'row.s')} MATCH {_node('b', end, 'row.e')} MERGE (a)-[r:{_type(type_)} {{edgeId: row.i}}]->(b) "
-        f"SET r = row.p, r.namespace = $namespace, r.since = {_moment('row.t')} RETURN count(*) AS done"
+        f"UNWIND $rows AS row WITH row, row.p AS p MATCH {_node('a', start, 'row.s')} MATCH {_node('b', end, 'row.e')} MERGE (a)-[r:{_type(type_)} {{edgeId: row.i}}]->(b) "
+        f"SET r = p {{.*, namespace: $namespace, since: {_moment('row.t')}}} RETURN count(*) AS done"
     )
 
 
@@ -107,7 +107,7 @@ def strip_nodes(label: str) -> Statement:
 @cache
 def read_nodes(label: str) -> Statement:
     return Statement(
-        f"{_all('n', label)} RETURN n.key AS key, coalesce(n.displayName, n.name) AS name, n.scope AS scope, n.properties AS properties, "
+        f"{_all('n', label)} RETURN n.key AS key, coalesce(n.displayName, n.name) AS name, n.properties AS properties, "
         "COLLECT { MATCH (n)-[r]-() WHERE r.namespace = $namespace RETURN DISTINCT r.docId } AS doc_ids, "
         f"{_micros('n.createdAt')} AS first_seen, {_micros('n.updatedAt')} AS last_seen"
     )

@@ -159,7 +159,11 @@ class Neo4jGraph:
         for label in NODES:
             for part in self._parts(namespace, cypher.read_nodes(label)):
                 yield _table([
-                    {**r, "label": label, "doc_ids": sorted({*r["doc_ids"], r["key"]} if label == "Document" else r["doc_ids"])} for r in part
+                    {
+                        **r, "label": label, "scope": orjson.loads(r["key"])[0] if label == "Service" else None,
+                        "doc_ids": sorted({*r["doc_ids"], r["key"]} if label == "Document" else r["doc_ids"]),
+                    }
+                    for r in part if r["key"] is not None
                 ], NODES_SCHEMA)
 
     def edges(self, namespace: str) -> Iterator[pa.Table]:
@@ -243,8 +247,6 @@ class Neo4jGraph:
             pass
 
     def _run(self, namespace: str, statement: Statement, *, write: bool, **parameters: Any) -> list[Any]:
-        if "namespace" in parameters:
-            raise TabootError("E_NAMESPACE", "A statement runs in the namespace of its call.")
         _check_namespace(namespace)
         return self._rows(statement.text, write=write, namespace=namespace, **parameters)
 

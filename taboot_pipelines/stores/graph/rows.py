@@ -77,12 +77,10 @@ def cut(text: str) -> str:
 
 def node_rows(nodes: pa.Table) -> Iterator[tuple[str, Row, int]]:
     """(label, parameters, about how many bytes) of rows of ``NODES_SCHEMA`` with ``fingerprint``."""
-    columns = ("label", "key", "name", "scope", "properties", "first_seen", "last_seen", "fingerprint")
-    for label, key, name, scope, text, first, last, fingerprint in zip(*(_column(nodes, c) for c in columns), strict=True):
+    columns = ("label", "key", "name", "properties", "first_seen", "last_seen", "fingerprint")
+    for label, key, name, text, first, last, fingerprint in zip(*(_column(nodes, c) for c in columns), strict=True):
         parts = key_parts(label, key)
         properties = _native(text, INDEXED[label]) | {"key": key, "name": name, "properties": text, "fingerprint": fingerprint}
-        if scope is not None:
-            properties["scope"] = scope
         properties |= zip(NODES[label].key, parts, strict=True)
         if properties["name"] != name:
             properties["displayName"] = name
