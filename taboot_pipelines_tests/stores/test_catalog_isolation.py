@@ -25,7 +25,7 @@ from taboot_pipelines_tests.stores.roles import Roles, empty, plain, with_roles
 from taboot_pipelines_tests.stores.test_catalog import locator
 
 MINE, OTHERS = "alpha", ["bravo", "charlie"]
-ROUNDS = {"app": 30, "owner": 5}
+ROUNDS = {"app": 20, "owner": 4}
 
 
 @pytest.fixture(scope="module")
