@@ -41,7 +41,8 @@ from taboot_pipelines.stores.objects import Place, is_absent
 
 #: A reader asks for a new manifest at most this often (DESIGN §7).
 _LOOK_SECONDS = 1.0
-#: Cached files that no manifest names stay this long: another process may be about to map them.
+#: Cached files that the manifest does not name stay this long, since another process may be about to map them; a reader
+#: sweeps as often.
 _CACHE_GRACE_SECONDS = 60.0
 #: A folder in which another process may still be building.
 _BUILDING_SECONDS = 3600.0
@@ -59,6 +60,7 @@ class BucketShards:
         self.root = cache / sha256_hex(at.url.rstrip("/"))[:16]
         self._lock = threading.Lock()
         self._looked: dict[str, float] = {}
+        self._swept: dict[str, float] = {}
 
     # --- manifests ---------------------------------------------------------------------------------------------
 
@@ -87,30 +89,37 @@ class BucketShards:
         with self._at.asked(f"The manifest {name} cannot be written"):
             try:
                 obstore.put(self._store, name, manifest.model_dump_json().encode(), mode=mode, attributes={_PUBLISHER: mark}, use_multipart=False)
-            except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
-                if isinstance(error, FileNotFoundError) and not is_absent(error):
-                    raise
-                if not isinstance(error, FileNotFoundError) and obstore.get(self._store, name, options={"head": True}).attributes.get(_PUBLISHER) == mark:
+            except (AlreadyExistsError, PreconditionError):
+                if self._publisher(name) == mark:
                     return
                 raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
                                   namespace=manifest.namespace, version=manifest.version) from None
+
+    def _publisher(self, name: str) -> str | None:
+        try:
+            mark = obstore.get(self._store, name).attributes.get(_PUBLISHER)
+        except FileNotFoundError as error:
+            if is_absent(error):
+                return None
+            raise
+        return None if mark is None else str(mark)
 
     def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
         with self._lock:
             moment = time.monotonic()
             if last is not None and not now and moment - self._looked.get(namespace, float("-inf")) < _LOOK_SECONDS:
                 return last
+            seen = last
             try:
                 found = self._get_manifest(namespace, str(last.state) if last is not None else None)
+                seen = None if found is None else Seen(found[1], parse_manifest(found[0], namespace))
             except _Unchanged:
-                self._looked[namespace] = moment
-                return last
+                pass
             self._looked[namespace] = moment
-        if found is None:
-            return None
-        seen = Seen(found[1], parse_manifest(found[0], namespace))
-        self._forget(namespace, seen.manifest, _CACHE_GRACE_SECONDS)
-        return seen
+            if seen is not None and moment - self._swept.get(namespace, float("-inf")) >= _CACHE_GRACE_SECONDS:
+                self._swept[namespace] = moment
+                self._forget(namespace, seen.manifest, _CACHE_GRACE_SECONDS)
+            return seen
 
     # --- publishing --------------------------------------------------------------------------------------------
 

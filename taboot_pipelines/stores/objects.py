@@ -173,6 +173,8 @@ def place(setting: str, url: str, storage: StorageSettings) -> Place:
             raise TabootError("E_CONFIG", f"{setting} names no absolute directory.", remedy="Use file:///directory.", setting=setting)
     elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]+", host):
         raise TabootError("E_CONFIG", f"{setting} names no bucket.", remedy=f"Use {_FORMS}.", setting=setting)
+    if storage.endpoint is not None and not re.fullmatch(r"https?://[^\s/@?#]+/?", storage.endpoint):
+        raise TabootError("E_CONFIG", "TABOOT_STORAGE__ENDPOINT is not the address of a server.", remedy="Use http://host:port or https://host.", setting="TABOOT_STORAGE__ENDPOINT")
     return Place(setting, url, storage)
 
 

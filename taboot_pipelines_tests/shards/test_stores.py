@@ -7,7 +7,6 @@ import multiprocessing
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.settings import Settings, ShardSettings, StorageSettings, load_settings
+from taboot_pipelines.settings import Settings, ShardSettings, load_settings
 from taboot_pipelines.shards import (
     Manifest,
     PublishReport,
@@ -34,6 +33,7 @@ from taboot_pipelines.shards import (
 from taboot_pipelines.shards.manifest import SpaceEntry
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, HashEmbedder, World
+from taboot_pipelines_tests.shards.swapping import increments
 
 SMALL = ShardSettings(max_chunks=12, max_entities=10)
 MANIFEST = f"{NAMESPACE}.duckdb.manifest.json"
@@ -153,6 +153,11 @@ def test_prune_keeps_the_manifests_shards_and_the_grace(kept: Kept) -> None:
     publish(kept.store, w.input("s2"), SMALL)
     edit(w, "0.md", "harmless")
     publish(kept.store, w.input("s3"), SMALL)
+    # What a killed publish and a killed download leave.
+    for name in (".building-x/chunks.arrow", ".loading-x"):
+        for folder in kept.home.glob(f"cache/shards/*/{NAMESPACE}"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("unique-secret-word")
     assert "unique-secret-word" in kept.texts()
     assert prune(kept.store, NAMESPACE, min_age_seconds=600) == []
     assert len(prune(kept.store, NAMESPACE)) == 2 and prune(kept.store, NAMESPACE) == []
@@ -225,38 +230,33 @@ def test_a_second_publisher_gets_a_conflict_and_changes_nothing(kept: Kept) -> N
     assert load_manifest(kept.store, NAMESPACE).snapshot == "slow"  # type: ignore[union-attr]
 
 
-def _increments(open_store: Callable[[], ShardStore], name: str, count: int, start: Any, results: Any) -> None:
-    store = open_store()
-    start.wait()
-    conflicts = 0
-    for i in range(count):
-        while True:
-            found = store.read_manifest(NAMESPACE)
-            version = Manifest.model_validate_json(found[0]).version + 1 if found else 1
-            manifest = Manifest(namespace=NAMESPACE, version=version, snapshot=f"{name}-{i}", space=SpaceEntry.of(SPACE), analyzer="", sources={}, shards=())
-            try:
-                store.swap_manifest(manifest, found[1] if found else "")
-                break
-            except TabootError as error:
-                assert error.code == "E_CONFLICT"
-                conflicts += 1
-    results.put(conflicts)
+def test_a_swap_needs_the_etag_that_was_read(kept: Kept) -> None:
+    first, second, third = (
+        Manifest(namespace=NAMESPACE, version=v, snapshot=str(v), space=SpaceEntry.of(SPACE), analyzer="", sources={}, shards=()) for v in (1, 2, 3)
+    )
 
+    def refused(manifest: Manifest, etag: str) -> None:
+        with pytest.raises(TabootError) as caught:
+            kept.store.swap_manifest(manifest, etag)
+        assert caught.value.code == "E_CONFLICT"
 
-def _opened(home: Path, url: str | None, storage: StorageSettings | None) -> ShardStore:
-    return open_shards(home, url, storage)
+    refused(second, '"0123456789abcdef0123456789abcdef"')  # there is none to replace
+    kept.store.swap_manifest(first, "")
+    refused(second, "")
+    _, etag = kept.store.read_manifest(NAMESPACE)  # type: ignore[misc]
+    kept.store.swap_manifest(second, etag)
+    refused(third, etag)
+    assert load_manifest(kept.store, NAMESPACE) == second
 
 
 def test_four_processes_swap_the_manifest_and_lose_no_version(kept: Kept) -> None:
-    from functools import partial
-
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(4), context.Queue()
-    opener = partial(_opened, kept.home, kept.bucket and kept.bucket.url, kept.bucket and kept.bucket.storage)
-    processes = [context.Process(target=_increments, args=(opener, str(i), 25, start, results)) for i in range(4)]
+    place = (kept.home, kept.bucket and kept.bucket.url, kept.bucket and kept.bucket.storage)
+    processes = [context.Process(target=increments, args=(place, str(i), 25, start, results)) for i in range(4)]
     for p in processes:
         p.start()
-    conflicts = sum(results.get(timeout=120) for _ in processes)
+    conflicts = sum(results.get(timeout=300) for _ in processes)
     for p in processes:
         p.join(60)
     assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts > 0  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines_tests.objects import Bucket
+from taboot_pipelines_tests.stores.blob_writer import write_equal
 
 
 class Kept:
@@ -91,28 +92,22 @@ def test_a_local_blob_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_a_sweep_keeps_what_it_is_told(store: BlobStore) -> None:
     kept, *gone = (store.put("n", str(i).encode())[0] for i in range(5))
-    other, _ = store.put("other", b"0")
+    other, _ = store.put("n2", b"0")
     assert store.sweep("n", {kept}) == 4
-    assert [name for name, _ in store.list("n")] == [kept] and [name for name, _ in store.list("other")] == [other]
+    assert [name for name, _ in store.list("n")] == [kept] and [name for name, _ in store.list("n2")] == [other]
     store.delete("n", kept, *gone)
     store.delete("n")
     assert list(store.list("n")) == []
-
-
-def _race(home: Path, url: str, storage: object, start: object, results: object) -> None:
-    store = BlobStore.open(home, url, storage)  # type: ignore[arg-type]
-    start.wait()  # type: ignore[attr-defined]
-    results.put([store.put("n", f"text {i}".encode())[1] for i in range(40)])  # type: ignore[attr-defined]
 
 
 def test_of_four_writers_of_equal_bytes_one_is_first(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     bucket = Bucket(s3)
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(4), context.Queue()
-    processes = [context.Process(target=_race, args=(tmp_path / str(i), bucket.url, bucket.storage, start, results)) for i in range(4)]
+    processes = [context.Process(target=write_equal, args=(tmp_path / str(i), bucket.url, bucket.storage, start, results)) for i in range(4)]
     for p in processes:
         p.start()
-    told = [results.get(timeout=60) for _ in processes]
+    told = [results.get(timeout=300) for _ in processes]
     for p in processes:
         p.join(60)
     assert [sum(new) for new in zip(*told, strict=True)] == [1] * 40

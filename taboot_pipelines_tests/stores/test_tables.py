@@ -90,7 +90,7 @@ def test_names_existence_and_removal(kept: Kept) -> None:
     assert tables.names("n", "s") == [] and not tables.exist("n", "s", {"vectors.x": 0}) and tables.exist("n", "s", {"vectors.x": None})
     for name in ("vectors.x", "vectors.y"):
         tables.append("n", "s", name, rows((1, "a")), txn="t1")
-    tables.append("n", "other", "vectors.x", rows((1, "a")), txn="t1")
+    tables.append("n", "s2", "vectors.x", rows((1, "a")), txn="t1")
     assert tables.names("n", "s") == ["vectors.x", "vectors.y"] and tables.exist("n", "s", {"vectors.x": 1, "vectors.y": 1})
     tables.drop("n", "s", "vectors.y")
     assert tables.names("n", "s") == ["vectors.x"] and not tables.exist("n", "s", {"vectors.x": 1, "vectors.y": 1})
@@ -98,7 +98,7 @@ def test_names_existence_and_removal(kept: Kept) -> None:
     assert held(tables, tables.version("n", "s", "vectors.x")) == ["a"]
     tables.drop_owner("n", "s")
     assert tables.names("n", "s") == [] and tables.version("n", "s", "vectors.y") is None
-    assert tables.names("n", "other") == ["vectors.x"] and all(path.startswith("n/other/") for path in kept.files())
+    assert tables.names("n", "s2") == ["vectors.x"] and all(path.startswith("n/s2/") for path in kept.files())
 
 
 def test_many_appends_are_joined(tables: Tables) -> None:

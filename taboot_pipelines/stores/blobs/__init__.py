@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 #: Failures of the store rather than of the bytes: whoever meets one tries again at every run.
 UNREADABLE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
 
-#: After a write that was given up, further ones are tried once only for so long: a batch does not wait for each of its blobs.
+#: After a request that was given up, further ones are tried once only for so long: a batch does not wait for each of its blobs.
 _IMPATIENT_SECONDS = 30.0
 
 
@@ -74,27 +75,20 @@ class BlobStore:
         """
         sha256 = sha256_hex(data)
         path = self.path(namespace, sha256)
-        store = self._store
-        if self._at is not None and time.monotonic() - self._given_up < _IMPATIENT_SECONDS:
-            store = self._at.store(retries=0)
-        try:
-            with self._asked(f"Blob {sha256} could not be written", sha256=sha256):
-                try:
-                    obstore.put(store, path, data, mode="create", use_multipart=False)
-                    new = True
-                except (AlreadyExistsError, FileExistsError):
-                    new = False
-                    intact = obstore.head(store, path)["size"] == len(data)
-                    if intact and heal:
-                        intact = sha256_hex(bytes(obstore.get(store, path).bytes())) == sha256
-                    if not intact:
-                        obstore.put(store, path, data, use_multipart=False)
-                if self._directory is not None:
-                    (self._directory / path).chmod(0o600)
-        except TabootError:
-            self._given_up = time.monotonic()
-            raise
-        self._given_up = float("-inf")
+        store = self._client()
+        with self._asked(f"Blob {sha256} could not be written", sha256=sha256):
+            try:
+                obstore.put(store, path, data, mode="create", use_multipart=False)
+                new = True
+            except (AlreadyExistsError, FileExistsError):
+                new = False
+                intact = obstore.head(store, path)["size"] == len(data)
+                if intact and heal:
+                    intact = sha256_hex(bytes(obstore.get(store, path).bytes())) == sha256
+                if not intact:
+                    obstore.put(store, path, data, use_multipart=False)
+            if self._directory is not None:
+                (self._directory / path).chmod(0o600)
         return sha256, new
 
     def get(self, namespace: str, sha256: str) -> bytes:
@@ -116,7 +110,7 @@ class BlobStore:
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return bytes(obstore.get(self._store, path).bytes())
+            return bytes(obstore.get(self._client(), path).bytes())
         except (OSError, BaseError) as error:
             if is_absent(error):
                 return None
@@ -127,7 +121,7 @@ class BlobStore:
         path = self.path(namespace, sha256)
         with self._asked(f"Blob {sha256} could not be looked for", sha256=sha256):
             try:
-                obstore.head(self._store, path)
+                obstore.head(self._client(), path)
                 return True
             except FileNotFoundError:
                 # A 404 to HEAD has no body: it may as well mean that there is no bucket. A GET says which.
@@ -174,11 +168,25 @@ class BlobStore:
     def close(self) -> None:
         """Nothing is held open between requests."""
 
+    def _client(self) -> ObjectStore:
+        recently = time.monotonic() - self._given_up < _IMPATIENT_SECONDS
+        return self._impatient if self._at is not None and recently else self._store
+
+    @cached_property
+    def _impatient(self) -> ObjectStore:
+        assert self._at is not None
+        return self._at.store(retries=0)
+
     @contextlib.contextmanager
     def _asked(self, what: str, **details: Any) -> Iterator[None]:
         if self._at is not None:
-            with self._at.asked(what, **details):
-                yield
+            try:
+                with self._at.asked(what, **details):
+                    yield
+            except TabootError:
+                self._given_up = time.monotonic()
+                raise
+            self._given_up = float("-inf")
             return
         try:
             yield
