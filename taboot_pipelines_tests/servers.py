@@ -32,6 +32,7 @@ from obstore.store import S3Store
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
+FOR_TESTS = ("--no-fsync", "--neo4j-quick-start", "--json")
 #: Names the session that a folder of servers belongs to.
 OWNER = "owner"
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
@@ -88,7 +89,7 @@ class OwnServer:
 
     def start(self) -> None:
         """Start it, or nothing if it runs; returns when it answers."""
-        told = services("up", str(self._folder), "--only", self._name, "--no-fsync", "--json", *self._options)
+        told = services("up", str(self._folder), "--only", self._name, *FOR_TESTS, *self._options)
         self.url = json.loads(told)["services"][self._name]["url"]
 
     def stop(self) -> None:
@@ -217,7 +218,7 @@ def _remove(folder: Path) -> None:
 
 def _shared(request: pytest.FixtureRequest, name: str) -> str:
     folder = request.getfixturevalue("servers_folder")
-    told: dict[str, Any] = json.loads(services("up", str(folder), "--only", name, "--no-fsync", "--json"))
+    told: dict[str, Any] = json.loads(services("up", str(folder), "--only", name, *FOR_TESTS))
     return str(told["services"][name]["url"])
 
 

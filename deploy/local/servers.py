@@ -28,10 +28,11 @@ BUCKET = "taboot"
 
 @dataclass(frozen=True)
 class Options:
-    """How carefully a new folder's servers keep their data. Written into their configuration when it is first made."""
+    """How a new folder's servers weigh their data against time. What was chosen first stays."""
 
     fsync: bool = True
     redis_aof: bool = False
+    neo4j_quick_start: bool = False
 
 
 class Server:
@@ -255,8 +256,10 @@ class Neo4j(Server):
 
     def command(self) -> list[str]:
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.io", "sun.nio.ch")]
+        # The simple compiler and collector: half the work until it answers, measured, and slower once it is warm.
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if self.options.neo4j_quick_start else []
         return [
-            fetching.java() or "java", "-Xms256m", "-Xmx512m", *opened, "-Dlog4j2.disable.jmx=true", "-cp", f"{fetching.neo4j_jars()}/*",
+            fetching.java() or "java", "-Xms256m", "-Xmx512m", *quick, *opened, "-Dlog4j2.disable.jmx=true", "-cp", f"{fetching.neo4j_jars()}/*",
             "org.neo4j.server.CommunityEntryPoint", f"--home-dir={self.data}", f"--config-dir={self.data / 'conf'}",
         ]  # fmt: skip
 
