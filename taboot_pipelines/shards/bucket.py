@@ -68,7 +68,7 @@ class BucketShards:
         return self._get_manifest(namespace, None)
 
     def _get_manifest(self, namespace: str, known: str | None) -> tuple[bytes, str] | None:
-        """Raises ``NotModifiedError`` if it still has the etag ``known``."""
+        """Raises ``_Unchanged`` if it still has the etag ``known``."""
         name = layout.manifest_name(namespace)
         with self._at.asked(f"The manifest {name} cannot be read"):
             try:
