@@ -33,7 +33,7 @@ def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceReso
     stages_failed: dict[str, set[str]] = {}
     for stage in STAGES:
         for source_id in alive:
-            if stages_failed.get(source_id, set()) - TARGETS:
+            if stages_failed.get(source_id, set()) - TARGETS.keys():
                 continue
             try:
                 reports = run_reported(workspace.runtime, stage, source_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import ModuleType
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
@@ -41,14 +42,17 @@ OF_NAMESPACE: dict[str, Callable[[Workspace, str, str, Progress], StageReport]] 
     "kb_shards": kb_shards.run,
 }
 #: Servers beside the shards: one that does not answer must not keep the shards from being published.
-TARGETS = frozenset({"qdrant_points", "neo4j_subgraph"})
+TARGETS: dict[str, ModuleType] = {"qdrant_points": qdrant_points, "neo4j_subgraph": neo4j_subgraph}
+#: What serves the snapshot, in no order: Dagster runs them as it likes.
+SERVING: dict[str, ModuleType] = {**TARGETS, "kb_shards": kb_shards}
 STAGES: tuple[str, ...] = ("raw_blobs", *OF_SOURCE, *OF_NAMESPACE)
 
 
 def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> list[StageReport]:
     """Run one stage of a partition: one report per entry (two while a source moves to another namespace).
 
-    The last stage finishes what was asked for beside the chain: pending deletions, and the retirement of a source.
+    Whichever stage serves the snapshot last finishes what was asked for beside the chain: pending deletions, and the
+    retirement of a source, which must have left every target first.
     """
     with logs.bind(source=source_id, stage=stage):
         _log.info("stage begins")
@@ -60,9 +64,12 @@ def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progre
 
 
 def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progress, confirm_deletes: bool) -> list[StageReport]:
-    entries = workspace.entries(source_id)
     if stage not in STAGES:
         raise TabootError("E_NOT_FOUND", f"There is no stage {stage!r}.", stages=STAGES)
+    if stage in TARGETS and not TARGETS[stage].configured(workspace):
+        # Said without looking at the source, which may be retired by now.
+        return [OF_NAMESPACE[stage](workspace, workspace.settings.namespace, source_id, progress)]
+    entries = workspace.entries(source_id)
     reports = []
     if stage not in OF_NAMESPACE:
         for entry in entries:
@@ -76,8 +83,10 @@ def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progr
     for namespace in dict.fromkeys(e.namespace for e in entries):
         with logs.bind(namespace=namespace), tracked(workspace, namespace, source_id, stage, progress) as shown:
             reports.append(OF_NAMESPACE[stage](workspace, namespace, source_id, shown))
-    if stage == STAGES[-1]:
+    if stage in SERVING:
         for entry in entries:
+            if not all(SERVING[s].applied(workspace, entry.namespace) for s in SERVING if s != stage):
+                continue
             deletion.finish_pending(workspace, entry.namespace)
             if entry.retiring:
                 deletion.finish_retirement(workspace, entry)

@@ -36,10 +36,7 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
         snapshot = catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
             raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
-        sources = _sources(workspace, namespace)
-        space = workspace.embedder.space
-        inputs = ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, workspace.settings.shards.model_dump(), VERSION)
-        report.data_version = inputs
+        report.data_version = inputs = _inputs(workspace, namespace, snapshot)
         old = catalog.pointer(namespace, NAMESPACE, STAGE)
         if old is not None and old.inputs == inputs and _published(workspace.shards, namespace) == old.applied["manifest"]:
             report.skipped = "unchanged"
@@ -58,6 +55,12 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
         }
         report.bytes = published.bytes_written
     return report
+
+
+def applied(workspace: Workspace, namespace: str) -> bool:
+    """Whether the published shards are those of the newest snapshot, as far as the catalog knows."""
+    snapshot, own = (workspace.catalog.pointer(namespace, NAMESPACE, s) for s in ("entity_snapshots", STAGE))
+    return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
 
 
 def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
@@ -95,6 +98,11 @@ def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterat
                 damaged.add(key)
     for key in sorted(damaged):
         yield Discrepancy("shards", "unreadable", key, "A file of the shard is missing or does not hash to what the manifest says.", True)
+
+
+def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str:
+    sources, settings = _sources(workspace, namespace), workspace.settings.shards.model_dump()
+    return ids.digest(snapshot.tables, snapshot.inputs, sources, workspace.embedder.space.id, settings, VERSION)
 
 
 def _sources(workspace: Workspace, namespace: str) -> dict[str, dict[str, Any]]:

@@ -60,6 +60,17 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
     return report
 
 
+def configured(workspace: Workspace) -> bool:
+    return workspace.graph is not None
+
+
+def applied(workspace: Workspace, namespace: str) -> bool:
+    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is none."""
+    if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+        return True
+    return _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).unchanged()
+
+
 def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
     """Every difference between the server and the snapshot, by edge id or label and key. Asks the server about everything."""
     if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:

@@ -69,6 +69,17 @@ def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress
     return report
 
 
+def configured(workspace: Workspace) -> bool:
+    return workspace.points is not None
+
+
+def applied(workspace: Workspace, namespace: str) -> bool:
+    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is none."""
+    if workspace.points is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+        return True
+    return _Target(workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress).unchanged()
+
+
 def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
     """Every difference between the server and what the snapshot asks for, by point id. Asks the server about every point."""
     if workspace.points is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:

@@ -136,6 +136,7 @@ class _Batch:
         self.catalog.end_job(
             self.job_id, JobState.SUCCEEDED,
             {**{k: counts[k] for k in LEDGER}, "complete": enumerated.complete, "held": sum(h["deletions"] for h in self.report.held)},
+            namespace=self.namespace,
         )
         if not enumerated.complete:
             self.report.problem("E_NOT_FOUND", self.source_id, f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.")
@@ -144,12 +145,12 @@ class _Batch:
         gone = list(self.known.values())
         self.catalog.record_absent(self.namespace, self.source_id, self.job_id, gone)
         self.report.counts["removed"] = len(gone)
-        self.catalog.end_job(self.job_id, JobState.SUCCEEDED, {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)})
+        self.catalog.end_job(self.job_id, JobState.SUCCEEDED, {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)}, namespace=self.namespace)
         self.known = {}
 
     def fail(self, error: TabootError) -> None:
         self._flush()
-        self.catalog.end_job(self.job_id, JobState.FAILED, error=error.to_response())
+        self.catalog.end_job(self.job_id, JobState.FAILED, error=error.to_response(), namespace=self.namespace)
 
     def publish(self) -> None:
         present, self.report.data_version = publish_listing(self.workspace, self.entry)

@@ -23,6 +23,7 @@ from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines.stores.tables import Tables
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.http import Circuit
     from taboot_pipelines.stores.graph import Neo4jGraph
     from taboot_pipelines.stores.vectors import QdrantPoints
 
@@ -60,16 +61,23 @@ class Workspace:
         self.leases = open_leases(self.home, self.settings.limits.lease_wait_seconds, url)
         self.catalog = Catalog.open(self.home, self.leases, url, admin)
         self.blobs = BlobStore.open(self.home, self.settings.blob_url, self.settings.storage)
-        self.tables = Tables(self.home, self.settings.table_url, self.settings.storage)
+        self.tables = Tables(self.home, self.settings.table_url, self.settings.storage, self.leases.confirm)
         self.shards = open_shards(self.home, self.settings.shard_url, self.settings.storage)
         self._embedder = embedder
 
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder, loaded when the first stage needs it; refused if it reads less than a chunk holds."""
-        embedder = self._embedder or open_embedder(self.settings)
+        embedder = self._embedder or open_embedder(self.settings, self._circuit("tei") if self.settings.tei.url else None)
         check_limit(embedder.space, self.settings.chunking)
         return embedder
+
+    def _circuit(self, server: str) -> Circuit:
+        """The circuit breaker of a model server, which all namespaces share."""
+        from taboot_pipelines.inference.http import Circuit
+        from taboot_pipelines.stores.state.keys import CIRCUIT
+
+        return Circuit(self.state, CIRCUIT(server), self.settings.namespace)
 
     @cached_property
     def state(self) -> State:

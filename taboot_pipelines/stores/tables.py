@@ -8,7 +8,7 @@ column minima, that is, text (rule 16).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -37,8 +37,12 @@ class Tables:
     Every method raises ``E_TABLE`` for a table that cannot be used and ``E_STORAGE`` for a store that does not let it be.
     """
 
-    def __init__(self, home: Path, url: str | None = None, storage: StorageSettings | None = None) -> None:
-        """Asks no server. ``E_CONFIG`` names a wrong URL."""
+    def __init__(
+        self, home: Path, url: str | None = None, storage: StorageSettings | None = None, confirm: Callable[[], None] = lambda: None
+    ) -> None:
+        """Asks no server. ``E_CONFIG`` names a wrong URL. ``confirm`` is called before anything is written: it raises where the
+        caller's leases are lost (``LeaseStore.confirm``)."""
+        self._confirm = confirm
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
         self._place: TablePlace = TableBucket(at) if at is not None and directory is None else TableDirectory(directory or home / "tables")
@@ -95,6 +99,7 @@ class Tables:
         from deltalake import CommitProperties, write_deltalake
 
         rows = model.conform(rows, _base(name))
+        self._confirm()
         table = self._create(namespace, owner, name)
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             write_deltalake(
@@ -107,6 +112,7 @@ class Tables:
     def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> int:
         from deltalake import CommitProperties, write_deltalake
 
+        self._confirm()
         table = self._create(namespace, owner, name)
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             write_deltalake(table, model.conform(rows, _base(name)), mode="append", commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}))
@@ -122,6 +128,7 @@ class Tables:
             return None
         if table.version() == version:
             return version
+        self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             table.restore(version)
         return table.version()
@@ -140,6 +147,7 @@ class Tables:
         """Join the small files that many appends leave; the rows stay the same."""
         table = self._open(namespace, owner, name, None)
         if table is not None:
+            self._confirm()
             with self._typed(f"Table {name} of {owner} cannot be written", name):
                 table.optimize.compact()
 
@@ -152,15 +160,18 @@ class Tables:
         table = self._open(namespace, owner, name, None)
         if table is None:
             return 0
+        self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             return len(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True))
 
     def drop(self, namespace: str, owner: str, name: str) -> None:
         """Remove a table, readable or not; only under both leases."""
+        self._confirm()
         self._place.remove(_path(namespace, owner, name))
 
     def drop_owner(self, namespace: str, owner: str) -> None:
         """Remove all tables of a retired source; only under both leases."""
+        self._confirm()
         self._place.remove(f"{namespace}/{owner}")
 
     def names(self, namespace: str, owner: str) -> list[str]:

@@ -13,7 +13,7 @@ from taboot_pipelines.defs import materialize
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import chain
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import SERVING, STAGES
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.leases import Leases
 from taboot_pipelines_tests.defs.conftest import COMPOSE, Project
@@ -22,7 +22,9 @@ from taboot_pipelines_tests.defs.conftest import COMPOSE, Project
 def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(project: Project) -> None:
     first = project.run("stack")
     assert first.success
-    assert [e.asset_key.to_user_string() for e in first.get_asset_materialization_events()] == list(STAGES)
+    done = [e.asset_key.to_user_string() for e in first.get_asset_materialization_events()]
+    # What serves the snapshot follows in an order of Dagster's choice.
+    assert done[: -len(SERVING)] == list(STAGES[: -len(SERVING)]) and set(done) == set(STAGES)
     assert project.checks(first) == dict.fromkeys(
         ("ledger_adds_up", "no_deletes_held", "offsets_true", "every_chunk_embedded", "no_orphan_node", "no_edge_without_support"), True
     )
