@@ -127,6 +127,7 @@ class _Target:
         wanted = {sha256: (len(prints), _joined(prints)) for sha256, prints in rows.wanted()}
         self.points.prepare(space, self.space.dimension)
         applied = None if ask else self._believed()
+        asked = applied is None
         if applied is None:
             # Should this be killed, the next run finds its work undone.
             self._publish("")
@@ -139,6 +140,12 @@ class _Target:
             self._mark("")
         for buckets, changed, removed in batches(diff, _COMMIT_TEXTS, ids.bucket):
             self._batch(rows, buckets, changed, removed, wanted, applied)
+        if self.points.count(self.namespace, space) != self.report.counts["points"]:
+            if asked:
+                raise TabootError("E_QDRANT", "Qdrant does not hold the points that it confirmed.", namespace=self.namespace)
+            # It lost some, or has some that nobody knows of: only it can say which.
+            self.apply(ask=True)
+            return
         self.points.switch_alias(space)
         self._drop_other_spaces()
         self._mark(self.snapshot.inputs)
@@ -220,11 +227,11 @@ class _Target:
 
     def _drop_other_spaces(self) -> None:
         """The points of a space that is no longer in force, and the tables of what was applied there."""
-        for other in self.points.other_spaces(self.namespace, self.space.id):
+        tables = [n for n in self.tables.names(self.namespace, NAMESPACE) if n.startswith("points.") and n != self.table]
+        for other in {*self.points.other_spaces(self.namespace, self.space.id), *(n.removeprefix("points.") for n in tables)}:
             self.points.drop(self.namespace, other)
-        for name in self.tables.names(self.namespace, NAMESPACE):
-            if name.startswith("points.") and name != self.table:
-                self.tables.drop(self.namespace, NAMESPACE, name)
+        for name in tables:
+            self.tables.drop(self.namespace, NAMESPACE, name)
 
     def _mark(self, snapshot: str) -> None:
         self.points.set_watermark(self.namespace, self.space.id, snapshot, sources_digest(self.sources))

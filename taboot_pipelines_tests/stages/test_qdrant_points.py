@@ -348,6 +348,7 @@ def test_a_new_space_is_built_beside_the_old_which_then_goes(world, qdrant):
         assert len(qdrant.payloads(before)) == 7 and len(qdrant.payloads(collection(world))) == 5
         assert qdrant.store.get_aliases().aliases[0].collection_name == before
         restart(world)
+        qdrant.store.delete_collection("taboot.watermarks")  # the tables know of the other space too
         world.ingest()
         assert qdrant.collections() == sorted([collection(world), "taboot.watermarks"])
         assert qdrant.store.get_aliases().aliases[0].collection_name == collection(world) != before
@@ -391,6 +392,22 @@ def test_a_repair_that_was_killed_is_finished_by_the_next_run(world, qdrant):
     restart(world)
     assert stage(world).counts["new"] > 0
     assert_equal(world, qdrant)
+
+
+def test_a_server_that_lost_its_points_is_filled_by_the_next_change(world, qdrant):
+    path = world.source("notes")
+    for i in range(6):
+        (path / f"{i}.md").write_text(f"Document number {i}.\n")
+    world.ingest()
+    for lost in ("points", "everything"):
+        if lost == "points":
+            qdrant.store.delete(collection(world), points_selector=sorted(qdrant.payloads(collection(world)))[:2])
+        else:
+            for name in qdrant.collections():
+                qdrant.store.delete_collection(name)
+        (path / "0.md").write_text(f"After the loss of {lost}.\n")
+        world.ingest()
+        assert_equal(world, qdrant)
 
 
 def test_another_server_and_a_lost_table_are_filled_from_what_the_server_says(world, qdrant, monkeypatch):

@@ -92,7 +92,6 @@ class TestConformance:
         store.upsert("default", SPACE, written)
         assert store.count("default", SPACE) == 40
         assert dict(store.scan("default", SPACE, MADE_BY)) == {p: c["fingerprint"] for p, c in zip(written.ids, written.payloads, strict=True)}
-        assert store.retrieve("default", SPACE, written.ids[:3]) == dict(zip(written.ids[:3], written.payloads[:3], strict=True))
         store.upsert("default", SPACE, written.part(0, 10))
         assert store.count("default", SPACE) == 40
         store.delete("default", SPACE, [*written.ids[:15], point_id("default", "0" * 64)])
@@ -102,7 +101,7 @@ class TestConformance:
         monkeypatch.setattr(qdrant, "_PAGE", 4)
         written = made({f"text {i}": [occurrence(f"{i}.md")] for i in range(13)})
         store.upsert("default", SPACE, written)
-        assert len(dict(store.scan("default", SPACE, MADE_BY))) == 13 and len(store.retrieve("default", SPACE, written.ids)) == 13
+        assert len(dict(store.scan("default", SPACE, MADE_BY))) == 13
         store.delete("default", SPACE, written.ids)
         assert store.count("default", SPACE) == 0
 
@@ -143,12 +142,10 @@ class TestConformance:
         store.upsert("default", SPACE, mine)
         store.upsert("other", SPACE, theirs)
         store.set_watermark("other", SPACE, "theirs", "")
-        everything = [*mine.ids, *theirs.ids]
         query = mine.dense[0]
         for namespace, own in (("default", mine), ("other", theirs)):
             shas = {c["sha256"] for c in own.payloads}
             assert store.count(namespace, SPACE) == 2 and {p for p, _ in store.scan(namespace, SPACE, MADE_BY)} == set(own.ids)
-            assert set(store.retrieve(namespace, SPACE, everything)) == set(own.ids)
             assert {s for s, _ in store.nearest(namespace, SPACE, query, 10)} == shas
             assert {s for s, _ in store.matching(namespace, SPACE, sparse.vector({"text": 1.0, "same": 1.0, "mine": 1.0, "their": 1.0}), 10)} == shas
         assert store.watermark("default", SPACE) is None
@@ -185,7 +182,7 @@ class TestConformance:
         assert store.health().ok and store.health().version
 
     def test_what_is_not_there_is_empty(self, store):
-        assert list(store.scan("default", "no.space.1", MADE_BY)) == [] and store.retrieve("default", "no.space.1", [point_id("default", "0" * 64)]) == {}
+        assert list(store.scan("default", "no.space.1", MADE_BY)) == []
         assert store.count("default", "no.space.1") == 0 and store.watermark("default", "no.space.1") is None
         store.delete("default", "no.space.1", [point_id("default", "0" * 64)])
         assert code(lambda: store.nearest("default", "no.space.1", np.ones(DIMENSION, np.float32), 1)) == "E_QDRANT"
@@ -218,7 +215,7 @@ def test_nothing_is_asked_without_a_namespace(http, fake, wrong):
     point = made({"text": [occurrence("a.md")]})
     for ask in (
         lambda: http.upsert(wrong, SPACE, point), lambda: http.delete(wrong, SPACE, point.ids), lambda: list(http.scan(wrong, SPACE, MADE_BY)), lambda: http.count(wrong, SPACE),
-        lambda: http.retrieve(wrong, SPACE, point.ids), lambda: http.nearest(wrong, SPACE, point.dense[0], 1), lambda: http.matching(wrong, SPACE, point.sparse[0], 1),
+        lambda: http.nearest(wrong, SPACE, point.dense[0], 1), lambda: http.matching(wrong, SPACE, point.sparse[0], 1),
         lambda: http.watermark(wrong, SPACE), lambda: http.set_watermark(wrong, SPACE, "", ""), lambda: http.drop(wrong, SPACE), lambda: http.other_spaces(wrong, SPACE),
     ):
         assert code(ask) == "E_NAMESPACE"
@@ -314,6 +311,8 @@ def test_an_outage_is_an_error_until_it_ends(http, fake):
     assert not health.ok and "E_QDRANT" in health.message and health.part == "vectors" and health.backend == "qdrant"
     fake.start()
     assert http.count("default", SPACE) == 1 and http.health().version == fake.version
+    fake.version = "1.9.7"
+    assert not http.health().ok and "too old" in http.health().message
 
 
 def test_a_slow_server_is_not_waited_for(fake):

@@ -22,7 +22,7 @@ from taboot_pipelines.settings import QdrantSettings
 from taboot_pipelines.stores.vectors import collection as layout
 from taboot_pipelines.stores.vectors.connection import Connection
 from taboot_pipelines.stores.vectors.filters import Where, check_namespace, points_of
-from taboot_pipelines.stores.vectors.points import Payload, Points, check, fingerprint
+from taboot_pipelines.stores.vectors.points import Points, check, fingerprint
 from taboot_pipelines.stores.vectors.sparse import Sparse
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: One point per namespace and collection says which snapshot the points are of.
 WATERMARKS = "taboot.watermarks"
+#: Tenants in payload indexes came with it, the query endpoint shortly before.
+_OLDEST = (1, 11)
 _PAGE = 1000
 #: A request with more bytes is cut in two; the server refuses 32 MiB.
 _MOST_BYTES = 16 * 1024 * 1024
@@ -68,8 +70,10 @@ class QdrantPoints:
         """Its version and how long it takes to say so; no retries."""
 
         def ask() -> tuple[str | None, str]:
-            info = self._connection.call("say its version", lambda c: c.info(), retries=0)
-            return info.version, ""
+            version = self._connection.call("say its version", lambda c: c.info(), retries=0).version
+            number = re.match(r"v?(\d+)\.(\d+)", version)
+            old = number is not None and (int(number[1]), int(number[2])) < _OLDEST
+            return version, f"Qdrant {version} is too old: its oldest version of use is {_OLDEST[0]}.{_OLDEST[1]}." if old else ""
 
         return probe("vectors", "qdrant", ask)
 
@@ -205,18 +209,6 @@ class QdrantPoints:
             yield from page
             if offset is None:
                 return
-
-    def retrieve(self, namespace: str, space: str, ids: Collection[str]) -> dict[str, Payload]:
-        """The payloads of those of ``ids`` that are of ``namespace``."""
-        wanted = list(ids)
-        found: dict[str, Payload] = {}
-        name = self.collection(space)
-        for start in range(0, len(wanted), _PAGE):
-            only = points_of(namespace, ids=wanted[start : start + _PAGE])
-            empty: tuple[list[models.Record], Any] = ([], None)
-            page, _ = self._unless_missing("give points", lambda c, f=only: c.scroll(name, scroll_filter=f, limit=_PAGE, with_payload=True), empty)
-            found |= {str(r.id): r.payload or {} for r in page}
-        return found
 
     def count(self, namespace: str, space: str) -> int:
         """How many points of ``namespace`` there are, exactly."""
