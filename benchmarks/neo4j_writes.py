@@ -1,6 +1,6 @@
 """Edges into Neo4j against a hand-written UNWIND script: ``python benchmarks/neo4j_writes.py [EDGES]``.
 
-Writes the same edges (default 60,000 between 6,000 nodes, with all their properties) with each, in turn, into a namespace that
+Writes the same edges (default 30,000 between 6,000 nodes, with all their properties) with each, in turn, into a namespace that
 then goes again, and prints edges a minute (the best of three), the ratio, and what other batch sizes reach. The script's
 rows are made before its clock starts; ours start from the Arrow table. Uses TABOOT_TEST_NEO4J_URL, or starts a server by
 ``deploy/local/services.py`` in a folder that is removed at the end.
@@ -93,7 +93,7 @@ def server() -> Iterator[str]:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 30_000
     nodes, edges = made(count)
     rows = script_rows(edges)
     with server() as url:
