@@ -213,7 +213,8 @@ class ShardSettings(BaseModel, extra="forbid"):
 class Settings(BaseSettings):
     """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
 
-    model_config = SettingsConfigDict(env_prefix="TABOOT_", env_nested_delimiter="__", extra="ignore", frozen=True)
+    # An empty variable is an unset one: Compose and Kubernetes pass on what is not filled in as the empty string.
+    model_config = SettingsConfigDict(env_prefix="TABOOT_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True)
 
     home: Path = Field(Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage.")
     sources: Path = Field(Path("sources.yaml"), description="The sources file.")

@@ -27,6 +27,7 @@ import httpcore
 from pydantic import SecretStr
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 
 if TYPE_CHECKING:
     from taboot_pipelines.stores.state.protocol import State
@@ -83,7 +84,7 @@ class Reply:
 
 
 class Circuit:
-    """A circuit breaker kept in the state store (seed 001 §8.8: open after 5 failures in a row, for 300 s), so that all
+    """A circuit breaker kept in the state store (seed 001 §8.8: open after 5 failures in a row, for 30 s), so that all
     processes give a server that is down its rest. A state store that fails itself lets requests through.
 
     The store is asked at most once a second, and told of successes every 30 s unless there was a failure: a request must
@@ -115,7 +116,7 @@ class Circuit:
     def failed(self) -> None:
         self._checked = self._cleared = float("-inf")
         with suppress(TabootError):
-            self._state.circuit_failed(self._namespace, self._name)
+            self._state.circuit_failed(self._namespace, self._name, rest_seconds=SERVER_REST_SECONDS)
 
     def succeeded(self) -> None:
         now = time.monotonic()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 
 
 @contextlib.contextmanager
@@ -16,13 +17,13 @@ def circuit(workspace: Workspace, namespace: str, name: str, code: str) -> Itera
     with contextlib.suppress(TabootError):
         rest = workspace.state.circuit_open(namespace, name)
     if rest > 0:
-        raise TabootError("E_CIRCUIT_OPEN", f"{name} failed repeatedly; namespace {namespace} tries it again in {rest:.0f} s.", wait_seconds=round(rest))
+        raise TabootError("E_CIRCUIT_OPEN", f"{name.rpartition(':')[2].capitalize()} failed repeatedly; namespace {namespace} tries it again in {rest:.0f} s.", wait_seconds=round(rest))
     try:
         yield
     except TabootError as error:
         if error.code == code:
             with contextlib.suppress(TabootError):
-                workspace.state.circuit_failed(namespace, name)
+                workspace.state.circuit_failed(namespace, name, rest_seconds=SERVER_REST_SECONDS)
         raise
     with contextlib.suppress(TabootError):
         workspace.state.circuit_succeeded(namespace, name)

@@ -30,11 +30,12 @@ from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
+from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "neo4j_subgraph"
 VERSION = "1"
-CIRCUIT = "neo4j"
+CIRCUIT = keys.CIRCUIT("neo4j")
 _NODES, _EDGES = "graph.nodes", "graph.edges"
 
 #: (label or type, id) -> (number of the row, fingerprint)

@@ -22,13 +22,14 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.model.tables import POINTS
 from taboot_pipelines.stages import embeddings
+from taboot_pipelines.stages.circuit import circuit
 from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.point_rows import PointRows, made_by
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.state.keys import QUEUE_QDRANT_RETRY
+from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines.stores.vectors import QdrantPoints
 from taboot_pipelines.stores.vectors.points import sources_digest
@@ -37,8 +38,8 @@ STAGE = "qdrant_points"
 VERSION = "1"
 #: Namespaces whose last run failed at the server wait here, each as the one member of its queue (seed 001 §5.5). A hint: the
 #: watermark says what is missing.
-QUEUE = QUEUE_QDRANT_RETRY()
-CIRCUIT = "qdrant"
+QUEUE = keys.QUEUE_QDRANT_RETRY()
+CIRCUIT = keys.CIRCUIT("qdrant")
 _ATTEMPTS = f"{QUEUE}:attempts"
 _FIRST_WAIT, _LONGEST_WAIT, _DAY = 30.0, 3600.0, 86_400.0
 #: Texts whose points are sent between two commits: what a kill may cost.
@@ -264,24 +265,15 @@ def _joined(prints: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _guarded(workspace: Workspace, namespace: str) -> Iterator[None]:
-    """The circuit breaker and the retry queue around what asks the server. State that fails hides no error and stops no work."""
-    state = workspace.state
-    rest = 0.0
-    with contextlib.suppress(TabootError):
-        rest = state.circuit_open(namespace, CIRCUIT)
-    if rest > 0:
-        raise TabootError("E_CIRCUIT_OPEN", f"Qdrant failed repeatedly; namespace {namespace} tries it again in {rest:.0f} s.", wait_seconds=round(rest))
+    """The circuit breaker and the retry queue around what asks the server."""
     try:
-        yield
+        with circuit(workspace, namespace, CIRCUIT, "E_QDRANT"):
+            yield
     except TabootError as error:
         if error.code == "E_QDRANT":
             with contextlib.suppress(TabootError):
-                state.circuit_failed(namespace, CIRCUIT)
-            with contextlib.suppress(TabootError):
                 _enqueue(workspace, namespace)
         raise
-    with contextlib.suppress(TabootError):
-        state.circuit_succeeded(namespace, CIRCUIT)
     _dequeue(workspace, namespace)
 
 

@@ -1,4 +1,4 @@
-"""One ingest in a process of its own: ``python -m … HOME SOURCES TEI LEASE_WAIT SOURCE…``.
+"""One ingest in a process of its own: ``python -m … HOME SOURCES TEI LEASE_WAIT SOURCE…``; servers by the environment.
 
 Prints ``ready`` when everything is imported and waits for a line, so that several start at one moment; then prints what
 became of it: ``ok`` or the code of the error.

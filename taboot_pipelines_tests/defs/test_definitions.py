@@ -48,7 +48,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation"]
     audit = graph.get(dg.AssetKey("storage_audit"))
     assert audit.group_name == "operations" and audit.partitions_def is None and {c.name for c in audit.check_keys} == {"stores_agree"}
-    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "stale_runs", "run_failures", "parts"}
+    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "qdrant_retries", "stale_runs", "run_failures", "parts"}
     assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {dg.AssetKey(a) for a in STAGES}
     assert {k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys} == {

@@ -39,11 +39,11 @@ class Breaker:
         assert (namespace, name) == ("default", "tei")
         return self.rest
 
-    def circuit_failed(self, namespace, name):
+    def circuit_failed(self, namespace, name, *, rest_seconds):
         if self.broken:
             raise TabootError("E_REDIS", "Redis does not answer.")
         self.failures += 1
-        self.rest = 300 if self.failures >= 2 else 0
+        self.rest = rest_seconds if self.failures >= 2 else 0
 
     def circuit_succeeded(self, namespace, name):
         if self.broken:

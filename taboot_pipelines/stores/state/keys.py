@@ -92,3 +92,7 @@ def bucket_life(rate: float, burst: float) -> int:
 def circuit_life(rest_seconds: float) -> float:
     """Seconds until a circuit without further failures is forgotten: it must outlive its own rest and the trial after it."""
     return max(CIRCUIT.ttl_seconds or 0.0, 2 * rest_seconds)
+
+#: Seconds that one of our own servers is given after five failures in a row. The seed's 300 s are for strangers' sites: here an
+#: operator has just started the server again and waits.
+SERVER_REST_SECONDS = 30.0

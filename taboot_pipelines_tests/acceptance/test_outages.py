@@ -1,0 +1,156 @@
+"""Any one server stopped in the middle of a run and started again: nothing lost, nothing twice, the audit finds nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages import storage_audit
+from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
+from taboot_pipelines_tests.acceptance.full_servers import settings_of
+from taboot_pipelines_tests.acceptance.test_kill import untimed
+from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.servers import own_neo4j, own_postgres, own_redis, own_s3, s3_at
+from taboot_pipelines_tests.world import DATA, World, differences, graph
+
+#: server -> (the stage in whose middle it is stopped, the codes with which a run may give up)
+CASES: dict[str, tuple[str, set[str]]] = {
+    "postgres": ("documents", {"E_CATALOG", "E_BUSY"}),
+    "redis": ("chunks", {"E_REDIS"}),
+    "qdrant": ("qdrant_points", {"E_QDRANT", "E_CIRCUIT_OPEN"}),
+    "neo4j": ("neo4j_subgraph", {"E_NEO4J", "E_CIRCUIT_OPEN"}),
+    "s3": ("chunks", {"E_STORAGE", "E_TABLE"}),
+    "tei": ("embeddings", {"E_EMBEDDER", "E_CIRCUIT_OPEN"}),
+}
+
+
+class Stoppable(Protocol):
+    url: str
+
+    def stop(self) -> None: ...
+
+    def start(self) -> object: ...
+
+
+def sources(world: World) -> None:
+    stacks = world.source("stacks", "compose", host="box.lan")
+    for name in ("nextcloud-postgres", "nginx-nodejs-redis", "traefik-golang"):
+        for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
+            target = stacks / path.relative_to(DATA / "awesome-compose")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    notes = world.source("notes")
+    for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:40]:
+        (notes / path.name).write_bytes(path.read_bytes())
+
+
+class RestartableTei:
+    """A fake embedding server that may be stopped and started again on its port."""
+
+    def __init__(self) -> None:
+        self._fake = FakeTei().start()
+        self.url, self._port = self._fake.url, self._fake.port
+
+    def __enter__(self) -> RestartableTei:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._fake.stop()
+
+    def start(self) -> None:
+        self._fake = FakeTei(port=self._port).start()
+
+
+@contextlib.contextmanager
+def one_of_our_own(kind: str, folder: Path) -> Iterator[Stoppable]:
+    made: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+        "postgres": lambda: own_postgres(folder), "redis": lambda: own_redis(folder), "neo4j": lambda: own_neo4j(folder), "s3": lambda: own_s3(folder),
+        "qdrant": FakeQdrant, "tei": RestartableTei,
+    }
+    with made[kind]() as server:
+        yield server
+
+
+def attempt(world: World, on_progress: Callable[[str, int, int], None]) -> set[str]:
+    """One ingest of everything, each source like a run of its own; the codes that came."""
+    codes = set()
+    try:
+        world.workspace.sync_sources()
+    except TabootError as error:
+        return {error.code}
+    for source in ("stacks", "notes"):
+        try:
+            run_chain(world.workspace, source, on_progress)
+        except TabootError as error:
+            codes.add(error.code)
+    return codes
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize("kind", CASES)
+def test_a_server_that_stops_in_the_middle(
+    kind: str, long: bool, tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, data: Path
+) -> None:
+    stage, allowed = CASES[kind]
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(one_of_our_own(kind, tmp_path))
+        qdrant = own if kind == "qdrant" else stack.enter_context(FakeQdrant())
+        settings = settings_of(
+            catalog_url=own.url if kind == "postgres" else postgres.database(f"outage_{kind}"), redis_url=own.url if kind == "redis" else redis_url,
+            qdrant_url=qdrant.url, neo4j_url=own.url if kind == "neo4j" else neo4j_url, s3=s3_at(own.url) if kind == "s3" else s3,
+        )
+        settings["limits"] = {"batch_documents": 8}
+        settings["qdrant"] |= {"batch_points": 32, "max_retries": 4}
+        settings["neo4j"] |= {"batch_rows": 50, "timeout_seconds": 20}
+        world = World(tmp_path / "full", own.url if kind == "tei" else tei.url, **settings)
+        sources(world)
+        stopped = threading.Event()
+        back: list[threading.Timer] = []
+
+        def stop(name: str, done: int, total: int) -> None:
+            if name == stage and not stopped.is_set():
+                stopped.set()
+                own.stop()
+                if not long:
+                    back.append(threading.Timer(1.5, own.start))
+                    back[0].start()
+
+        codes = attempt(world, stop)
+        assert stopped.is_set(), f"no progress of {stage} was seen"
+        assert codes <= allowed, codes
+        if long:
+            assert codes or kind == "redis", "the run did not notice"
+            own.start()
+        else:
+            back[0].join()
+        for _ in range(3):
+            again = attempt(world, lambda *_: None)
+            if not again:
+                break
+            assert again <= allowed, again
+            if "E_CIRCUIT_OPEN" in again:
+                time.sleep(SERVER_REST_SECONDS)  # what the error asks for
+        assert not again
+        report = storage_audit.run(world.workspace, "default", deep=True)
+        assert not report.found, report.found[:5]
+        calm = World(tmp_path / "calm", tei.url)
+        sources(calm)
+        calm.ingest()
+        roots = [str(w.directory) for w in (world, calm)]
+        graphs = [{k: [r.replace(root, "") for r in rows] for k, rows in untimed(graph(w.kb())).items()} for w, root in zip((world, calm), roots, strict=True)]
+        assert not differences(*graphs)
+        for w in (world, calm):
+            w.workspace.close()
