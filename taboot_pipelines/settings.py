@@ -6,8 +6,10 @@ Secrets are ``SecretStr``; a wrong value is refused at start with the setting's 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,6 +18,8 @@ from taboot_pipelines.errors import TabootError
 
 Positive = Annotated[int, Field(gt=0)]
 
+#: In place of Qdrant's URL: the client's own stand-in inside this process, for tests and trials.
+QDRANT_LOCAL = ":memory:"
 #: The tokens that BERT puts around every text, ``[CLS]`` and ``[SEP]``.
 SPECIAL_TOKENS = 2
 
@@ -260,13 +264,40 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Read the environment; ``overrides`` win. Raises ``E_CONFIG`` naming each wrong setting, never its value."""
+    """Read the environment; ``overrides`` win. Raises ``E_CONFIG`` naming each wrong setting, never its value.
+
+    Addresses of servers are looked at here too: their parts are opened only when a run reaches them, which may be hours later.
+    """
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]
+        settings = Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         problems = [
             ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"]) for e in error.errors(include_input=False, include_url=False)
         ]
-        raise TabootError(
-            "E_CONFIG", "; ".join(f"{name}: {message}" for name, message in problems) + ".", settings=[n for n, _ in problems]
-        ) from None
+    else:
+        problems = list(_wrong_addresses(settings))
+        if not problems:
+            return settings
+    raise TabootError("E_CONFIG", "; ".join(f"{name}: {message}" for name, message in problems) + ".", settings=[n for n, _ in problems])
+
+
+def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
+    """(setting, what it must be) of each server whose URL cannot be one. Finer points are the clients' own."""
+    http = ("http", "https")
+    redis = settings.redis.url
+    for name, url, schemes in (
+        ("TEI", settings.tei.url, http), ("RERANKER", settings.reranker.url, http), ("LLM", settings.llm.url, http), ("QDRANT", settings.qdrant.url, http),
+        ("NEO4J", settings.neo4j.url, ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")),
+        ("REDIS", None if redis is None else redis.get_secret_value(), ("redis", "rediss", "unix")),
+    ):
+        if url is not None and url != QDRANT_LOCAL and not _is_address(url, schemes):
+            yield f"TABOOT_{name}__URL", f"must be the URL of a server ({'://, '.join(schemes)}://)"
+
+
+def _is_address(url: str, schemes: Collection[str]) -> bool:
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        return parts.scheme in schemes and (bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)) and parts.port != 0
+    except ValueError:
+        return False

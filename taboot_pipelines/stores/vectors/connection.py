@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import QdrantSettings
+from taboot_pipelines.settings import QDRANT_LOCAL, QdrantSettings
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 T = TypeVar("T")
 
-#: Qdrant's own in-process stand-in, for tests and trials: one process, gone at its end, no index, no quantization.
-LOCAL = ":memory:"
 #: Worth another try: the server is overloaded, restarting, or behind a proxy that lost it.
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_DELAY, _LONGEST_DELAY, _LONGEST_ORDERED = 0.2, 10.0, 60.0
@@ -33,7 +31,8 @@ class Connection:
         if importlib.util.find_spec("qdrant_client") is None:
             raise TabootError("E_EXTRA", "TABOOT_QDRANT__URL is set, but the extra qdrant is not installed.")
         self._settings = settings
-        self.local = settings.url == LOCAL
+        #: One process, gone at its end, no index, no quantization.
+        self.local = settings.url == QDRANT_LOCAL
         if not self.local:
             _check_url(settings.url or "")
         self._client: QdrantClient | None = None
@@ -49,7 +48,7 @@ class Connection:
         from qdrant_client import QdrantClient
 
         if self.local:
-            return QdrantClient(LOCAL)
+            return QdrantClient(QDRANT_LOCAL)
         import httpx
 
         key = self._settings.api_key
