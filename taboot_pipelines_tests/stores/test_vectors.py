@@ -171,6 +171,21 @@ class TestConformance:
         assert store.other_spaces("default", after) == [] and store.problems(SPACE, DIMENSION) == [(f"The collection {mark.collection} is not there.", True)]
         assert store.watermark("default", after).snapshot == "snapshot" and store.count("default", SPACE) == 0
 
+    def test_points_that_are_being_dropped_are_of_no_snapshot(self, store, monkeypatch):
+        """A reader of the old space may be in the middle of a search: half of the points must not pass for all of them."""
+        store.upsert("default", SPACE, made({"text": [occurrence("a.md")], "other": [occurrence("b.md")]}))
+        store.set_watermark("default", SPACE, "snapshot", "sources")
+        seen = []
+        real = QdrantPoints._delete
+
+        def watched(self, namespace, name, ids):
+            seen.append(store.watermark("default", SPACE).snapshot)
+            real(self, namespace, name, ids)
+
+        monkeypatch.setattr(QdrantPoints, "_delete", watched)
+        store.drop("default", SPACE)
+        assert seen == [""] and store.watermark("default", SPACE) is None
+
     def test_a_collection_goes_with_its_last_namespace(self, store):
         store.set_watermark("default", SPACE, "", "")
         store.set_watermark("other", SPACE, "", "")

@@ -300,6 +300,10 @@ class QdrantPoints:
         from qdrant_client import models
 
         name = self.collection(space)
+        mark = self.watermark(namespace, space)
+        if mark is not None:
+            # A reader of that space, which looks at the watermark after its search, must not take what is left for everything.
+            self.set_watermark(namespace, space, "", mark.sources)
         self._delete(namespace, name, [str(r.id) for r in self._scroll(namespace, name, with_payload=False)])
         selector = models.FilterSelector(filter=points_of(namespace, ids=[_watermark_id(namespace, name)]))
         self._unless_missing("delete a watermark", lambda c: c.delete(WATERMARKS, points_selector=selector, wait=True), None)
