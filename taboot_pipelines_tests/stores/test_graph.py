@@ -318,6 +318,22 @@ def test_nothing_reaches_another_namespace(graph: Neo4jGraph, namespace: str) ->
     assert whole(graph, theirs) == ([], []) and graph.watermark(theirs) is None
 
 
+def test_a_graph_that_is_being_dropped_is_of_no_snapshot(graph: Neo4jGraph, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader may be in the middle of a walk: half of the graph must not pass for all of it."""
+    graph.write_nodes(namespace, nodes_of([node("Host")]))
+    graph.set_watermark(namespace, "snapshot")
+    seen = []
+    real = Neo4jGraph._repeat
+
+    def watched(self: Neo4jGraph, *args: Any) -> None:
+        seen.append(graph.watermark(namespace))
+        real(self, *args)
+
+    monkeypatch.setattr(Neo4jGraph, "_repeat", watched)
+    graph.drop_namespace(namespace)
+    assert seen and set(seen) == {None}
+
+
 # --- neighbourhoods, servers that fail ------------------------------------------------------------------------------
 
 

@@ -144,13 +144,14 @@ class Neo4jGraph:
     def drop_namespace(self, namespace: str) -> None:
         """Delete everything of ours in the namespace, in transactions of ``batch_rows``; what relationships of others hold
         keeps nothing but its key."""
+        # First: what is left must not pass for the whole graph, neither to readers nor after a kill.
+        self._run(namespace, cypher.drop_watermark(), write=True)
         for type_ in EDGES:
             for start in cypher.started_by(type_):
                 self._repeat(namespace, cypher.drop_edges(type_, start))
         for label in NODES:
             self._repeat(namespace, cypher.drop_nodes(label))
             self._repeat(namespace, cypher.drop_held_nodes(label))
-        self._run(namespace, cypher.drop_watermark(), write=True)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
