@@ -2,7 +2,7 @@
 
 A GPU step takes its decorator's arguments from :func:`gpu`: its pool, and the Celery queue of the workers that have a GPU.
 What it asks of Kubernetes depends on the settings, which assets do not know, so :func:`executor` adds it for every step that
-carries the tag. In one process and with several on one machine only the pool counts.
+carries the tag where the model runs in the step's process. In one process and with several on one machine only the pool counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import dagster as dg
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import CelerySettings, K8sSettings, Settings
+from taboot_pipelines.settings import CelerySettings, K8sSettings, Settings, TorchSettings
 
 #: Celery queues; ``gpu`` has the workers on machines with a GPU, ``default`` all others.
 DEFAULT_QUEUE = "default"
@@ -40,6 +40,12 @@ def gpu_steps(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
     return sorted(a.op.name for a in assets if a.op.tags.get(QUEUE_TAG) == GPU_QUEUE)
 
 
+def embeds_on_gpu(settings: TorchSettings) -> bool:
+    """Whether the step's own process has the model on a GPU. A server has its own, and the bundled model needs none: a pod
+    that asked for one would wait for a GPU that it leaves idle, for ever in a cluster without any."""
+    return settings.model is not None and not (settings.device or "").startswith("cpu")
+
+
 def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.ExecutorDefinition:
     """The executor that ``TABOOT_EXECUTOR`` names. Touches no network.
 
@@ -55,7 +61,7 @@ def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.Ex
     if settings.executor == "celery":
         return _celery(settings.celery)
     if settings.executor == "k8s":
-        return _k8s(settings.k8s, settings.executor_max_concurrent, gpu_steps(assets))
+        return _k8s(settings.k8s, settings.executor_max_concurrent, gpu_steps(assets) if embeds_on_gpu(settings.embedding.torch) else [])
     # One process per run: the steps of a chain follow each other, and the embedder is loaded once.
     return dg.in_process_executor
 

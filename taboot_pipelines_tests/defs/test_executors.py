@@ -72,7 +72,8 @@ def test_no_other_executor_is_loaded_than_the_one_that_is_set(tmp_path: Path) ->
 def test_a_gpu_step_asks_kubernetes_for_a_gpu_and_secrets_go_by_reference(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.source("stack", "compose") / "compose.yaml").write_text(COMPOSE)
     world.workspace.sync_sources()
-    for name, value in {**K8S, **environment(world), "TABOOT_TEI__API_KEY": "planted-in-the-environment"}.items():
+    own = {"TABOOT_TEI__URL": "", "TABOOT_EMBEDDING__TORCH__MODEL": "/models/embedder", "TABOOT_TEI__API_KEY": "planted-in-the-environment"}
+    for name, value in {**K8S, **environment(world), **own}.items():
         monkeypatch.setenv(name, value)
     gpu, plain = (submitted(world, step, monkeypatch)["spec"]["template"]["spec"] for step in ("embeddings", "documents"))
     (container,), (other,) = gpu["containers"], plain["containers"]
@@ -85,6 +86,19 @@ def test_a_gpu_step_asks_kubernetes_for_a_gpu_and_secrets_go_by_reference(world:
         sources = [(s["secret_ref"] or s["config_map_ref"])["name"] for s in step["env_from"]]
         assert {"taboot-servers", "taboot-settings"} <= set(sources)
         assert "planted-in-the-environment" not in str(step) and world.tei not in str(step)
+
+
+@pytest.mark.parametrize("embedder", [{"TABOOT_EMBEDDING__TORCH__MODEL": "/m", "TABOOT_EMBEDDING__TORCH__DEVICE": "cpu", "TABOOT_TEI__URL": ""}, {"TABOOT_TEI__URL": ""}, {}])
+def test_a_step_that_embeds_elsewhere_or_on_the_cpu_asks_for_no_gpu(world: World, monkeypatch: pytest.MonkeyPatch, embedder: dict[str, str]) -> None:
+    """By a server (``{}``), the bundled model, or PyTorch on the CPU."""
+    (world.source("stack", "compose") / "compose.yaml").write_text(COMPOSE)
+    world.workspace.sync_sources()
+    for name, value in {**K8S, **environment(world), **embedder}.items():
+        monkeypatch.setenv(name, value)
+    pod = submitted(world, "embeddings", monkeypatch)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert not (container.get("resources") or {}).get("limits") and not pod.get("node_selector") and not pod.get("tolerations")
+    assert gpu_steps(ASSETS) == ["embeddings"]
 
 
 def submitted(world: World, step: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
