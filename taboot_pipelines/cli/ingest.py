@@ -30,11 +30,12 @@ _MOST_PROBLEMS = 20
 
 @dataclass
 class Outcome:
-    """What became of one source: reports of the stages that ran, the error of the one that did not, failed checks."""
+    """What became of one source: reports of the stages that ran, the errors of those that did not, failed checks."""
 
     source: str
     reports: list[StageReport] = field(default_factory=list)
-    error: TabootError | None = None
+    #: Several where more than one server did not answer: one keeps no other from its stage.
+    errors: list[TabootError] = field(default_factory=list)
     #: Names of checks that failed as errors; warnings are shown by what they warn of.
     checks: list[str] = field(default_factory=list)
     #: Items that failed, in this run or before, and still do. Rejections on purpose (language, emptiness) are not among them.
@@ -48,13 +49,14 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        return self.error is None and not self.checks and not self.held and not self.dead
+        return not self.errors and not self.checks and not self.held and not self.dead
 
     def to_json(self) -> dict[str, Any]:
-        state = "failed" if self.error or self.checks else "held" if self.held else "retired" if self.retired else "succeeded"
+        state = "failed" if self.errors or self.checks else "held" if self.held else "retired" if self.retired else "succeeded"
         return {
             "source": self.source, "state": state, "run_id": self.run_id, "failed_items": self.dead, "failed_checks": self.checks, "held": self.held,
-            "stages": [asdict(r) for r in self.reports], **(self.error.to_response() if self.error else {}),
+            "stages": [asdict(r) for r in self.reports], **(self.errors[0].to_response() if self.errors else {}),
+            "errors": [e.to_response()["error"] for e in self.errors],
         }
 
 
@@ -133,6 +135,7 @@ def _run_one(
 
     from taboot_pipelines.defs.ingest import FetchConfig
     from taboot_pipelines.defs.sweeper import process_tags
+    from taboot_pipelines.stages.chain import STAGES
 
     reports: dict[tuple[str, str], StageReport] = {}
     errors: dict[str, TabootError] = {}
@@ -153,15 +156,16 @@ def _run_one(
     except DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
     except (DagsterError, SQLAlchemyError, OSError) as error:
-        outcome.error = TabootError("E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source)
+        outcome.errors.append(TabootError("E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source))
     else:
         if _interrupted(result):
             raise KeyboardInterrupt
         outcome.run_id = result.run_id
         outcome.checks = [e.check_name for e in result.get_asset_check_evaluations() if not e.passed and e.severity == AssetCheckSeverity.ERROR]
-        outcome.error = next(iter(errors.values()), None)
-        if not result.success and outcome.error is None and not outcome.checks:
-            outcome.error = TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id)
+        # In the chain's order, whichever Dagster ran first.
+        outcome.errors = [errors[stage] for stage in STAGES if stage in errors]
+        if not result.success and not outcome.errors and not outcome.checks:
+            outcome.errors.append(TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id))
     outcome.reports = list(reports.values())
     catalog = runtime.workspace().catalog
     outcome.dead = [
@@ -247,9 +251,9 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
     if shown.row_count:
         out.print(shown)
     for outcome in outcomes:
-        if outcome.error is not None:
-            out.print(text(f"{outcome.source}: {outcome.error.code}: {outcome.error.message}"), style="red")
-            out.print(text(f"  {outcome.error.remedy}"))
+        for error in outcome.errors:
+            out.print(text(f"{outcome.source}: {error.code}: {error.message}"), style="red")
+            out.print(text(f"  {error.remedy}"))
         for check in outcome.checks:
             out.print(text(f"{outcome.source}: the check {check} failed; the UI shows which rows."), style="red")
         for held in outcome.held:

@@ -78,6 +78,21 @@ def shell(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Iterator[Sh
     world.workspace.close()
 
 
+def test_every_server_that_does_not_answer_is_told(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    (world.source("guides") / "sessions.md").write_text(GUIDE)
+    shell = Shell(world)
+    shell.environment |= {
+        "TABOOT_QDRANT__URL": "http://127.0.0.1:9", "TABOOT_QDRANT__MAX_RETRIES": "0", "TABOOT_NEO4J__URL": "bolt://127.0.0.1:9", "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
+    }
+    (told,) = shell.json("ingest", code=1)["sources"]
+    assert told["state"] == "failed" and [e["code"] for e in told["errors"]] == ["E_QDRANT", "E_NEO4J"] and told["error"]["code"] == "E_QDRANT"
+    out = shell("ingest", code=1)
+    assert "guides: E_QDRANT:" in out and "guides: E_NEO4J:" in out
+    assert shell.json("search", "sessions")["hits"]
+    world.workspace.close()
+
+
 def test_ingest_says_what_it_did(shell: Shell) -> None:
     first = shell.first  # type: ignore[attr-defined]
     assert re.search(r"stack\s+raw_blobs\s+1 discovered, 1 fetched", first) and re.search(r"kb_shards\s+2 shards new", first)
