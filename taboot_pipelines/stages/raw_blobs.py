@@ -35,6 +35,9 @@ MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule 17).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
+#: A longer path is refused, whatever the catalog: PostgreSQL's indexes hold entries of up to 2,704 bytes, which paths are
+#: part of, and one page must not fail its batch there.
+MAX_PATH_BYTES = 2048
 
 
 def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> StageReport:
@@ -71,6 +74,15 @@ def _listing(present: dict[str, Locator]) -> str:
     return ids.digest(*(
         (x.path, x.sha256, x.role, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id) for _, x in sorted(present.items())
     ))
+
+
+def _is_long(path: str) -> bool:
+    return len(path.encode()) > MAX_PATH_BYTES
+
+
+def _shown(path: str) -> str:
+    """The path itself, or of a long one its beginning and a hash that tells it from others."""
+    return f"{path[:200]}…{ids.sha256_hex(path.encode())[:16]}" if _is_long(path) else path
 
 
 @dataclass
@@ -169,7 +181,11 @@ class _Batch:
         match event:
             case Fetched():
                 self.seen.add(event.path)
-                self._store(event)
+                if _is_long(event.path):
+                    counts["skipped"] += 1
+                    self._letter(event.path, "E_TOO_LARGE", f"The path {_shown(event.path)} has more than {MAX_PATH_BYTES} bytes.", "skipped")
+                else:
+                    self._store(event)
             case NotModified():
                 self.seen.add(event.path)
                 counts["not_modified"] += 1
@@ -238,6 +254,7 @@ class _Batch:
         ))
 
     def _letter(self, item: str, code: str, message: str, kind: str) -> None:
+        item = _shown(item)
         self.letters.append({"item": item, "code": code, "message": message, "fingerprint": "", "kind": kind})
         if kind == "failed":
             self.report.problem(code, item, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from pathlib import Path
@@ -86,6 +87,34 @@ def test_the_chain_on_postgresql_equals_a_replay_of_its_inputs_on_sqlite(tmp_pat
         assert_equal_to_its_replay(server, tei)
     finally:
         server.workspace.close()
+
+
+def test_a_path_that_no_index_holds_is_refused_and_fails_nothing_else(tmp_path: Path, tei: FakeTei, postgres: PostgresServer) -> None:
+    """PostgreSQL's limit, kept on SQLite too, so that both hold the same documents."""
+    random_ = random.Random(3)
+    # Random, since PostgreSQL compresses what repeats.
+    deep = [f"{random_.getrandbits(880):0220x}" for _ in range(14)]
+    for name, settings in (("server", {"catalog_url": postgres.database("long_path")}), ("file", {})):
+        world = World(tmp_path / name, tei.url, **settings)
+        notes = world.source("notes")
+        (notes / "fine.md").write_text("# Fine\n\nThe web service is fine.\n")
+        at = os.open(notes, os.O_RDONLY)
+        for depth, part in enumerate(deep, 1):
+            os.mkdir(part, dir_fd=at)
+            at, above = os.open(part, os.O_RDONLY, dir_fd=at), at
+            os.close(above)
+            if depth in (8, 14):
+                with os.fdopen(os.open("page.md", os.O_CREAT | os.O_WRONLY, dir_fd=at), "w") as page:
+                    page.write(f"# Deep\n\nAt a depth of {depth}.\n")
+        os.close(at)
+        raw = next(r for r in world.ingest() if r.stage == "raw_blobs")
+        assert (raw.counts["fetched"], raw.counts["skipped"], raw.counts["failed"]) == (2, 1, 0)
+        (letter,) = world.workspace.catalog.dead_letters("default")
+        assert (letter["code"], letter["kind"]) == ("E_TOO_LARGE", "skipped") and len(letter["item"]) < 300
+        assert len(world.kb().documents()) == 2
+        raw = next(r for r in world.ingest() if r.stage == "raw_blobs")
+        assert (raw.counts["not_modified"], raw.counts["skipped"], raw.counts["removed"]) == (2, 1, 0)
+        world.workspace.close()
 
 
 def test_runs_during_which_the_server_restarts_wait_or_fail_typed_and_lose_nothing(tmp_path: Path, tei: FakeTei) -> None:
