@@ -29,6 +29,7 @@ from taboot_pipelines.stages import (
     tier_a_triples,
 )
 from taboot_pipelines.stages.workspace import Entry, Workspace
+from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
 
 #: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them; servers come besides.
@@ -77,18 +78,24 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     sources = {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
     with _leases(workspace, namespace, sources):
         # The receipt comes first: whatever is killed from here on, the next run carries it out.
-        catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "pending"), [])
+        stores = [*(STORES if erase else _DERIVED), *_servers(workspace), *_absent_servers(workspace, namespace)]
+        catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
         catalog.audit(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
         return _carry_out(workspace, namespace, receipt_id, wanted, erase)
 
 
 def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
-    """Carry out what a killed deletion left pending."""
+    """Carry out what a killed deletion left pending, or one whose server did not answer."""
     done = []
-    for row in workspace.catalog.pending_receipts(namespace):
+    absent = set(_absent_servers(workspace, namespace))
+    for receipt_id in [row["receipt_id"] for row in workspace.catalog.pending_receipts(namespace)]:
         sources = [r["source_id"] for r in workspace.catalog.sources(namespace)]
         with _leases(workspace, namespace, sources):
-            done.append(_carry_out(workspace, namespace, row["receipt_id"], tuple(row["doc_ids"]), row["erase"]))
+            # Read again under the leases: meanwhile it may have been finished, or its documents restored.
+            row = next((r for r in workspace.catalog.pending_receipts(namespace) if r["receipt_id"] == receipt_id), None)
+            # Of one that waits only for servers that are not configured now nothing can be carried out.
+            if row is not None and not {name for name, state in row["stores"].items() if state != "done"} <= absent:
+                done.append(_carry_out(workspace, namespace, receipt_id, tuple(row["doc_ids"]), row["erase"]))
     return done
 
 
@@ -105,10 +112,20 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
     with _leases(workspace, namespace, sorted({source for source, _ in located})):
         catalog.restore_locators(namespace, [x.doc_id for x in stored])
         catalog.remove_tombstones(namespace, wanted)
+        _take_out_of_receipts(catalog, namespace, set(wanted))
         catalog.audit(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
         _run_chain(workspace, namespace, {source for source, _ in located})
     back = tuple(sorted(x.doc_id for x in stored))
     return Restored(back, tuple(d for d in wanted if d not in back))
+
+
+def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[str]) -> None:
+    """What is wanted back is not deleted once more by a receipt that still waits for a server."""
+    for row in catalog.pending_receipts(namespace):
+        left = [d for d in row["doc_ids"] if d not in doc_ids]
+        if len(left) < len(row["doc_ids"]):
+            stores = row["stores"] if left else dict.fromkeys(row["stores"], "done")
+            catalog.save_receipt(namespace, row["receipt_id"], left or row["doc_ids"], row["erase"], stores, row["blobs"])
 
 
 def finish_retirement(workspace: Workspace, entry: Entry) -> None:
@@ -141,6 +158,7 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
     for source in sorted(sources):
         catalog.record_absent(namespace, source, receipt_id, [x for s, x in located if s == source and x.state == "present"], "deleted")
     stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done") | _run_chain(workspace, namespace, sources)
+    stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")
     if erase:
         blobs = catalog.hashes_only_of(namespace, doc_ids)
         _drop_dead_vectors(workspace, namespace)
@@ -168,6 +186,12 @@ def _servers(workspace: Workspace) -> dict[str, Callable[[str], object]]:
     if workspace.graph is not None:
         found["neo4j"] = lambda namespace: neo4j_subgraph.run(workspace, namespace, "")
     return found
+
+
+def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
+    """Servers that the namespace was written to and that are not configured now: they hold what they held."""
+    parts = (("qdrant", qdrant_points), ("neo4j", neo4j_subgraph))
+    return [n for n, part in parts if not part.configured(workspace) and workspace.catalog.pointer(namespace, NAMESPACE, part.STAGE) is not None]
 
 
 def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import point_rows, qdrant_points
 from taboot_pipelines.stages.chain import run_stage
-from taboot_pipelines.stages.deletion import delete, restore
+from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
@@ -305,6 +305,54 @@ def test_an_erasure_waits_for_a_server_that_does_not_answer(world, qdrant):
     world.ingest()
     assert world.workspace.catalog.pending_receipts("default") == []
     assert not any(gone in str(c) for name in qdrant.collections() for c in qdrant.payloads(name).values())
+    assert_equal(world, qdrant)
+
+
+def test_an_erasure_waits_for_a_server_that_is_not_configured_now(world, qdrant):
+    """It holds what it was given before; a receipt that says nothing of it would be final too soon."""
+    path = world.source("notes")
+    for name in "abc":
+        (path / f"{name}.md").write_text(f"Page {name} alone here.\n")
+    world.ingest()
+    first, second = (doc_id(world, "notes", f"{name}.md") for name in "ab")
+    qdrant.stop()
+    assert delete(world.workspace, "default", [first], erase=True).stores["qdrant"] == "pending"
+    configured = world.overrides.pop("qdrant")
+    restart(world)
+    receipt = delete(world.workspace, "default", [second], erase=True)
+    assert receipt.stores["qdrant"] == "pending" and {v for k, v in receipt.stores.items() if k != "qdrant"} == {"done"}
+    world.ingest()
+    assert len(world.workspace.catalog.pending_receipts("default")) == 2 and finish_pending(world.workspace, "default") == []
+    world.overrides["qdrant"] = configured
+    restart(world)
+    qdrant.start()
+    world.ingest()
+    assert world.workspace.catalog.pending_receipts("default") == []
+    assert not any(d in str(c) for d in (first, second) for name in qdrant.collections() for c in qdrant.payloads(name).values())
+    assert_equal(world, qdrant)
+
+
+def test_what_is_restored_before_its_deletion_ended_stays(world, qdrant):
+    path = world.source("notes")
+    for name in "abc":
+        (path / f"{name}.md").write_text(f"Page {name} alone here.\n")
+    world.ingest()
+    a, b = (doc_id(world, "notes", f"{name}.md") for name in "ab")
+    qdrant.stop()
+    assert not delete(world.workspace, "default", [a, b]).final
+    assert restore(world.workspace, "default", [a]).restored == (a,)
+    qdrant.start()
+    world.ingest()
+    assert world.workspace.catalog.pending_receipts("default") == []
+    documents = world.kb().documents().column("doc_id").to_pylist()
+    assert a in documents and b not in documents
+    qdrant.stop()
+    assert not delete(world.workspace, "default", [a]).final
+    restore(world.workspace, "default", [a])
+    assert world.workspace.catalog.pending_receipts("default") == []
+    qdrant.start()
+    world.ingest()
+    assert a in world.kb().documents().column("doc_id").to_pylist()
     assert_equal(world, qdrant)
 
 
