@@ -78,6 +78,7 @@ def bounds(schema: dict[str, Any]) -> str:
         "one of " + ", ".join(code(v) for v in s["enum"]) if "enum" in s
         else code(s["const"]) if "const" in s
         else f"list of {bounds(s['items'])}" if s.get("type") == "array"
+        else f"map of {bounds(s['additionalProperties'])}" if s.get("type") == "object"
         else {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text"}[s["type"]]
         for s in choices
     )  # fmt: skip
@@ -88,28 +89,31 @@ def bounds(schema: dict[str, Any]) -> str:
 
 
 def shown_default(value: object) -> str:
-    return "–" if value is None or value in ("", []) else code(json.dumps(value) if isinstance(value, bool | list) else value)
+    return "–" if value in (None, "", [], {}) else code(json.dumps(value) if isinstance(value, bool | list) else value)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
 def settings() -> str:
-    """One table for the top level, one per group, by the names of the environment variables."""
-    model = Settings.model_json_schema()
-    groups = {name: f.annotation for name, f in Settings.model_fields.items() if isinstance(f.annotation, type) and issubclass(f.annotation, BaseModel)}
-    top = {n: p for n, p in model["properties"].items() if n not in groups}
-    parts = ["### Places\n", _settings_table("TABOOT_", top, Settings)]
+    """One table for the top level, one per group and group within it, by the names of the environment variables."""
+    return "\n".join(_settings_group("TABOOT_", Settings, "### Places\n"))
+
+
+def _settings_group(prefix: str, model: type[BaseModel], *head: str) -> Iterator[str]:
+    groups = {name: f.annotation for name, f in model.model_fields.items() if isinstance(f.annotation, type) and issubclass(f.annotation, BaseModel)}
+    own = {n: p for n, p in model.model_json_schema()["properties"].items() if n not in groups}
+    yield from (*head, _settings_table(prefix, own, model))
     for name, group in groups.items():
         assert group is not None and issubclass(group, BaseModel)
-        parts += [f"### `TABOOT_{name.upper()}__…`\n", _prose(group) + "\n", _settings_table(f"TABOOT_{name.upper()}__", group.model_json_schema()["properties"], group)]
-    return "\n".join(parts)
+        inner = f"{prefix}{name.upper()}__"
+        yield from _settings_group(inner, group, f"### `{inner}…`\n", _prose(group) + "\n")
 
 
 def _settings_table(prefix: str, properties: dict[str, dict[str, Any]], model: type[BaseModel]) -> str:
     rows = []
     for name, schema in properties.items():
-        default = model.model_fields[name].get_default(call_default_factory=False)
+        default = _factory(model, name)
         rows.append((code(prefix + name.upper()), bounds(schema), shown_default(str(default) if isinstance(default, Path) else default), _meaning(schema, name)))
     return table(("variable", "type", "default", "meaning"), rows)
 

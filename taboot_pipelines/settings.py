@@ -58,9 +58,9 @@ class LimitSettings(BaseModel, extra="forbid"):
 
 
 class TorchSettings(BaseModel, extra="forbid"):
-    """An embedder or reranker in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
+    """A model in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
 
-    model: str | None = Field(None, description="A directory or a hub name; setting it replaces the bundled model.")
+    model: str | None = Field(None, description="A directory or a hub name; none: not used.")
     revision: str | None = Field(None, description="The commit of a hub name; part of the embedding space's name.")
     device: str | None = Field(None, description="Such as cuda:0; default the first GPU, else the CPU.")
     batch_size: Positive = Field(64, description="Texts of one forward pass.")
@@ -68,7 +68,7 @@ class TorchSettings(BaseModel, extra="forbid"):
 
 
 class EmbeddingSettings(BaseModel, extra="forbid"):
-    """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL is set."""
+    """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL or TABOOT_EMBEDDING__TORCH__MODEL is set."""
 
     model_path: Path | None = Field(None, description="A directory with model.onnx and tokenizer.json; default the bundled package.")
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call, sorted by length.")
@@ -100,7 +100,7 @@ class RerankerSettings(BaseModel, extra="forbid"):
 
 
 class LlmSettings(BaseModel, extra="forbid"):
-    """vLLM or any server with OpenAI's ``/v1/chat/completions``; none means that Tier C is skipped and answers are extractive."""
+    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked by nothing in this version but ``taboot status``: answers are extractive."""
 
     url: str | None = Field(None, description="The server's address up to and without /v1/chat/completions, such as http://gpu.lan:8000/v1.")
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
