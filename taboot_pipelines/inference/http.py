@@ -14,7 +14,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -30,7 +29,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stores.state.protocol import State
+    from taboot_pipelines.stores.state import Lenient
 
 #: Answers that may be different a moment later.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -91,8 +90,8 @@ class Circuit:
     not cost two writes.
     """
 
-    def __init__(self, state: State, name: str, namespace: str) -> None:
-        self._state = state
+    def __init__(self, hints: Lenient, name: str, namespace: str) -> None:
+        self._hints = hints
         self._name = name
         self._namespace = namespace
         self._checked = self._cleared = float("-inf")
@@ -102,9 +101,7 @@ class Circuit:
         now = time.monotonic()
         if now - self._checked < _CHECK_SECONDS:
             return
-        seconds = 0.0
-        with suppress(TabootError):
-            seconds = self._state.circuit_open(self._namespace, self._name)
+        seconds = self._hints.ask(lambda state: state.circuit_open(self._namespace, self._name), 0.0)
         if seconds > 0:
             self._cleared = float("-inf")
             raise TabootError(
@@ -115,16 +112,14 @@ class Circuit:
 
     def failed(self) -> None:
         self._checked = self._cleared = float("-inf")
-        with suppress(TabootError):
-            self._state.circuit_failed(self._namespace, self._name, rest_seconds=SERVER_REST_SECONDS)
+        self._hints.ask(lambda state: state.circuit_failed(self._namespace, self._name, rest_seconds=SERVER_REST_SECONDS), False)
 
     def succeeded(self) -> None:
         now = time.monotonic()
         if now - self._cleared < _CLEAR_SECONDS:
             return
         self._cleared = now
-        with suppress(TabootError):
-            self._state.circuit_succeeded(self._namespace, self._name)
+        self._hints.ask(lambda state: state.circuit_succeeded(self._namespace, self._name), None)
 
 
 class _Unanswered(TabootError):

@@ -13,17 +13,13 @@ from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 @contextlib.contextmanager
 def circuit(workspace: Workspace, namespace: str, name: str, code: str) -> Iterator[None]:
     """Counts ``code`` as a failure of the server ``name``. Raises ``E_CIRCUIT_OPEN`` at once while it is given a rest."""
-    rest = 0.0
-    with contextlib.suppress(TabootError):
-        rest = workspace.state.circuit_open(namespace, name)
+    rest = workspace.hints.ask(lambda state: state.circuit_open(namespace, name), 0.0)
     if rest > 0:
         raise TabootError("E_CIRCUIT_OPEN", f"{name.rpartition(':')[2].capitalize()} failed repeatedly; namespace {namespace} tries it again in {rest:.0f} s.", wait_seconds=round(rest))
     try:
         yield
     except TabootError as error:
         if error.code == code:
-            with contextlib.suppress(TabootError):
-                workspace.state.circuit_failed(namespace, name, rest_seconds=SERVER_REST_SECONDS)
+            workspace.hints.ask(lambda state: state.circuit_failed(namespace, name, rest_seconds=SERVER_REST_SECONDS), False)
         raise
-    with contextlib.suppress(TabootError):
-        workspace.state.circuit_succeeded(namespace, name)
+    workspace.hints.ask(lambda state: state.circuit_succeeded(namespace, name), None)

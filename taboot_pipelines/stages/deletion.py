@@ -166,7 +166,7 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
             for owner in [*sorted(r["source_id"] for r in catalog.sources(namespace)), NAMESPACE]:
                 for name in workspace.tables.names(namespace, owner):
                     workspace.tables.vacuum(namespace, owner, name)
-        workspace.tables.empty_trash()
+        workspace.tables.empty_trash(namespace)
         prune(workspace.shards, namespace)
         workspace.blobs.delete(namespace, *blobs)
         # A fetch that was killed between a blob and its log entry left bytes that no document is known to have held.

@@ -8,7 +8,7 @@ nothing that nobody knows of, and what changes back meanwhile is written again. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -37,6 +37,8 @@ STAGE = "neo4j_subgraph"
 VERSION = "1"
 CIRCUIT = keys.CIRCUIT("neo4j")
 _NODES, _EDGES = "graph.nodes", "graph.edges"
+#: Buckets read at once: bounds the edges in memory, and what opening a table costs.
+_TOGETHER = 16
 
 #: (label or type, id) -> (number of the row, fingerprint)
 Numbered = dict[tuple[str, str], tuple[int, str]]
@@ -120,22 +122,22 @@ class _Target:
         ]
         documents = pa.concat_tables([pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts])
         assembly = Assembly(self.namespace, documents, self._read("entities", ENTITY_COLUMNS), self._read("names", None))
-        for bucket in range(ids.BUCKETS):
-            assembly.note(self._read("relations", END_COLUMNS, bucket))
+        for first in range(0, ids.BUCKETS, _TOGETHER):
+            assembly.note(self._read("relations", END_COLUMNS, range(first, first + _TOGETHER)))
         return assembly
 
     def _nodes(self, assembly: Assembly) -> pa.Table:
         nodes = assembly.nodes()
         return nodes.append_column("fingerprint", node_fingerprints(nodes))
 
-    def _edges(self, assembly: Assembly, bucket: int) -> pa.Table:
-        """The edges of the documents of a bucket."""
-        edges = assembly.edges(self._read("relations", RELATION_COLUMNS, bucket)).select(EDGES_SCHEMA.names)
+    def _edges(self, assembly: Assembly, buckets: Sequence[int]) -> pa.Table:
+        """The edges of the documents of some buckets."""
+        edges = assembly.edges(self._read("relations", RELATION_COLUMNS, buckets)).select(EDGES_SCHEMA.names)
         return edges.append_column("fingerprint", edge_fingerprints(edges))
 
-    def _read(self, name: str, columns: Iterable[str] | None, bucket: int | None = None) -> pa.Table:
+    def _read(self, name: str, columns: Iterable[str] | None, buckets: Sequence[int] | None = None) -> pa.Table:
         return self.tables.read(
-            self.namespace, NAMESPACE, name, self.snapshot.tables[name], columns=None if columns is None else list(columns), buckets=None if bucket is None else [bucket]
+            self.namespace, NAMESPACE, name, self.snapshot.tables[name], columns=None if columns is None else list(columns), buckets=buckets
         )
 
     def _digests(self) -> dict[str, str]:
@@ -152,9 +154,10 @@ class _Target:
     def apply(self, *, ask: bool = False) -> None:
         """``ask``: do not believe the ledgers, ask the server what it holds."""
         self.report.counts |= dict.fromkeys(("nodes_written", "nodes_deleted", "edges_written", "edges_deleted"), 0)
-        self._ensure_schema(ask)
         believed = not ask and self._believed()
         if not believed:
+            # Otherwise the run that left the ledgers has seen to it; the audit finds what somebody took away since.
+            self._ensure_schema(ask)
             self._adopt()
         assembly, digests = self._assembly(), self._digests()
         gone = self._write_nodes(self._nodes(assembly))
@@ -233,18 +236,21 @@ class _Target:
         return {b: keys for b, keys in gone.items() if keys}
 
     def _write_edges(self, assembly: Assembly, digests: Mapping[str, str], untouched: frozenset[int]) -> None:
-        """Write edges that differ and delete those that are not wanted, bucket by bucket."""
+        """Write edges that differ and delete those that are not wanted, some buckets at a time."""
         ledger = self.ledgers[_EDGES]
         sent: set[tuple[str, str]] = set()
         pending: list[_Bucket] = []
         todo = [b for b in range(ids.BUCKETS) if b not in untouched]
-        for number, b in enumerate(todo, 1):
-            edges = self._edges(assembly, b)
-            pending.append(_Bucket(b, edges, _numbered(edges, "type", "edge_id"), ledger.load([b]).get(b, {})))
-            if number == len(todo) or sum(len(p.changed) + len(p.gone) for p in pending) >= self.batch:
-                self._send([p for p in pending if p.changed or p.gone], sent)
-                pending = []
-                self.progress(STAGE, number, len(todo))
+        for first in range(0, len(todo), _TOGETHER):
+            buckets = todo[first : first + _TOGETHER]
+            edges, before = self._edges(assembly, buckets), ledger.load(buckets)
+            wanted = _edges_by_bucket(edges)
+            for number, b in enumerate(buckets, first + 1):
+                pending.append(_Bucket(b, edges, wanted.get(b, {}), before.get(b, {})))
+                if number == len(todo) or sum(len(p.changed) + len(p.gone) for p in pending) >= self.batch:
+                    self._send([p for p in pending if p.changed or p.gone], sent)
+                    pending = []
+                    self.progress(STAGE, number, len(todo))
 
     def _send(self, pending: list[_Bucket], sent: set[tuple[str, str]]) -> None:
         if not pending:
@@ -285,10 +291,18 @@ class _Target:
         found = ((label, key, f) for label, key, f in self.graph.node_fingerprints(self.namespace))
         yield from _compare("node", wanted, found)
         wanted = {}
-        for bucket in range(ids.BUCKETS):
-            edges = self._edges(assembly, bucket)
+        for first in range(0, ids.BUCKETS, _TOGETHER):
+            edges = self._edges(assembly, range(first, first + _TOGETHER))
             wanted |= zip(zip(*(edges.column(c).to_pylist() for c in ("type", "edge_id")), strict=True), edges.column("fingerprint").to_pylist(), strict=True)
         yield from _compare("relationship", wanted, ((t, e, f) for t, e, _, f in self.graph.edge_fingerprints(self.namespace)))
+
+
+def _edges_by_bucket(edges: pa.Table) -> dict[int, Numbered]:
+    found: dict[int, Numbered] = {}
+    columns = (edges.column(c).to_pylist() for c in ("doc_id", "type", "edge_id", "fingerprint"))
+    for number, (doc_id, type_, edge_id, fingerprint) in enumerate(zip(*columns, strict=True)):
+        found.setdefault(ids.doc_bucket(doc_id), {})[type_, edge_id] = (number, fingerprint)
+    return found
 
 
 class _Bucket:

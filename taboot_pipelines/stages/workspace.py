@@ -77,7 +77,7 @@ class Workspace:
         from taboot_pipelines.inference.http import Circuit
         from taboot_pipelines.stores.state.keys import CIRCUIT
 
-        return Circuit(self.state, CIRCUIT(server), self.settings.namespace)
+        return Circuit(self.hints, CIRCUIT(server), self.settings.namespace)
 
     @cached_property
     def state(self) -> State:

@@ -22,6 +22,8 @@ from taboot_pipelines.stores.objects import Place, directory_health, is_transpor
 _LOG = "_delta_log"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
+#: What a table is made of. Whatever else lies under the same URL (blobs, shards, an operator's own files) is never touched.
+_PART = re.compile(r"/_delta_log/|\.parquet$")
 
 
 class TablePlace(Protocol):
@@ -47,8 +49,8 @@ class TablePlace(Protocol):
 
     def remove(self, path: str) -> None: ...
 
-    def empty_trash(self) -> None:
-        """What killed removals left behind."""
+    def empty_trash(self, namespace: str) -> None:
+        """What killed removals of the namespace's tables left behind."""
 
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
         """An error of deltalake or pyarrow: ``E_STORAGE`` if it is the store's, else ``E_TABLE``."""
@@ -90,9 +92,12 @@ class TableDirectory:
         if (self._root / path).exists():
             self._trash.mkdir(parents=True, exist_ok=True)
             (self._root / path).rename(self._trash / uuid.uuid4().hex)
-        self.empty_trash()
+        self._empty()
 
-    def empty_trash(self) -> None:
+    def empty_trash(self, namespace: str) -> None:
+        self._empty()
+
+    def _empty(self) -> None:
         shutil.rmtree(self._trash, ignore_errors=True)
 
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
@@ -136,13 +141,18 @@ class TableBucket:
         self.remove(path)
 
     def remove(self, path: str) -> None:
-        self._delete(self._list(path))
+        self._delete(p for p in self._list(path) if _PART.search(p))
 
-    def empty_trash(self) -> None:
+    def empty_trash(self, namespace: str) -> None:
         tables: dict[str, list[str]] = defaultdict(list)
-        for p in self._list(None):
-            tables["/".join(p.split("/", 3)[:3])].append(p)
-        self._delete(p for paths in tables.values() if not any(map(_BEGINNING.search, paths)) for p in paths)
+        for p in self._list(namespace):
+            table = "/".join(p.split("/", 3)[:3])
+            if table != p and _PART.search(p):
+                tables[table].append(p)
+        for table, paths in tables.items():
+            # Asked again: a table that was made while its files were being listed has its beginning by now.
+            if not any(map(_BEGINNING.search, paths)) and not self.whole(table):
+                self._delete(paths)
 
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
         if isinstance(error, FileNotFoundError) or not (isinstance(error, OSError) or is_transport(error)):
@@ -155,7 +165,7 @@ class TableBucket:
     def health(self) -> Health:
         return self._at.health("tables")
 
-    def _list(self, prefix: str | None) -> list[str]:
+    def _list(self, prefix: str) -> list[str]:
         import obstore
 
         with self._at.asked("The tables cannot be listed"):

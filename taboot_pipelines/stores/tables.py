@@ -151,9 +151,9 @@ class Tables:
             with self._typed(f"Table {name} of {owner} cannot be written", name):
                 table.optimize.compact()
 
-    def empty_trash(self) -> None:
-        """What a killed removal left behind."""
-        self._place.empty_trash()
+    def empty_trash(self, namespace: str) -> None:
+        """What killed removals of the namespace's tables left behind."""
+        self._place.empty_trash(namespace)
 
     def vacuum(self, namespace: str, owner: str, name: str) -> int:
         """Remove every file that the newest version does not use; only under both leases. Returns the number of files."""

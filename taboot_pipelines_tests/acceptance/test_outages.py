@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +16,6 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import storage_audit
 from taboot_pipelines.stages.chain import run_chain
-from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 from taboot_pipelines_tests.acceptance.full_servers import settings_of
 from taboot_pipelines_tests.acceptance.test_kill import untimed
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
@@ -31,6 +32,10 @@ CASES: dict[str, tuple[str, set[str]]] = {
     "s3": ("chunks", {"E_STORAGE", "E_TABLE"}),
     "tei": ("embeddings", {"E_EMBEDDER", "E_CIRCUIT_OPEN"}),
 }
+
+
+#: How long a circuit stays open here.
+REST_SECONDS = 1.0
 
 
 class Stoppable(Protocol):
@@ -53,31 +58,39 @@ def sources(world: World) -> None:
         (notes / path.name).write_bytes(path.read_bytes())
 
 
-class RestartableTei:
-    """A fake embedding server that may be stopped and started again on its port."""
+class TeiProcess:
+    """A fake embedding server in a process of its own, which can be killed and started again on its port."""
 
     def __init__(self) -> None:
-        self._fake = FakeTei().start()
-        self.url, self._port = self._fake.url, self._fake.port
+        self._process: subprocess.Popen[str] | None = None
+        self._port = 0
+        self.start()
+        self.url = f"http://127.0.0.1:{self._port}"
 
-    def __enter__(self) -> RestartableTei:
+    def __enter__(self) -> TeiProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def stop(self) -> None:
-        self._fake.stop()
-
     def start(self) -> None:
-        self._fake = FakeTei(port=self._port).start()
+        command = [sys.executable, "-m", "taboot_pipelines_tests.fakes.tei", "--port", str(self._port)]
+        self._process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._port = int(self._process.stdout.readline())
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
 
 
 @contextlib.contextmanager
 def one_of_our_own(kind: str, folder: Path) -> Iterator[Stoppable]:
     made: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
         "postgres": lambda: own_postgres(folder), "redis": lambda: own_redis(folder), "neo4j": lambda: own_neo4j(folder), "s3": lambda: own_s3(folder),
-        "qdrant": FakeQdrant, "tei": RestartableTei,
+        "qdrant": FakeQdrant, "tei": TeiProcess,
     }
     with made[kind]() as server:
         yield server
@@ -102,20 +115,25 @@ def attempt(world: World, on_progress: Callable[[str, int, int], None]) -> set[s
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("kind", CASES)
 def test_a_server_that_stops_in_the_middle(
-    kind: str, long: bool, tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, data: Path
+    kind: str, long: bool, tmp_path: Path, tei: FakeTei, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage, allowed = CASES[kind]
+    for module in ("taboot_pipelines.inference.http", "taboot_pipelines.stages.circuit"):
+        monkeypatch.setattr(f"{module}.SERVER_REST_SECONDS", REST_SECONDS)
     with contextlib.ExitStack() as stack:
         own = stack.enter_context(one_of_our_own(kind, tmp_path))
-        qdrant = own if kind == "qdrant" else stack.enter_context(FakeQdrant())
+        # What stops is a server of this test's own; the rest is the default set-up.
         settings = settings_of(
-            catalog_url=own.url if kind == "postgres" else postgres.database(f"outage_{kind}"), redis_url=own.url if kind == "redis" else redis_url,
-            qdrant_url=qdrant.url, neo4j_url=own.url if kind == "neo4j" else neo4j_url, s3=s3_at(own.url) if kind == "s3" else s3,
+            catalog_url=own.url if kind == "postgres" else None, redis_url=own.url if kind == "redis" else None,
+            qdrant_url=own.url if kind == "qdrant" else None, neo4j_url=own.url if kind == "neo4j" else None, s3=s3_at(own.url) if kind == "s3" else None,
         )
         settings["limits"] = {"batch_documents": 8}
-        settings["qdrant"] |= {"batch_points": 32, "max_retries": 4}
-        settings["neo4j"] |= {"batch_rows": 50, "timeout_seconds": 20}
+        if kind == "qdrant":
+            settings["qdrant"] |= {"batch_points": 32, "max_retries": 4}
+        if kind == "neo4j":
+            settings["neo4j"] |= {"batch_rows": 50, "timeout_seconds": 20}
         world = World(tmp_path / "full", own.url if kind == "tei" else tei.url, **settings)
+        world.workspace.catalog.outage_seconds = 5.0
         sources(world)
         stopped = threading.Event()
         back: list[threading.Timer] = []
@@ -142,7 +160,7 @@ def test_a_server_that_stops_in_the_middle(
                 break
             assert again <= allowed, again
             if "E_CIRCUIT_OPEN" in again:
-                time.sleep(SERVER_REST_SECONDS)  # what the error asks for
+                time.sleep(REST_SECONDS)  # what the error asks for
         assert not again
         report = storage_audit.run(world.workspace, "default", deep=True)
         assert not report.found, report.found[:5]

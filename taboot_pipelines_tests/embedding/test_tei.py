@@ -19,7 +19,7 @@ from taboot_pipelines.inference.http import Circuit, seconds_of
 from taboot_pipelines.settings import ChunkingSettings, Settings, TeiSettings
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import Leases
-from taboot_pipelines.stores.state import open_state
+from taboot_pipelines.stores.state import Lenient, open_state
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 TEXTS = [f"text number {i} about nginx" for i in range(100)]
@@ -283,14 +283,14 @@ def test_the_circuit_is_asked_before_the_server(server, tmp_path):
     catalog = Catalog.open(tmp_path, leases)
     state = open_state(Settings(home=tmp_path), catalog)
     settings = Settings(home=tmp_path, tei=TeiSettings(url=server.url, max_retries=0))
-    embedder = open_embedder(settings, Circuit(state, "tei", "default"))
+    embedder = open_embedder(settings, Circuit(Lenient(state), "tei", "default"))
     assert embedder.embed(["a"]).shape == (1, 384)
     server.fail(503, times=50)
     for _ in range(5):
         refused(lambda: embedder.embed(["a"]), "E_EMBEDDER")
     asked = server.requests
     # Another process shares the state and does not ask either.
-    other = open_embedder(settings, Circuit(open_state(settings, catalog), "tei", "default"))
+    other = open_embedder(settings, Circuit(Lenient(open_state(settings, catalog)), "tei", "default"))
     for one in (embedder, other):
         refused(lambda one=one: one.embed(["a"]), "E_CIRCUIT_OPEN")
     assert server.requests == asked

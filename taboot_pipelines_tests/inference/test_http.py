@@ -15,6 +15,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference import http
 from taboot_pipelines.inference.http import Circuit, Peer, RetryingClient, gather
 from taboot_pipelines.settings import TeiSettings
+from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 PEER = Peer("The server", "TABOOT_TEI", "E_EMBEDDER", "E_LLM_TIMEOUT", max_answer=100_000)
@@ -61,7 +62,7 @@ def server():
 def test_a_server_that_failed_repeatedly_gets_its_rest(server, monkeypatch):
     monkeypatch.setattr(http, "_CHECK_SECONDS", 0.0)
     breaker = Breaker()
-    asked = client(server.url, circuit=Circuit(breaker, "tei", "default"))
+    asked = client(server.url, circuit=Circuit(Lenient(breaker), "tei", "default"))
     server.fail(503, times=2)
     for _ in range(2):
         with pytest.raises(TabootError, match="E_EMBEDDER"):
@@ -76,7 +77,7 @@ def test_a_server_that_failed_repeatedly_gets_its_rest(server, monkeypatch):
 
 def test_what_the_caller_did_wrong_opens_no_circuit_and_success_is_cheap(server):
     breaker = Breaker()
-    asked = client(server.url, circuit=Circuit(breaker, "tei", "default"))
+    asked = client(server.url, circuit=Circuit(Lenient(breaker), "tei", "default"))
     for _ in range(20):
         assert asked.call("POST", "/embed", b"not json").status == 422
     assert (breaker.failures, breaker.asked, breaker.told) == (0, 1, 1)
@@ -85,7 +86,7 @@ def test_what_the_caller_did_wrong_opens_no_circuit_and_success_is_cheap(server)
 def test_a_state_store_that_is_down_lets_requests_through(server):
     breaker = Breaker()
     breaker.broken = True
-    asked = client(server.url, circuit=Circuit(breaker, "tei", "default"))
+    asked = client(server.url, circuit=Circuit(Lenient(breaker), "tei", "default"))
     assert asked.call("GET", "/info").status == 200
     server.fail(500)
     with pytest.raises(TabootError, match="E_EMBEDDER"):
