@@ -26,7 +26,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import StorageSettings, load_settings
 from taboot_pipelines.shards import load_manifest, open_shards
-from taboot_pipelines.stages import uploads
+from taboot_pipelines.stages import storage_audit, uploads
 from taboot_pipelines.stages.chain import STAGES, run_stage
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.workspace import Workspace
@@ -98,6 +98,32 @@ def remote(s3: S3Server, tmp_path: Path, tei: FakeTei) -> Iterator[tuple[World, 
     bucket = Bucket(s3)
     world = World(tmp_path / "world", tei.url, **urls(bucket))
     yield world, bucket
+    world.workspace.close()
+
+
+def test_an_erasure_and_a_retirement_touch_nothing_else_under_the_same_url(s3: S3Server, tmp_path: Path, tei: FakeTei) -> None:
+    """One URL for blobs, tables and shards; namespaces of which one begins like the other; and files of somebody else's."""
+    bucket = Bucket(s3)
+    world = World(tmp_path, tei.url, **{**urls(bucket), **dict.fromkeys(("blob_url", "table_url", "shard_url"), f"{bucket.url}/")})
+    theirs = {f"{top}/deep/down/file.{kind}": b"theirs" for top in ("a", "a.d", "lake") for kind in ("bin", "csv")} | {"lake/sales/2024/part.parquet": b"theirs"}
+    for path, data in theirs.items():
+        obstore.put(bucket.store, path, data)
+    namespaces = ("a", "a-b", "a_b", "a0")
+    for namespace in namespaces:
+        source = world.source(f"of-{namespace}", namespace=namespace)
+        for name in ("x", "y"):
+            (source / f"{name}.md").write_text(f"# {name}\n\nPage {name} of {namespace}.\n")
+    world.ingest()
+    others = {p: d for p, d in bucket.contents().items() if not p.startswith(("a/of-a/", "a/_/", "a.duckdb", "sources/a/"))}
+    assert set(others) > set(theirs)
+    gone = world.workspace.catalog.locators("a", "of-a")["x.md"].doc_id
+    assert delete(world.workspace, "a", [gone], erase=True).final
+    assert len(world.kb("a").documents()) == 1
+    world.remove_source("of-a")
+    world.ingest("of-a", confirm_deletes=True)
+    left = bucket.contents()
+    assert {p: left.get(p) for p in others} == others and not [p for p in left if p.startswith("a/of-a/")]
+    assert [storage_audit.run(world.workspace, n, deep=True).found for n in namespaces] == [[]] * 4
     world.workspace.close()
 
 
@@ -249,7 +275,7 @@ def everything(home: Path, url: str, storage: StorageSettings) -> list[Callable[
         lambda: blobs.put("n", b"bytes"), lambda: blobs.get("n", "0" * 64), lambda: blobs.exists("n", "0" * 64), lambda: list(blobs.list("n")),
         lambda: blobs.delete("n", "0" * 64), lambda: blobs.sweep("n", ()),
         lambda: tables.version("n", "s", "vectors.x"), lambda: tables.append("n", "s", "vectors.x", rows, txn="t"), lambda: tables.names("n", "s"),
-        lambda: tables.exist("n", "s", {"vectors.x": 1}), lambda: tables.drop_owner("n", "s"), lambda: tables.empty_trash(),
+        lambda: tables.exist("n", "s", {"vectors.x": 1}), lambda: tables.drop_owner("n", "s"), lambda: tables.empty_trash("n"),
         lambda: tables.rollback("n", "s", "vectors.x", None),
         lambda: load_manifest(shards, "n"), lambda: shards.damage("n"), lambda: shards.prune("n", None, 0), lambda: shards.look("n", None),
     ]

@@ -153,11 +153,12 @@ def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: 
 
 def test_what_a_killed_removal_left_is_trash(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     kept = Kept(tmp_path, Bucket(s3))
-    for owner in ("s", "t"):
-        kept.tables.append("n", owner, "vectors.x", rows((1, "a")), txn="t")
-    kept.remove("n/s/vectors.x/_delta_log/00000000000000000000.json")
-    kept.tables.empty_trash()
-    assert {p.split("/")[1] for p in kept.files()} == {"t"}
+    for namespace, owner in (("n", "s"), ("n", "t"), ("n-2", "s")):
+        kept.tables.append(namespace, owner, "vectors.x", rows((1, "a")), txn="t")
+        if owner == "s":
+            kept.remove(f"{namespace}/s/vectors.x/_delta_log/00000000000000000000.json")
+    kept.tables.empty_trash("n")
+    assert {tuple(p.split("/")[:2]) for p in kept.files()} == {("n", "t"), ("n-2", "s")}
     assert held(kept.tables, None) == [] and kept.tables.version("n", "t", "vectors.x") == 1
 
 
