@@ -71,11 +71,12 @@ def _pending(workspace: Workspace, namespace: str, source_id: str | None) -> boo
 
 def source_versions(workspace: Workspace, namespace: str, applied: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """For each source the newest version that all its stages have applied; while a run of it is under way, the last one."""
-    catalog = workspace.catalog
+    stages = ("chunks", "embeddings", "tier_a_triples")
+    published = workspace.catalog.pointers(namespace, stages)
     versions = {}
-    for row in catalog.sources(namespace):
+    for row in workspace.catalog.sources(namespace):
         source = row["source_id"]
-        chunks, embeddings, observations = (catalog.pointer(namespace, source, s) for s in ("chunks", "embeddings", "tier_a_triples"))
+        chunks, embeddings, observations = (published.get((source, stage)) for stage in stages)
         if chunks is not None and embeddings is not None and observations is not None:
             version = {"documents": chunks.applied["documents"], "chunks": chunks.tables["chunks"]}
             if {k: observations.applied[k] for k in version} == version and embeddings.applied["chunks"] == version["chunks"]:

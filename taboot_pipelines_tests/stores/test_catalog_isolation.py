@@ -108,6 +108,7 @@ def calls(catalog: Catalog, random_: random.Random, others: list[dict[str, Any]]
         "blob_hashes": lambda: catalog.blob_hashes(MINE),
         "usage": lambda: catalog.usage(MINE),
         "pointer": lambda: catalog.pointer(MINE, "s", "chunks"),
+        "pointers": lambda: catalog.pointers(MINE, ["chunks"]),
         "publish": lambda: catalog.publish(MINE, "s", Pointer("chunks", {}, "of-alpha", "", {})),
         "drop_pointers": lambda: catalog.drop_pointers(MINE, "s"),
         "unit_states": lambda: catalog.unit_states(MINE, "s", "A"),

@@ -359,6 +359,14 @@ class Catalog(Database):
         return None if r is None else Pointer(r.stage, orjson.loads(r.tables), r.inputs, r.txn, orjson.loads(r.applied))
 
     @retried
+    def pointers(self, namespace: str, stages: Collection[str]) -> dict[tuple[str, str], Pointer]:
+        """What every owner has published of these stages, by (owner, stage), all as of one moment."""
+        p = t.pointer
+        with self.read(namespace) as c:
+            rows = c.execute(sa.select(p).where(p.c.namespace == namespace, p.c.stage.in_(sorted(stages)))).all()
+        return {(r.owner, r.stage): Pointer(r.stage, orjson.loads(r.tables), r.inputs, r.txn, orjson.loads(r.applied)) for r in rows}
+
+    @retried
     def publish(self, namespace: str, owner: str, pointer: Pointer) -> None:
         with self.publishing(namespace) as c:
             upsert(c, t.pointer, [{
