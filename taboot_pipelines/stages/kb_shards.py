@@ -101,12 +101,14 @@ def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterat
 
 
 def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str:
-    sources, settings = _sources(workspace, namespace), workspace.settings.shards.model_dump()
+    sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
     return ids.digest(snapshot.tables, snapshot.inputs, sources, workspace.embedder.space.id, settings, VERSION)
 
 
-def _sources(workspace: Workspace, namespace: str) -> dict[str, dict[str, Any]]:
-    return {e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in workspace.entries_of(namespace)}
+def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[str, dict[str, Any]]:
+    """Of the snapshot's sources, so that neither a new one that has not run nor one that has retired calls for another manifest."""
+    entries = workspace.entries_in(namespace, snapshot.applied)
+    return {e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in entries}
 
 
 def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Progress) -> ShardInput:
@@ -123,7 +125,7 @@ def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Pr
 
     return ShardInput(
         namespace=namespace, space=space, docs=docs, entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
-        names=reader.snapshot("names", None), sources=_sources(workspace, namespace), snapshot=snapshot.inputs, load=load,
+        names=reader.snapshot("names", None), sources=_sources(workspace, namespace, snapshot), snapshot=snapshot.inputs, load=load,
     )
 
 

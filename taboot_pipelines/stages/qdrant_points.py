@@ -107,7 +107,7 @@ class _Target:
         if snapshot is None:
             raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
         self.snapshot = snapshot
-        self.sources = {e.source_id: (e.config.type, sorted(e.config.tags)) for e in workspace.entries_of(namespace)}
+        self.sources = {e.source_id: (e.config.type, sorted(e.config.tags)) for e in workspace.entries_in(namespace, snapshot.applied)}
         self.space: Space = workspace.embedder.space
         self.table = f"points.{self.space.id}"
         settings = workspace.settings.qdrant

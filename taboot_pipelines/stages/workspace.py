@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
-from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.http import Circuit
@@ -122,6 +122,18 @@ class Workspace:
     def entries_of(self, namespace: str) -> list[Entry]:
         """All sources that have something in a namespace, retiring ones included."""
         return [_entry(row) for row in self.catalog.sources(namespace)]
+
+    def entries_in(self, namespace: str, source_ids: Collection[str]) -> list[Entry]:
+        """Those of the namespace's sources that are named, retired ones too: a snapshot lists them until the next run."""
+        rows = self.catalog.sources(namespace, ("active", "retiring", "retired"))
+        return [_entry(row) for row in rows if row["source_id"] in source_ids]
+
+    def forget_what_follows(self, namespace: str, source_id: str, stage: str) -> None:
+        """A table of this stage is lost: what follows from it is compared anew, row by row. The table that is made again counts
+        its versions from the beginning, so a number that was applied once may come to mean other rows."""
+        following = {"documents": ["chunks", "embeddings", "tier_a_triples"], "chunks": ["embeddings", "tier_a_triples"]}
+        self.catalog.drop_pointers(namespace, source_id, [stage, *following.get(stage, ())])
+        self.catalog.drop_pointers(namespace, NAMESPACE)
 
     def close(self) -> None:
         for opened in ("points", "graph", "state"):

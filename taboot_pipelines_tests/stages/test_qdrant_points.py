@@ -14,7 +14,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.stages import point_rows, qdrant_points
+from taboot_pipelines.stages import point_rows, qdrant_points, storage_audit
 from taboot_pipelines.stages.chain import run_stage
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stores.catalog import Catalog
@@ -402,6 +402,27 @@ def test_a_new_space_is_built_beside_the_old_which_then_goes(world, qdrant):
         assert qdrant.store.get_aliases().aliases[0].collection_name == collection(world) != before
         assert [n for n in world.workspace.tables.names("default", NAMESPACE) if n.startswith("points.")] == [f"points.{world.workspace.embedder.space.id}"]
         assert_equal(world, qdrant)
+
+
+def test_sources_that_come_and_go_are_no_difference(world, qdrant):
+    """One that is declared and has not run, and one that has retired after all others ran."""
+    for name in ("a", "z"):
+        (world.source(name) / f"{name}.md").write_text(f"Page {name} alone here.\n")
+    world.ingest()
+    (world.source("new") / "n.md").write_text("Not yet.\n")
+    world.workspace.sync_sources()
+    assert storage_audit.run(world.workspace, "default").found == []
+    world.remove_source("new")
+    world.remove_source("z")
+    world.workspace.sync_sources()
+    for source in ("new", "z"):
+        world.ingest(source, confirm_deletes=True)
+    assert [r["source_id"] for r in world.workspace.catalog.sources("default")] == ["a"]
+    assert storage_audit.run(world.workspace, "default").found == []
+    assert stage(world).skipped == "unchanged"
+    world.ingest()
+    assert storage_audit.run(world.workspace, "default").found == [] and set(world.kb().manifest.sources) == {"a"}
+    assert_equal(world, qdrant)
 
 
 def test_whatever_the_server_holds_is_found_and_repaired(world, qdrant):
