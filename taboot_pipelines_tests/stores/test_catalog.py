@@ -126,6 +126,14 @@ def test_jobs_of_dead_processes_are_failed_once(tmp_path: Path, opener: Opener) 
         catalog.end_job("no such job", JobState.SUCCEEDED, namespace="n")
 
 
+def test_a_job_is_ended_in_its_own_namespace_only(catalog: Catalog) -> None:
+    job = catalog.start_job("n", "s")
+    with pytest.raises(TabootError, match="E_NOT_FOUND"):
+        catalog.end_job(job, JobState.FAILED, namespace="other")
+    assert [j["state"] for j in catalog.jobs("n")] == [JobState.RUNNING.value]
+    catalog.end_job(job, JobState.SUCCEEDED, namespace="n")
+
+
 def test_what_is_forgotten_leaves_no_row_and_in_a_file_no_byte(tmp_path: Path, catalog: Catalog) -> None:
     job = catalog.start_job("n", "s")
     catalog.record_fetched("n", "s", "files", job, [locator("uniquewordone.md", "x", job), locator("kept.md", "y", job)], "sources/n")

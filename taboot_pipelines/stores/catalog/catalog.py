@@ -142,10 +142,13 @@ class Catalog(Database):
     ) -> None:
         """``namespace``: the job's, if the caller knows it; without it the job is looked for in all, by maintenance."""
         with self.begin(namespace) as c:
-            self._end_job(c, job_id, state, error, counts or {})
+            self._end_job(c, job_id, state, error, counts or {}, namespace)
 
-    def _end_job(self, c: Connection, job_id: str, state: JobState, error: Mapping[str, Any] | None, counts: Mapping[str, Any]) -> None:
-        current = c.execute(sa.select(t.job.c.state).where(t.job.c.job_id == job_id)).scalar_one_or_none()
+    def _end_job(
+        self, c: Connection, job_id: str, state: JobState, error: Mapping[str, Any] | None, counts: Mapping[str, Any], namespace: str | None = None
+    ) -> None:
+        where = [t.job.c.job_id == job_id, *([] if namespace is None else [t.job.c.namespace == namespace])]
+        current = c.execute(sa.select(t.job.c.state).where(*where)).scalar_one_or_none()
         if current is None:
             raise TabootError("E_NOT_FOUND", "There is no such job here.", job=job_id)
         check_transition(JobState(current), state)
@@ -153,7 +156,7 @@ class Catalog(Database):
         values = {"state": state.value, "updated_at": now, "ended_at": now, **counts}
         if error is not None:
             values["error"] = canonical_json(error)
-        c.execute(sa.update(t.job).where(t.job.c.job_id == job_id).values(**values))
+        c.execute(sa.update(t.job).where(*where).values(**values))
 
     @retried
     def fail_dead_jobs(self) -> list[str]:
@@ -375,9 +378,11 @@ class Catalog(Database):
             }])
 
     @retried
-    def drop_pointers(self, namespace: str, owner: str) -> None:
+    def drop_pointers(self, namespace: str, owner: str, stages: Collection[str] | None = None) -> None:
+        """Forget what an owner has published (None: all of it)."""
+        query = sa.delete(t.pointer).where(t.pointer.c.namespace == namespace, t.pointer.c.owner == owner)
         with self.publishing(namespace) as c:
-            c.execute(sa.delete(t.pointer).where(t.pointer.c.namespace == namespace, t.pointer.c.owner == owner))
+            c.execute(query if stages is None else query.where(t.pointer.c.stage.in_(list(stages))))
 
     # --- interpretation runs --------------------------------------------------------------------------------------
 
