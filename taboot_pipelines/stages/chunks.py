@@ -33,6 +33,8 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         if old is not None and old.inputs == inputs and tables.exist(namespace, source_id, old.tables):
             report.tables, report.skipped = dict(old.tables), "unchanged"
             return report
+        if old is not None and not tables.exist(namespace, source_id, old.tables):
+            workspace.forget_what_follows(namespace, source_id, STAGE)
         upstream = documents.tables["documents"]
         listing = tables.read(namespace, source_id, "documents", upstream, columns=["doc_id", "text_sha256", "mime"])
         wanted = {

@@ -46,6 +46,8 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
             return report
 
+        if old is not None and not tables.exist(namespace, source_id, old.tables):
+            workspace.forget_what_follows(namespace, source_id, STAGE)
         locators = {x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"}
         table_version = tables.version(namespace, source_id, STAGE)
         current = fingerprints(tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]), "doc_id")

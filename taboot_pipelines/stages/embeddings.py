@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,10 +39,10 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         inputs = ids.digest(chunks.tables, space.id)
         report.data_version = inputs
         old = catalog.pointer(namespace, source_id, STAGE)
-        version = tables.version(namespace, NAMESPACE, name)
-        if old is not None and old.inputs == inputs and (version is not None or not chunks.tables["chunks"]):
+        table = tables.identity(namespace, NAMESPACE, name)
+        if old is not None and old.inputs == inputs and old.applied == _applied(workspace, namespace, chunks.tables["chunks"], table):
             report.skipped = "unchanged"
-            report.tables = {name: version}
+            report.tables = {name: None if table is None else table[0]}
             return report
         present = tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"])
         homes = dict(zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True))
@@ -51,9 +52,15 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         for texts in _embed(workspace, namespace, name, _texts(workspace, namespace, source_id, chunks.tables["chunks"], {s: homes[s] for s in missing}), inputs):
             report.add("new", texts)
             progress(STAGE, report.counts["new"], len(missing))
-        catalog.publish(namespace, source_id, Pointer(STAGE, {}, inputs, inputs, {"chunks": chunks.tables["chunks"], "space": space.id}))
-        report.tables = {name: tables.version(namespace, NAMESPACE, name)}
+        table = tables.identity(namespace, NAMESPACE, name)
+        catalog.publish(namespace, source_id, Pointer(STAGE, {}, inputs, inputs, _applied(workspace, namespace, chunks.tables["chunks"], table)))
+        report.tables = {name: None if table is None else table[0]}
     return report
+
+
+def _applied(workspace: Workspace, namespace: str, chunks: int | None, table: tuple[int, str] | None) -> dict[str, Any]:
+    """What has been done: these chunks, in this space, into this very table; one that was lost and made again is another."""
+    return {"chunks": chunks, "space": workspace.embedder.space.id, "table": table[1] if table is not None else None}
 
 
 def fill(workspace: Workspace, namespace: str, versions: Mapping[str, int | None], progress: Progress = no_progress) -> int:
@@ -63,9 +70,10 @@ def fill(workspace: Workspace, namespace: str, versions: Mapping[str, int | None
     """
     space = workspace.embedder.space
     name, done = table_name(space.id), 0
+    table = workspace.tables.identity(namespace, NAMESPACE, name)
     for source, version in versions.items():
         pointer = workspace.catalog.pointer(namespace, source, STAGE)
-        if pointer is not None and pointer.applied == {"chunks": version, "space": space.id}:
+        if pointer is not None and pointer.applied == _applied(workspace, namespace, version, table):
             continue
         rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])
         homes = dict(zip(rows.column("sha256").to_pylist(), rows.column("bucket").to_pylist(), strict=True))

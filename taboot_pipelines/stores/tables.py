@@ -52,6 +52,11 @@ class Tables:
         table = self._open(namespace, owner, name, None)
         return None if table is None else table.version()
 
+    def identity(self, namespace: str, owner: str, name: str) -> tuple[int, str] | None:
+        """The newest version and the table's own id, which another table of the same name, made later, does not have."""
+        table = self._open(namespace, owner, name, None)
+        return None if table is None else (table.version(), str(table.metadata().id))
+
     def exist(self, namespace: str, owner: str, versions: Mapping[str, int | None]) -> bool:
         """Whether every table that a pointer names is there (a version of None names none)."""
         there = set(self.names(namespace, owner)) if any(v is not None for v in versions.values()) else set()

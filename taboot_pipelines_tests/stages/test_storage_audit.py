@@ -194,3 +194,27 @@ def test_work_that_is_pending_is_a_difference_until_it_is_done(filled: World) ->
     assert [d.kind for d in found if d.store == "tables"] == ["missing"]
     assert storage_audit.run(filled.workspace, OURS, repair=True).left == []
     assert filled.kb().documents().num_rows == len(logical(filled.workspace)["notes/documents"]) + len(logical(filled.workspace)["stacks/documents"])
+
+
+@pytest.mark.parametrize("name", ["documents", "chunks", "observations"])
+def test_a_lost_table_is_made_again_by_the_next_ingest_though_its_versions_begin_anew(filled: World, name: str) -> None:
+    # As often changed as made: the table that is made again comes to carry the number of the lost one.
+    shutil.rmtree(filled.home / "tables" / OURS / "notes" / name)
+    (filled.directory / "notes" / "0.md").write_text("# Changed\n\nwhile the table was lost, see http://changed.lan/.\n")
+    filled.ingest()
+    assert audited(filled) == [] and "changed.lan" in str(filled.kb().nodes().column("name").to_pylist())
+
+
+def test_lost_vectors_are_made_again_for_every_source(filled: World) -> None:
+    before = logical(filled.workspace)
+    shutil.rmtree(filled.home / "tables" / OURS / NAMESPACE / table_name(filled.workspace.embedder.space.id))
+    filled.ingest()
+    assert audited(filled) == [] and not differences(before, logical(filled.workspace))
+
+
+def test_all_tables_lost(filled: World) -> None:
+    before, seen = logical(filled.workspace), graph(filled.kb())
+    shutil.rmtree(filled.home / "tables")
+    filled.ingest()
+    assert not differences(before, logical(filled.workspace)) and not differences(seen, graph(filled.kb()))
+    assert audited(filled, deep=True) == []
