@@ -102,6 +102,17 @@ def test_a_waiter_is_let_in_as_soon_as_the_holder_lets_go(make: Maker) -> None:
     assert order == ["holder", "waiter"]
 
 
+def test_a_wait_is_bounded_by_us_and_not_by_the_databases_limit_for_statements(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = postgres.database("lease_limit")
+    with psycopg.connect(plain(url), autocommit=True) as connection:
+        connection.execute("ALTER DATABASE lease_limit SET statement_timeout = '100ms'")
+    first, second = (open_leases(tmp_path, 1, url) for _ in range(2))
+    with first.source("default", "s"), pytest.raises(TabootError, match="E_BUSY"), second.source("default", "s"):
+        pass
+    for leases in (first, second):
+        leases.close()
+
+
 def test_processes_exclude_each_other(make: Maker, url: str, tmp_path: Path) -> None:
     (tmp_path / "total").write_text("0")
     processes = [run(COUNTER, tmp_path, url) for _ in range(3)]

@@ -178,7 +178,8 @@ class PostgresLeases(LeaseStore):
                     return session
         import psycopg
 
-        return _Session(psycopg.connect(autocommit=True, **libpq_arguments(self._url)))
+        # A limit that the operator has set for statements would end a wait for a lease, which has its own.
+        return _Session(psycopg.connect(autocommit=True, **libpq_arguments(self._url, statement_timeout=0)))
 
     def _give_back(self, session: _Session) -> None:
         """Keep the session for the next lease, unless it still holds one or is broken."""
