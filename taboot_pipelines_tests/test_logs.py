@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from pydantic import SecretStr
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.settings import RedisSettings, Settings, load_settings
 
 LOG = logging.getLogger("taboot_pipelines.somewhere")
 
@@ -120,8 +121,8 @@ def test_no_record_holds_a_secret(secret: str, form: Any, where: str, spelling: 
     "postgresql+psycopg://u:top-secret-pw@db:5432/taboot?sslmode=require",
 ])
 def test_passwords_of_urls_are_secrets_whole_and_in_the_pieces_a_parser_quotes(url: str) -> None:
-    settings = load_settings(redis={"url": url})
-    redact = logs.Redaction(settings)
+    # Not by load_settings, which refuses an address that is none.
+    redact = logs.Redaction(Settings(redis=RedisSettings(url=SecretStr(url))))
     pieces = {"redis://:pa/ss#word?x": ["pa/ss#word?x", "ss#word", "word"], "redis://user": ["pa/ss#word?x"], "postgresql+psycopg://u:pa": ["pa@ss@word", "word"]}
     found = next((v for k, v in pieces.items() if url.startswith(k)), ["top-secret-pw"])
     for piece in [url, *found]:
