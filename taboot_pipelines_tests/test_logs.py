@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from pydantic import SecretStr
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
