@@ -53,7 +53,6 @@ CODES: dict[str, tuple[int, str]] = {
     "E_CATALOG": (503, "Check that the catalog's database answers and is migrated."),
     "E_NAMESPACE": (403, "A store is used for one namespace at a time; ask in the namespace that the thing belongs to."),
     "E_EXTRA": (501, "Install the extra named in the message, such as `pip install 'taboot-pipelines[qdrant]'`."),
-    "E_AUDIT": (500, "Run `taboot audit --repair`; what cannot be derived again needs a backup."),
     "E_BLOB_CORRUPT": (500, "The stored bytes no longer hash to their name; restore the blob from a backup, or ingest its source again."),
     "E_BLOB_MISSING": (404, "The blob is not in the store; ingest its source again."),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),

@@ -149,7 +149,7 @@ def own_s3(folder: Path) -> Iterator[OwnServer]:
 
 def s3_at(url: str) -> S3Server:
     """The S3 server that ``services.py`` started at this URL."""
-    return S3Server(url, "taboot", "taboot-local-secret")
+    return S3Server(url, "local-access-key", "taboot-local-secret")
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ LOOPBACK = "127.0.0.1"
 ANSWER_SECONDS = 3.0
 ROLES = Path(__file__).resolve().parents[1] / "postgres" / "roles.sql"
 #: Keys of the throwaway S3 server. It listens on the loopback only and they open nothing else.
-S3_KEY, S3_SECRET = "taboot", "taboot-local-secret"
+S3_KEY, S3_SECRET = "local-access-key", "taboot-local-secret"
 BUCKET = "taboot"
 
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from taboot_pipelines.stages.workspace import Workspace
 
 #: What the summary shows of a stage's counts, in this order.
-_SHOWN = ("discovered", "fetched", "new", "interpreted", "changed", "shards_new", "reused", "not_modified", "skipped", "rejected", "removed", "held", "failed")
+_SHOWN = (
+    "discovered", "fetched", "new", "interpreted", "changed", "nodes_written", "edges_written", "nodes_deleted", "edges_deleted", "shards_new", "reused",
+    "not_modified", "skipped", "rejected", "removed", "held", "failed",
+)
 _MOST_PROBLEMS = 20
 
 

@@ -62,7 +62,8 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
     elif "error" in state:
         out.print(text("\nThe sources, their jobs and dead letters are not known while the catalog does not answer."), style="red")
     else:
-        out.print(text(f"\nNo source yet: write {settings.sources_file} and run `taboot ingest`."))
+        todo = "run" if settings.sources_file.exists() else f"write {settings.sources_file} and run"
+        out.print(text(f"\nNo source yet: {todo} `taboot ingest`."))
     for letter in state["dead_letters"][:_MOST_LETTERS]:
         out.print(text(f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']} ({letter['attempts']}×, {letter['kind']})"), style="yellow")
     if len(state["dead_letters"]) > _MOST_LETTERS:

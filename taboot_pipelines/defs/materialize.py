@@ -20,8 +20,9 @@ from taboot_pipelines.stages.report import StageReport
 
 _log = logging.getLogger(__name__)
 
-#: Worth another try in a moment; everything else stays as it is until somebody acts.
-TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_QDRANT", "E_NEO4J", "E_REDIS", "E_LLM", "E_RERANKER"})
+#: Worth another try in a moment; everything else stays as it is until somebody acts. A server whose client has tried for
+#: its own time already (Qdrant, Neo4j, a chat model) is not waited for again: the retry queue and the next run are for that.
+TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_REDIS"})
 MAX_RETRIES = 2
 
 OWNERS = ["team:taboot"]

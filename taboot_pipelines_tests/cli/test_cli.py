@@ -88,8 +88,7 @@ def test_every_server_that_does_not_answer_is_told(tmp_path: Path, tei: FakeTei)
     (told,) = shell.json("ingest", code=1)["sources"]
     assert told["state"] == "failed" and [e["code"] for e in told["errors"]] == ["E_QDRANT", "E_NEO4J"] and told["error"]["code"] == "E_QDRANT"
     out = shell("ingest", code=1)
-    # By now both are given a rest.
-    assert out.count("guides: E_CIRCUIT_OPEN:") == 2 and "Neo4j failed" in out and "Qdrant failed" in out
+    assert "guides: E_QDRANT:" in out and "guides: E_NEO4J:" in out
     assert shell.json("search", "sessions")["hits"]
     world.workspace.close()
 
