@@ -100,8 +100,9 @@ def check(world: World, calm_root: Path, tei: FakeTei) -> None:
     report = storage_audit.run(world.workspace, "default", deep=True)
     assert not report.found, report.found[:5]
     calm = World(calm_root, tei.url)
-    calm.directory.rmdir()
-    calm.directory.symlink_to(world.directory)
+    calm.workspace.close()
+    calm.directory = world.directory
+    calm.workspace = calm.open(calm.home)
     calm.ingest()
     assert not differences(untimed(graph(world.kb())), untimed(graph(calm.kb())))
     calm.workspace.close()

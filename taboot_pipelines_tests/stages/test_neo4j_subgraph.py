@@ -24,7 +24,6 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.servers import own_neo4j
 from taboot_pipelines_tests.stages.test_kill_windows import killed_at
 from taboot_pipelines_tests.world import World
 
@@ -299,26 +298,6 @@ def test_a_server_that_fails_again_and_again_is_given_a_rest(place: Place, monke
     place.world.workspace.state.circuit_succeeded(place.namespace, neo4j_subgraph.CIRCUIT)
     place.ingest()
     place.assert_equal()
-
-
-def test_a_server_that_goes_and_comes_back(tmp_path: Path, tei: FakeTei) -> None:
-    with own_neo4j(tmp_path) as server:
-        place = Place(tmp_path / "world", tei.url, server.url, patience=10)
-        _, notes = write(place)
-        place.ingest()
-        (notes / "b.md").write_text("# More\nWritten while 10.0.0.9 was down.\n")
-        server.stop()
-        with pytest.raises(TabootError, match="E_NEO4J"):
-            place.ingest()
-        assert any("10.0.0.9" in n for n in place.world.kb(place.namespace).nodes().column("name").to_pylist())
-        server.start()
-        place.ingest()
-        place.assert_equal()
-        assert place.audit() == []
-        place.world.workspace.close()
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def test_neighbourhoods_are_those_of_the_shards(place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
