@@ -272,7 +272,7 @@ def test_state_that_fails_hides_no_error_and_stops_no_work(place: Place, monkeyp
         monkeypatch.setattr(type(place.world.workspace.state), name, fail)
     place.ingest()
     place.assert_equal()
-    monkeypatch.setattr(Neo4jGraph, "missing_schema", lambda _: (_ for _ in ()).throw(TabootError("E_NEO4J", "first")))
+    monkeypatch.setattr(Neo4jGraph, "watermark", lambda *_: (_ for _ in ()).throw(TabootError("E_NEO4J", "first")))
     (place.world.directory / "notes" / "b.md").write_text("Another.\n")
     with pytest.raises(TabootError, match="E_NEO4J: first"):
         place.ingest()
