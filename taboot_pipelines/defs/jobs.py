@@ -30,17 +30,18 @@ def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceReso
     apply_change(context.instance, partition_change(context.instance, opened))
     alive = sorted({row["source_id"] for row in opened.catalog.sources()})
     failed: dict[str, str] = {}
-    stages_failed: dict[str, set[str]] = {}
+    stopped: set[str] = set()
     for stage in STAGES:
         for source_id in alive:
-            if stages_failed.get(source_id, set()) - TARGETS.keys():
+            if source_id in stopped:
                 continue
             try:
                 reports = run_reported(workspace.runtime, stage, source_id)
             except dg.Failure as failure:
                 # One source that fails does not stop the others; the op fails at the end.
                 failed[source_id] = failure.description or stage
-                stages_failed.setdefault(source_id, set()).add(stage)
+                if stage not in TARGETS:
+                    stopped.add(source_id)
                 context.log.error(f"{source_id}: {stage}: {failure.description}")
                 continue
             version = {DATA_VERSION_TAG: reports[0].data_version} if len(reports) == 1 and reports[0].data_version else None

@@ -6,9 +6,8 @@ removes every byte of the document from our files; its receipt names each store 
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -76,7 +75,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     receipt_id = uuid.uuid4().hex
     # An erasure takes files and vectors away that any source's run might be about to use.
     sources = {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
-    with _leases(workspace, namespace, sources):
+    with workspace.leases.several(namespace, sources):
         # The receipt comes first: whatever is killed from here on, the next run carries it out.
         stores = [*(STORES if erase else _DERIVED), *_servers(workspace), *_absent_servers(workspace, namespace)]
         catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
@@ -90,7 +89,7 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
     absent = set(_absent_servers(workspace, namespace))
     for receipt_id in [row["receipt_id"] for row in workspace.catalog.pending_receipts(namespace)]:
         sources = [r["source_id"] for r in workspace.catalog.sources(namespace)]
-        with _leases(workspace, namespace, sources):
+        with workspace.leases.several(namespace, sources):
             # Read again under the leases: meanwhile it may have been finished, or its documents restored.
             row = next((r for r in workspace.catalog.pending_receipts(namespace) if r["receipt_id"] == receipt_id), None)
             # Of one that waits only for servers that are not configured now nothing can be carried out.
@@ -109,7 +108,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
         raise TabootError("E_NOT_FOUND", f"{len(missing)} of {len(wanted)} documents were not deleted.", doc_ids=missing[:10])
     located = catalog.locators_of(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
-    with _leases(workspace, namespace, sorted({source for source, _ in located})):
+    with workspace.leases.several(namespace, {source for source, _ in located}):
         catalog.restore_locators(namespace, [x.doc_id for x in stored])
         catalog.remove_tombstones(namespace, wanted)
         _take_out_of_receipts(catalog, namespace, set(wanted))
@@ -130,7 +129,7 @@ def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[
 
 def finish_retirement(workspace: Workspace, entry: Entry) -> None:
     """All documents of the source are gone from the namespace: drop its tables and pointers."""
-    with _leases(workspace, entry.namespace, [entry.source_id]):
+    with workspace.leases.several(entry.namespace, [entry.source_id]):
         # It may have come back to the sources file since this run began.
         states = {r["source_id"]: r["state"] for r in workspace.catalog.sources(entry.namespace)}
         if states.get(entry.source_id) != "retiring" or workspace.catalog.locators(entry.namespace, entry.source_id):
@@ -138,16 +137,6 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
         workspace.catalog.drop_pointers(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
         workspace.catalog.set_source_state(entry.namespace, entry.source_id, "retired")
-
-
-@contextlib.contextmanager
-def _leases(workspace: Workspace, namespace: str, sources: Iterable[str]) -> Iterator[None]:
-    """The sources' leases in ascending order, then the namespace's."""
-    with contextlib.ExitStack() as stack:
-        for source in sorted(set(sources)):
-            stack.enter_context(workspace.leases.source(namespace, source))
-        stack.enter_context(workspace.leases.namespace(namespace))
-        yield
 
 
 def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool) -> Receipt:

@@ -7,7 +7,6 @@ from the blobs and the catalog; what cannot (a lost blob, a catalog row) is name
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +49,7 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     Raises ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that cannot be asked at all.
     """
     report = AuditReport(namespace)
-    with _leases(workspace, namespace):
+    with workspace.leases.several(namespace, (r["source_id"] for r in workspace.catalog.sources(namespace))):
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
         if repair and any(d.repairable for d in report.found):
@@ -236,12 +235,3 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
     kb_shards.run(workspace, namespace, "")
     if any(d.store == "blobs" and d.kind == "surplus" for d in found):
         workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace))
-
-
-@contextlib.contextmanager
-def _leases(workspace: Workspace, namespace: str) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for source in sorted(r["source_id"] for r in workspace.catalog.sources(namespace)):
-            stack.enter_context(workspace.leases.source(namespace, source))
-        stack.enter_context(workspace.leases.namespace(namespace))
-        yield

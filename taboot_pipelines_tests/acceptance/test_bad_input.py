@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -29,6 +27,7 @@ from taboot_pipelines_tests.acceptance.checks import (
     letters,
     paths,
 )
+from taboot_pipelines_tests.acceptance.ingesting import ingest_at_once
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, graph
@@ -552,24 +551,7 @@ def test_a_damaged_manifest_is_a_typed_error_and_is_built_again(notes: World) ->
 
 def at_once(world: World, tei: str, wait: float, *sources: list[str]) -> list[str]:
     """What became of ingests in processes that start at one moment."""
-    command = [sys.executable, "-m", "taboot_pipelines_tests.acceptance.ingest_process", str(world.home), str(world.directory / "sources.yaml"), tei, str(wait)]
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    processes = [
-        subprocess.Popen([*command, *s], cwd=root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for s in sources
-    ]
-    for p in processes:
-        assert p.stdout is not None and p.stdout.readline().strip() == "ready", p.stderr and p.stderr.read()
-    for p in processes:
-        assert p.stdin is not None
-        p.stdin.write("go\n")
-        p.stdin.flush()
-    found = []
-    for p in processes:
-        out, err = p.communicate(timeout=120)
-        assert p.returncode == 0, err[-2000:]
-        found.append(out.strip())
-    return found
+    return ingest_at_once([world.home] * len(sources), world.directory / "sources.yaml", tei, wait, {}, sources)
 
 
 def test_two_ingests_at_once(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 
 from taboot_pipelines.stages import storage_audit
 from taboot_pipelines_tests.acceptance.full_servers import settings_of
+from taboot_pipelines_tests.acceptance.ingesting import ingest_at_once
 from taboot_pipelines_tests.acceptance.test_kill import untimed
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -50,29 +48,6 @@ def sources(world: World) -> list[str]:
     return ["stacks", "part", "texts", "notes"]
 
 
-def at_once(homes: Sequence[Path], file: Path, tei: str, environment: Mapping[str, str], orders: Sequence[Sequence[str]]) -> list[str]:
-    root = Path(__file__).parents[2]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "taboot_pipelines_tests.acceptance.ingest_process", str(home), str(file), tei, "120", *order],
-            cwd=root, env={**os.environ, **environment, "PYTHONPATH": str(root)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for home, order in zip(homes, orders, strict=True)
-    ]
-    for p in processes:
-        assert p.stdout is not None and p.stdout.readline().strip() == "ready", p.stderr and p.stderr.read()
-    for p in processes:
-        assert p.stdin is not None
-        p.stdin.write("go\n")
-        p.stdin.flush()
-    found = []
-    for p in processes:
-        out, err = p.communicate(timeout=240)
-        assert p.returncode == 0, err[-2000:]
-        found.append(out.strip())
-    return found
-
-
 @pytest.mark.timeout(600)
 def test_four_processes_lose_nothing(
     tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, data: Path
@@ -85,13 +60,13 @@ def test_four_processes_lose_nothing(
         orders = [names[i:] + names[:i] for i in range(PROCESSES)]
         environment = variables(settings)
         file = world.directory / "sources.yaml"
-        assert at_once(homes, file, tei.url, environment, orders) == ["ok"] * PROCESSES
+        assert ingest_at_once(homes, file, tei.url, 120, environment, orders) == ["ok"] * PROCESSES
         check(world, tmp_path / "calm-1", tei)
         # A change that all of them find, by each in another order.
         for path in sorted((world.directory / "stacks").rglob("compose.yaml")):
             path.write_text(path.read_text() + "\n# reviewed; see http://wiki.lan:8090/stacks\n")
         (world.directory / "notes" / "new.md").write_text("# New\n\nThe flask app talks to redis on 10.1.1.1:6379.\n")
-        assert at_once(homes, file, tei.url, environment, orders) == ["ok"] * PROCESSES
+        assert ingest_at_once(homes, file, tei.url, 120, environment, orders) == ["ok"] * PROCESSES
         check(world, tmp_path / "calm-2", tei)
         world.workspace.close()
 

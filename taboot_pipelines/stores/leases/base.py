@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
 
@@ -33,6 +33,15 @@ class LeaseStore(ABC):
     def exclusive(self, name: str) -> Iterator[None]:
         """A lease outside the two of the chain, such as that of a namespace's vectors."""
         with self._hold(f"_{name}", name):
+            yield
+
+    @contextlib.contextmanager
+    def several(self, namespace: str, source_ids: Iterable[str]) -> Iterator[None]:
+        """The leases of sources in ascending order, then the namespace's: nobody takes them in another order."""
+        with contextlib.ExitStack() as stack:
+            for source_id in sorted(set(source_ids)):
+                stack.enter_context(self.source(namespace, source_id))
+            stack.enter_context(self.namespace(namespace))
             yield
 
     @abstractmethod
