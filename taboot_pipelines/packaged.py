@@ -1,9 +1,11 @@
-"""Data files of pinned packages (weights, tokenizers): found without importing the package, verified before use."""
+"""Data files of packages: weights and tokenizers, verified before use, and the word lists of this one."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 from taboot_pipelines.errors import TabootError
@@ -34,3 +36,10 @@ def read_verified(path: Path, sha256: str | None) -> tuple[bytes, str]:
             "E_MODEL", f"{path} does not have the expected SHA-256.", path=str(path), expected=sha256, actual=digest
         )
     return data, digest
+
+
+@cache
+def word_list(package: str, name: str) -> frozenset[str]:
+    """The words of a text file beside the code of ``package``. Lines that begin with ``#`` are comments."""
+    lines = files(package).joinpath(name).read_text("utf-8").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

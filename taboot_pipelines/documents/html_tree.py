@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from taboot_pipelines.packaged import word_list
+
 MAX_DEPTH = 100
 
 _MARKUP = re.compile(r"<(?:!--|[!?]|/?[A-Za-z])")
@@ -24,9 +26,7 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]
 
 VOID = frozenset(["area", "base", "basefont", "br", "col", "embed", "frame", "hr", "img", "input", "keygen", "link", "meta", "param", "source", "track", "wbr"])
 RAW = frozenset(["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "svg", "math", "template"])
-BLOCK = frozenset(
-    ["address", "article", "aside", "blockquote", "body", "center", "details", "dialog", "dd", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hgroup", "hr", "html", "legend", "li", "main", "menu", "nav", "ol", "optgroup", "option", "p", "pre", "section", "select", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul"]
-)
+BLOCK = word_list("taboot_pipelines.documents", "html_block_elements.txt")
 _CLOSES_P = BLOCK - frozenset(("body", "html", "head", "option", "optgroup", "td", "th", "tr", "tbody", "thead", "tfoot"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 #: A start tag of the key closes an open element of the first set, looked for no further up than the second.

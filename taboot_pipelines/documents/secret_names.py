@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from taboot_pipelines.packaged import word_list
+
 Strength = Literal["strong", "weak"]
 
 #: Every secret name holds one of these, in any case; found first, the rest of the name is read around it.
@@ -14,18 +16,12 @@ KEYWORDS = ("pass", "pwd", "pw", "secret", "token", "credential", "key", "auth",
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SPLIT = re.compile(r"[^A-Za-z0-9]+")
 
-_STRONG = frozenset(
-    ["password", "passwords", "passwd", "passphrase", "passwort", "pass", "pwd", "pw", "secret", "secrets", "token", "tokens", "apikey", "apikeys", "psk", "presharedkey", "privatekey", "credential", "credentials", "secretkey", "authkey", "accesskey", "accesstoken", "authtoken", "requirepass", "masterauth", "masterpass", "rootpassword", "dbpassword", "dbpass", "userpassword", "mypassword", "authpass", "authpassword", "encryptionkey", "cookiesecret", "clientsecret", "jwtsecret", "bindpw", "rootpw", "httppass", "sshpass", "userpass"]
-)
+_STRONG = word_list("taboot_pipelines.documents", "secret_names.txt")
 #: Words that make ``key`` one that must stay secret.
-_KEY_OWNERS = frozenset(
-    ["api", "access", "private", "secret", "encryption", "encrypt", "signing", "sign", "shared", "preshared", "auth", "account", "master", "license", "licence", "app", "jwt", "session", "security", "crypt", "crypto", "cipher", "storage", "service", "deploy", "subscription", "write", "admin", "consumer", "client", "hmac", "aes", "tailscale"]
-)
+_KEY_OWNERS = word_list("taboot_pipelines.documents", "secret_key_owners.txt")
 _WEAK = frozenset(["key", "keys", "auth", "salt", "dsn", "webhook", "webhooks", "cookie", "cookies", "authorization", "authentication"])
 #: After these last words the value describes the secret, or says where it is.
-_DESCRIBES = frozenset(
-    ["file", "files", "path", "paths", "dir", "directory", "url", "uri", "user", "username", "name", "names", "type", "length", "len", "size", "min", "max", "minimum", "maximum", "ttl", "expiry", "expires", "expiration", "expire", "expired", "timeout", "lifetime", "duration", "enabled", "enable", "disabled", "disable", "required", "policy", "algorithm", "alg", "header", "headers", "prefix", "suffix", "field", "format", "mode", "method", "count", "limit", "manager", "store", "provider", "host", "port", "endpoint", "server", "service", "backend", "engine", "version", "rotation", "hint", "reset", "change", "link", "page", "label", "parameter", "param", "ref", "reference", "scheme", "scope", "scopes", "issuer", "audience", "class", "login", "realm", "basic", "request", "domain", "strategy", "module", "plugin", "email", "mail", "source", "sources", "keyring", "size", "bits", "usage", "based", "group", "role", "through", "protected", "auto", "generated", "generator", "command", "cmd", "hash_method", "encoding", "audience", "audiences", "files", "lookup", "regex", "pattern", "template", "description", "status", "state"]
-)
+_DESCRIBES = word_list("taboot_pipelines.documents", "secret_descriptions.txt")
 _NOT_PASS = frozenset(["proxy", "fastcgi", "grpc", "uwsgi", "scgi", "memcached", "by", "com", "first", "second", "single", "one", "multi", "js"])
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 
 import ahocorasick_rs
 import numpy as np
 import numpy.typing as npt
 
 from taboot_pipelines.extraction.tier_a.regions import Region, RegionIndex, regions
+from taboot_pipelines.packaged import word_list
 
 __all__ = ["MATCHER_VERSION", "NameMatcher", "Region", "is_weak", "name_tokens", "regions", "stopwords", "tokens"]
 
@@ -46,11 +46,9 @@ def fold(text: str) -> str:
     return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
-@cache
 def stopwords() -> frozenset[str]:
     """The words of ``stopwords.txt``."""
-    content = files("taboot_pipelines.knowledge").joinpath("stopwords.txt").read_text("utf-8")
-    return frozenset(line for line in content.split("\n") if line and not line.startswith("#"))
+    return word_list("taboot_pipelines.knowledge", "stopwords.txt")
 
 
 def is_weak(name: str) -> bool:

@@ -20,6 +20,7 @@ from taboot_pipelines.extraction.tier_a.images import ImageReference, try_refere
 from taboot_pipelines.extraction.tier_a.regions import RegionIndex, regions
 from taboot_pipelines.model.graph import SCHEMES, Basis
 from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.packaged import word_list
 
 PROSE_VERSION = "1"
 
@@ -74,17 +75,17 @@ _PLACEHOLDER = re.compile(
     r"|^url\d*$|^x+(?:\.x+)*$|(?:^|[._-])(?:xxx+|placeholder|changeme)(?:$|[._-])"
 )
 #: Last labels that make "name.ext:12" a file and a line. Some are top-level domains; code says them more often.
-_EXTENSIONS = frozenset(["py", "js", "ts", "jsx", "tsx", "go", "rs", "c", "h", "cc", "cpp", "hpp", "java", "kt", "rb", "sh", "bash", "md", "rst", "txt", "conf", "cfg", "yml", "yaml", "json", "toml", "ini", "log", "xml", "html", "htm", "css", "scss", "sql", "tf", "env", "lock", "service", "php", "pl", "lua", "vue", "svelte", "gradle", "properties", "csv", "tsv", "dockerfile", "mk", "cs", "swift", "scala", "ex", "exs", "erl", "hs", "ml", "r", "bat", "ps1", "tmpl", "tpl", "sock", "pem", "crt", "key", "pid", "gz", "zip", "tar", "exe", "dll", "so", "jar", "war", "png", "jpg", "svg"])
+_EXTENSIONS = word_list("taboot_pipelines.extraction.tier_a", "file_extensions.txt")
 #: Words that stand before ":<number>" in code and name no host.
-_NO_HOST = frozenset(["port", "ports", "line", "lines", "col", "column", "row", "error", "errors", "code", "status", "http", "https", "tcp", "udp", "id", "uid", "gid", "pid", "puid", "pgid", "size", "width", "height", "depth", "timeout", "ttl", "count", "limit", "max", "min", "length", "offset", "index", "version", "rev", "page", "step", "level", "priority", "weight", "cpu", "memory", "mem", "disk", "user", "group", "year", "date", "time", "day", "hour", "minute", "second", "seconds", "ms", "sec", "age", "rate", "score", "total", "number", "num", "order", "position", "x", "y", "z", "at", "on", "from", "to", "in", "of", "http_status", "image", "tag", "sha256", "sha1", "sha512", "md5", "arch", "key", "value", "retries", "replicas", "interval", "delay", "duration", "threshold", "default", "note"])
-_TAGS = frozenset(["latest", "stable", "edge", "main", "master", "nightly", "develop", "dev", "development", "alpha", "beta", "rc", "release", "lts", "slim", "alpine", "bullseye", "bookworm", "buster", "focal", "jammy", "noble", "ubuntu", "debian", "mainline", "production", "prod", "staging", "testing", "unstable", "preview", "canary", "current", "head"])
-_BOOLEAN_FLAGS = frozenset(["-d", "-i", "-t", "-q", "-P", "--detach", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty", "--disable-content-trust", "-a", "--all-tags", "--replace", "--no-hosts"])
+_NO_HOST = word_list("taboot_pipelines.extraction.tier_a", "not_hosts.txt")
+_TAGS = word_list("taboot_pipelines.extraction.tier_a", "image_tags.txt")
+_BOOLEAN_FLAGS = word_list("taboot_pipelines.extraction.tier_a", "container_flags.txt")
 _RUN_IMAGE = re.compile(r"(?:docker|podman|nerdctl)[ \t]+(?:image[ \t]+|container[ \t]+)?(pull|run|create)[ \t]+")
 _IMAGE_KEY = re.compile(r"image:[ \t]*")
 _FROM = re.compile(r"FROM[ \t]+(?:--platform=\S{1,100}[ \t]+)?([^\s\"'`]{1,512})([ \t]+[Aa][Ss][ \t]+([\w.-]{1,128}))?[ \t]*(?=\r?\n|\Z)")
 _DOCKERFILE = re.compile(r"\n[ \t]*(?:RUN|COPY|CMD|ENTRYPOINT|WORKDIR|ENV|ADD|EXPOSE|ARG|USER|LABEL)[ \t]")
 _REGISTRY = re.compile(r"\.(?:io|com|org|aws|co|dev)/")
-_REGISTRIES = frozenset(["lscr.io", "ghcr.io", "docker.io", "index.docker.io", "registry-1.docker.io", "quay.io", "gcr.io", "us.gcr.io", "eu.gcr.io", "asia.gcr.io", "k8s.gcr.io", "registry.k8s.io", "mcr.microsoft.com", "registry.gitlab.com", "public.ecr.aws", "docker.elastic.co", "nvcr.io", "cr.weaviate.io", "registry.access.redhat.com", "docker.n8n.io", "registry.redhat.io", "docker.gitea.com", "container-registry.oracle.com", "dhi.io", "icr.io", "us-docker.pkg.dev", "europe-docker.pkg.dev"])
+_REGISTRIES = word_list("taboot_pipelines.extraction.tier_a", "image_registries.txt")
 _TAGGED_PATH = re.compile(r"/[a-z0-9][a-z0-9._-]{0,127}:(?=[A-Za-z0-9_])")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,300}(?::[0-9]{1,5}/[a-z0-9][A-Za-z0-9._/-]{0,300})?(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?", re.ASCII)
 #: A word of a shell command on this line or a continued one; quotes may stand anywhere in it.
