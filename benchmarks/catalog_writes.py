@@ -2,10 +2,11 @@
 
     python benchmarks/catalog_writes.py [--rows 20000] [--rounds 5]
 
-PostgreSQL is that of TABOOT_TEST_POSTGRES_URL (a superuser's URL), else one started in a folder for the time of the run. The
-peer is psycopg's ``executemany``, which sends in pipeline mode, and for SQLite the standard library's: both insert the fetch
-log, upsert the locators and insert the new blobs by hand-written statements. Ours is ``Catalog.record_fetched``, which also
-keeps the count of bytes. First all rows are new, then all are known.
+PostgreSQL is that of TABOOT_TEST_POSTGRES_URL (a superuser's URL), else one started in a folder for the time
+of the run. The peer is psycopg's ``executemany``, which sends in pipeline mode, and for SQLite the standard
+library's: both insert the fetch log, upsert the locators and insert the new blobs by hand-written statements.
+Ours is ``Catalog.record_fetched``, which also keeps the count of bytes. First all rows are new, then all are
+known.
 """
 
 from __future__ import annotations
@@ -45,11 +46,18 @@ def server() -> Iterator[str]:
         yield named
         return
     with tempfile.TemporaryDirectory() as folder:
-        told = subprocess.run([sys.executable, str(SERVICES), "up", folder, "--only", "postgres", "--no-fsync", "--json"], check=True, capture_output=True, text=True)
+        told = subprocess.run(
+            [sys.executable, str(SERVICES), "up", folder, "--only", "postgres", "--no-fsync", "--json"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         try:
             yield json.loads(told.stdout)["services"]["postgres"]["url"]
         finally:
-            subprocess.run([sys.executable, str(SERVICES), "down", folder, "--delete"], check=True, capture_output=True)
+            subprocess.run(
+                [sys.executable, str(SERVICES), "down", folder, "--delete"], check=True, capture_output=True
+            )
 
 
 def libpq(url: str) -> str:
@@ -58,8 +66,24 @@ def libpq(url: str) -> str:
 
 def made(rows: int) -> list[Locator]:
     return [
-        Locator(f"docs/part{i % 40}/page-{i}.md", str(uuid.UUID(int=i)), "present", "document", hashlib.sha256(str(i).encode()).hexdigest(), 1000 + i, "text/markdown",
-                "utf-8", f"https://docs.example/{i}", f"https://docs.example/{i}", f'"{i:x}"', None, "INGESTED", 1, 1, "j" * 32)
+        Locator(
+            f"docs/part{i % 40}/page-{i}.md",
+            str(uuid.UUID(int=i)),
+            "present",
+            "document",
+            hashlib.sha256(str(i).encode()).hexdigest(),
+            1000 + i,
+            "text/markdown",
+            "utf-8",
+            f"https://docs.example/{i}",
+            f"https://docs.example/{i}",
+            f'"{i:x}"',
+            None,
+            "INGESTED",
+            1,
+            1,
+            "j" * 32,
+        )
         for i in range(rows)
     ]
 
@@ -69,20 +93,84 @@ Execute = Callable[[str, Sequence[Sequence[Any]]], Any]
 
 def by_hand(many: Execute, mark: str, locators: list[Locator]) -> None:
     """What a careful script would send."""
+
     def values(columns: list[str]) -> str:
         return f"({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
 
-    fetch = ["namespace", "source_id", "path", "job_id", "event", "sha256", "role", "attributes", "fetched_at"]
-    blob = ["namespace", "content_hash", "storage_url", "storage_status", "mime_type", "file_name", "byte_size", "source_type", "source_metadata", "created_at"]
+    fetch = [
+        "namespace",
+        "source_id",
+        "path",
+        "job_id",
+        "event",
+        "sha256",
+        "role",
+        "attributes",
+        "fetched_at",
+    ]
+    blob = [
+        "namespace",
+        "content_hash",
+        "storage_url",
+        "storage_status",
+        "mime_type",
+        "file_name",
+        "byte_size",
+        "source_type",
+        "source_metadata",
+        "created_at",
+    ]
     sets = ", ".join(f"{c} = excluded.{c}" for c in LOCATOR if c != "path")
-    many(f'INSERT INTO "fetch" {values(fetch)}', [
-        ("n", "s", x.path, x.job_id, "fetched", x.sha256, x.role, canonical_json({"mime": x.mime, "charset": x.charset, "url": x.url, "final_url": x.final_url,
-         "etag": x.etag, "last_modified": x.last_modified, "byte_size": x.byte_size}), 1) for x in locators
-    ])
-    many(f"INSERT INTO locator {values(['namespace', 'source_id', *LOCATOR])} ON CONFLICT (namespace, source_id, path) DO UPDATE SET {sets}",
-         [("n", "s", *(getattr(x, c) for c in LOCATOR)) for x in locators])
-    many(f"INSERT INTO blob {values(blob)} ON CONFLICT DO NOTHING",
-         [("n", x.sha256, f"sources/n/{x.sha256}", "uploaded", x.mime, x.path.rsplit("/", 1)[-1], x.byte_size, "files", "{}", 1) for x in locators])
+    many(
+        f'INSERT INTO "fetch" {values(fetch)}',
+        [
+            (
+                "n",
+                "s",
+                x.path,
+                x.job_id,
+                "fetched",
+                x.sha256,
+                x.role,
+                canonical_json(
+                    {
+                        "mime": x.mime,
+                        "charset": x.charset,
+                        "url": x.url,
+                        "final_url": x.final_url,
+                        "etag": x.etag,
+                        "last_modified": x.last_modified,
+                        "byte_size": x.byte_size,
+                    }
+                ),
+                1,
+            )
+            for x in locators
+        ],
+    )
+    many(
+        f"INSERT INTO locator {values(['namespace', 'source_id', *LOCATOR])} ON CONFLICT (namespace,"
+        f" source_id, path) DO UPDATE SET {sets}",
+        [("n", "s", *(getattr(x, c) for c in LOCATOR)) for x in locators],
+    )
+    many(
+        f"INSERT INTO blob {values(blob)} ON CONFLICT DO NOTHING",
+        [
+            (
+                "n",
+                x.sha256,
+                f"sources/n/{x.sha256}",
+                "uploaded",
+                x.mime,
+                x.path.rsplit("/", 1)[-1],
+                x.byte_size,
+                "files",
+                "{}",
+                1,
+            )
+            for x in locators
+        ],
+    )
 
 
 def timed(run: Callable[[], None]) -> float:
@@ -91,7 +179,14 @@ def timed(run: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def compare(name: str, rows: int, rounds: int, raw: Callable[[list[Locator]], None], ours: Callable[[list[Locator]], None], clear: Callable[[], None]) -> None:
+def compare(
+    name: str,
+    rows: int,
+    rounds: int,
+    raw: Callable[[list[Locator]], None],
+    ours: Callable[[list[Locator]], None],
+    clear: Callable[[], None],
+) -> None:
     locators = made(rows)
     found: dict[tuple[str, str], list[float]] = {}
     for number in range(rounds):
@@ -101,11 +196,16 @@ def compare(name: str, rows: int, rounds: int, raw: Callable[[list[Locator]], No
                 found.setdefault((kind, side), []).append(timed(lambda run=run: run(locators)))
     for kind in ("new", "known"):
         theirs, mine = (statistics.median(found[kind, side]) for side in ("raw", "ours"))
-        print(f"{name:10} {kind:5} raw {rows / theirs:8,.0f} rows/s   ours {rows / mine:8,.0f} rows/s   ratio {theirs / mine:.2f}")
+        print(
+            f"{name:10} {kind:5} raw {rows / theirs:8,.0f} rows/s   ours {rows / mine:8,.0f} rows/s   ratio"
+            f" {theirs / mine:.2f}"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
@@ -117,7 +217,11 @@ def main() -> None:
             # An owner is bound by the policies as the application's role is.
             admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
             admin.execute(f"ALTER DATABASE {name} OWNER TO {name}")
-        mine = make_url(url).set(database=name, username=name, password=name).render_as_string(hide_password=False)
+        mine = (
+            make_url(url)
+            .set(database=name, username=name, password=name)
+            .render_as_string(hide_password=False)
+        )
         catalog = Catalog.open(Path(folder), Leases(Path(folder), 5), mine)
         catalog.blobs("n")
         raw = psycopg.connect(libpq(mine))

@@ -1,7 +1,7 @@
 """Chunking against chonkie at equal tokenizer and limits: ``python benchmarks/chunking.py [FOLDER of text]``.
 
-Reads every ``*.md`` of the folder (without any, every file that is UTF-8), cuts it with each chunker in this process and
-prints megabytes a second of processor time (best of three) and how the chunks came out.
+Reads every ``*.md`` of the folder (without any, every file that is UTF-8), cuts it with each chunker in this
+process and prints megabytes a second of processor time (best of three) and how the chunks came out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from taboot_pipelines.documents.chunking import Chunker
 from taboot_pipelines.documents.tokens import TOKENIZER
 from taboot_pipelines.settings import ChunkingSettings
 
-DEFAULT = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")) / "linuxserver-docs-md"
+DEFAULT = (
+    Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+    / "linuxserver-docs-md"
+)
 
 
 def read(folder: Path) -> list[str]:
@@ -59,7 +62,10 @@ def main() -> None:
     tokenizer = TOKENIZER._reference
     token = TokenChunker(tokenizer=tokenizer, chunk_size=limit, chunk_overlap=overlap)
     recursive = RecursiveChunker(tokenizer=tokenizer, chunk_size=limit, min_characters_per_chunk=24)
-    print(f"{len(documents)} documents, {megabytes:.2f} MB, at most {limit} tokens a chunk, {overlap} shared; one core")
+    print(
+        f"{len(documents)} documents, {megabytes:.2f} MB, at most {limit} tokens a chunk, {overlap} shared;"
+        " one core"
+    )
 
     chunks = [c for d in documents for c in ours.chunk(d, "text/markdown")]
     seconds = {"taboot": best(lambda: [ours.chunk(d, "text/markdown") for d in documents])}
@@ -67,11 +73,16 @@ def main() -> None:
         peer.chunk(documents[0])
         seconds[name] = best(lambda peer=peer: [peer.chunk(d) for d in documents], 1)
     for name, taken in seconds.items():
-        print(f"  {name:18} {megabytes / taken:7.2f} MB/s   taboot is {taken / seconds['taboot']:5.1f}x as fast")
+        print(
+            f"  {name:18} {megabytes / taken:7.2f} MB/s   taboot is {taken / seconds['taboot']:5.1f}x as fast"
+        )
 
     sizes = sorted(c.tokens for c in chunks)
-    print(f"{len(chunks)} chunks, tokens min {sizes[0]}, median {statistics.median(sizes):.0f}, max {sizes[-1]};"
-          f" {sum(n < settings.min_tokens for n in sizes)} under {settings.min_tokens} (whole small documents)")
+    print(
+        f"{len(chunks)} chunks, tokens min {sizes[0]}, median {statistics.median(sizes):.0f}, max"
+        f" {sizes[-1]}; {sum(n < settings.min_tokens for n in sizes)} under {settings.min_tokens} (whole"
+        " small documents)"
+    )
     wrong = sum(c.tokens != len(tokenizer.encode(c.text, add_special_tokens=False).ids) for c in chunks)
     print(f"token counts that differ from Hugging Face's: {wrong}")
 

@@ -2,8 +2,9 @@
 
     python benchmarks/dagster_overhead.py [documents] [runs]
 
-The peer is the chain itself, called stage by stage in the same process; both use the fake embedding server, so that a
-first run is as fast as it can be. Prints seconds and ratios; start-up (imports, opening stores) is not counted.
+The peer is the chain itself, called stage by stage in the same process; both use the fake embedding server,
+so that a first run is as fast as it can be. Prints seconds and ratios; start-up (imports, opening stores) is
+not counted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
-WORDS = ["service", "network", "container", "volume", "backup", "restore", "proxy", "host", "port", "image", "disk", "certificate", "update", "alert", "metric"]
+WORDS = [
+    "service",
+    "network",
+    "container",
+    "volume",
+    "backup",
+    "restore",
+    "proxy",
+    "host",
+    "port",
+    "image",
+    "disk",
+    "certificate",
+    "update",
+    "alert",
+    "metric",
+]
 
 
 def timed(function: Callable[[], object]) -> float:
@@ -33,7 +50,9 @@ def world(root: Path, tei: str, documents: int) -> World:
     made = World(root, tei)
     directory = made.source("guides")
     for i in range(documents):
-        text = " ".join(WORDS[(i * 7 + k * 3) % len(WORDS)] + (f"{i}" if k % 11 == 0 else "") for k in range(400))
+        text = " ".join(
+            WORDS[(i * 7 + k * 3) % len(WORDS)] + (f"{i}" if k % 11 == 0 else "") for k in range(400)
+        )
         (directory / f"{i}.md").write_text(f"# Guide {i}\n\n{text}\n")
     made.workspace.sync_sources()
     _ = made.workspace.embedder.space
@@ -57,11 +76,15 @@ def main(documents: int, runs: int) -> None:
         with open_instance(settings) as instance:
             apply_change(instance, partition_change(instance, made.workspace))
             runtime = Runtime(settings, workspace=made.workspace)
-            job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def("ingest_source")
+            job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def(
+                "ingest_source"
+            )
 
             def run() -> None:
                 result = job.execute_in_process(
-                    instance=instance, partition_key="guides", run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                    instance=instance,
+                    partition_key="guides",
+                    run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
                 )
                 assert result.success
 
@@ -71,7 +94,10 @@ def main(documents: int, runs: int) -> None:
     print(f"{'':<12}{'first':>9}{'unchanged':>12}{'share':>8}")
     print(f"{'chain':<12}{plain_first:>8.2f}s{plain:>11.3f}s{plain / plain_first:>8.1%}")
     print(f"{'in Dagster':<12}{first:>8.2f}s{unchanged:>11.3f}s{unchanged / first:>8.1%}")
-    print(f"Dagster adds {unchanged - plain:.2f} s to an unchanged run of 13 steps ({(unchanged - plain) / 13 * 1000:.0f} ms a step)")
+    print(
+        f"Dagster adds {unchanged - plain:.2f} s to an unchanged run of 13 steps"
+        f" ({(unchanged - plain) / 13 * 1000:.0f} ms a step)"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""The bundled embedder against its raw ONNX session: ``python benchmarks/embedding.py [FOLDER of Markdown] [TEXTS]``.
+"""The bundled embedder against its raw ONNX session: ``python benchmarks/embedding.py [FOLDER of Markdown]
+[TEXTS]``.
 
-The raw session gets the same texts, tokenized beforehand and sorted by length, in its best batches of 1, 2, 4 and 8, and is
-pooled. The two take turns on equal shares of the texts, so that a busy machine is busy for both. Also printed: the latency of a
-query, and texts a second through the TEI client with a fake server.
+The raw session gets the same texts, tokenized beforehand and sorted by length, in its best batches of 1, 2, 4
+and 8, and is pooled. The two take turns on equal shares of the texts, so that a busy machine is busy for
+both. Also printed: the latency of a query, and texts a second through the TEI client with a fake server.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 from taboot_pipelines.embedding.tei import TeiEmbedder
 from taboot_pipelines.settings import ChunkingSettings, EmbeddingSettings, TeiSettings
 
-DEFAULT = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).parents[1] / ".." / "shared" / "data")) / "linuxserver-docs-md"
+DEFAULT = (
+    Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+    / "linuxserver-docs-md"
+)
 BATCHES = (1, 2, 4, 8)
 SHARES = 3
 
@@ -50,7 +54,9 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
     wanted = int(sys.argv[2]) if len(sys.argv) > 2 else 240
     chunker = Chunker(ChunkingSettings())
-    chunks = sorted({c.text for p in sorted(folder.rglob("*.md")) for c in chunker.chunk(p.read_text(), "text/markdown")})
+    chunks = sorted(
+        {c.text for p in sorted(folder.rglob("*.md")) for c in chunker.chunk(p.read_text(), "text/markdown")}
+    )
     if not chunks:
         sys.exit(f"no Markdown in {folder}")
     texts = random.Random(5).sample(chunks, min(wanted, len(chunks)))
@@ -74,8 +80,13 @@ def main() -> None:
         nearest = min(nearest, float((vectors * other).sum(axis=1).min()))
     best = min(BATCHES, key=lambda size: spent[size])
     for name, seconds in spent.items():
-        print(f"  {name if name == 'taboot' else f'raw session, {name}':16} {len(texts) / seconds:6.1f} texts/s")
-    print(f"taboot / best raw (batch {best}): {spent[best] / spent['taboot']:.3f}   least cosine between the two {nearest:.7f}")
+        print(
+            f"  {name if name == 'taboot' else f'raw session, {name}':16} {len(texts) / seconds:6.1f} texts/s"
+        )
+    print(
+        f"taboot / best raw (batch {best}): {spent[best] / spent['taboot']:.3f}   least cosine between the"
+        f" two {nearest:.7f}"
+    )
 
     times = []
     for i in range(40):
@@ -91,7 +102,10 @@ def main() -> None:
         client.embed(many[:64])
         begin = time.perf_counter()
         client.embed(many)
-        print(f"TEI client with a fake server in this process: {len(many) / (time.perf_counter() - begin):.0f} texts/s")
+        print(
+            f"TEI client with a fake server in this process: {len(many) / (time.perf_counter() - begin):.0f}"
+            " texts/s"
+        )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python benchmarks/extraction.py [DATA_DIR]
 
-DATA_DIR holds ``extraction-articles`` (4-gram shingle F1 against the article's body), ``extraction-trafilatura`` (segments that
-must survive or go) and ``linuxserver-docs-html-sample`` with ``linuxserver-docs-md`` (words of the Markdown source that survive).
-Peers: trafilatura as it comes, trafilatura with ``favor_precision``, and all visible text. The default is ``../shared/data``.
+DATA_DIR holds ``extraction-articles`` (4-gram shingle F1 against the article's body),
+``extraction-trafilatura`` (segments that must survive or go) and ``linuxserver-docs-html-sample`` with
+``linuxserver-docs-md`` (words of the Markdown source that survive). Peers: trafilatura as it comes,
+trafilatura with ``favor_precision``, and all visible text. The default is ``../shared/data``.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ EXTRACTORS: dict[str, Extract] = {
 
 def articles(folder: Path) -> None:
     gold = json.loads((folder / "ground-truth.json").read_text())
-    pages = {k: decode(gzip.decompress((folder / "html" / f"{k}.html.gz").read_bytes()), None, html=True)[0] for k in gold}
+    pages = {
+        k: decode(gzip.decompress((folder / "html" / f"{k}.html.gz").read_bytes()), None, html=True)[0]
+        for k in gold
+    }
     print(f"extraction-articles, {len(pages)} pages, 4-gram shingles (macro average)")
     speed: dict[str, float] = {}
     for name, extract in EXTRACTORS.items():
@@ -69,20 +73,30 @@ def articles(folder: Path) -> None:
             precisions.append(common / max(1, sum(got.values())))
             recalls.append(common / max(1, sum(want.values())))
         p, r = sum(precisions) / len(precisions), sum(recalls) / len(recalls)
-        print(f"  {name:30} P {p:.3f}  R {r:.3f}  F1 {2 * p * r / (p + r):.3f}  {speed[name]:6.1f} pages/s ({speed[name] / speed['ours']:.2f}x ours)")
+        print(
+            f"  {name:30} P {p:.3f}  R {r:.3f}  F1 {2 * p * r / (p + r):.3f}  {speed[name]:6.1f} pages/s"
+            f" ({speed[name] / speed['ours']:.2f}x ours)"
+        )
 
 
 def segments(folder: Path) -> None:
     gold = json.loads((folder / "evaldata.json").read_text()).values()
     with tarfile.open(folder / "html.tar.xz") as tar:
-        pages = {m.name.rsplit("/", 1)[-1]: decode(f.read(), None, html=True)[0] for m in tar if m.isfile() and (f := tar.extractfile(m))}
+        pages = {
+            m.name.rsplit("/", 1)[-1]: decode(f.read(), None, html=True)[0]
+            for m in tar
+            if m.isfile() and (f := tar.extractfile(m))
+        }
     print(f"extraction-trafilatura, {len(pages)} pages, segments")
     for name, extract in EXTRACTORS.items():
         kept = wanted = gone = unwanted = 0
         for entry in gold:
             text = extract(pages[entry["file"]])
             kept, wanted = kept + sum(s in text for s in entry["with"]), wanted + len(entry["with"])
-            gone, unwanted = gone + sum(s not in text for s in entry["without"]), unwanted + len(entry["without"])
+            gone, unwanted = (
+                gone + sum(s not in text for s in entry["without"]),
+                unwanted + len(entry["without"]),
+            )
         print(f"  {name:30} kept {kept}/{wanted}  removed {gone}/{unwanted}")
 
 
@@ -90,7 +104,18 @@ def documentation(data: Path) -> None:
     root = data / "linuxserver-docs-html-sample"
     peers: dict[str, Extract] = {
         "ours": lambda s: join(main_content(s, parse(s)))[0],
-        "trafilatura markdown": lambda s: trafilatura.extract(s, output_format="markdown", include_links=True, include_tables=True, include_formatting=True) or "",
+        "trafilatura markdown": (
+            lambda s: (
+                trafilatura.extract(
+                    s,
+                    output_format="markdown",
+                    include_links=True,
+                    include_tables=True,
+                    include_formatting=True,
+                )
+                or ""
+            )
+        ),
     }
     print("linuxserver-docs-html-sample, words of the Markdown source (badges and diagrams left out)")
     for name, extract in peers.items():
@@ -101,13 +126,19 @@ def documentation(data: Path) -> None:
                 continue
             text = re.sub(r"(?s)\A---.*?\n---\n|<!--.*?-->|```(?:mermaid|d2).*?```", "", source.read_text())
             text = re.sub(r"\[?!\[[^\]]*\]\([^)]*\)(?:\]\([^)]*\))?", "", text)
-            want, got = (Counter(WORD.findall(t.lower())) for t in (text, extract(decode(page.read_bytes(), None, html=True)[0])))
+            want, got = (
+                Counter(WORD.findall(t.lower()))
+                for t in (text, extract(decode(page.read_bytes(), None, html=True)[0]))
+            )
             common = sum((want & got).values())
             if common < 0.3 * sum(want.values()):
                 continue  # the built page is of another version than its source
             recall.append(common / sum(want.values()))
             precision.append(common / max(1, sum(got.values())))
-        print(f"  {name:30} recall {sum(recall) / len(recall):.3f}  precision {sum(precision) / len(precision):.3f}  ({len(recall)} pages)")
+        print(
+            f"  {name:30} recall {sum(recall) / len(recall):.3f}  precision"
+            f" {sum(precision) / len(precision):.3f}  ({len(recall)} pages)"
+        )
 
 
 def speed(data: Path) -> None:
@@ -129,7 +160,10 @@ def speed(data: Path) -> None:
             mask(blob.decode(), mime)
         masking = time.process_time() - start
         size = sum(map(len, blobs)) / 1e6
-        print(f"  {name:30} {len(blobs) / seconds:7.1f} documents/s  {size / seconds:5.2f} MB/s  masking alone {size / masking:5.2f} MB/s")
+        print(
+            f"  {name:30} {len(blobs) / seconds:7.1f} documents/s  {size / seconds:5.2f} MB/s  masking alone"
+            f" {size / masking:5.2f} MB/s"
+        )
 
 
 def main() -> int:

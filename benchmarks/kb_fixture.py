@@ -42,29 +42,66 @@ def shard_input(texts: Sequence[Text], space: Space, sources: Mapping[str, Mappi
         documents, chunks, hashes, vectors = [], [], [], []
         for doc_id in doc_ids:
             t = by_id[doc_id]
-            documents.append({
-                "bucket": 0, "doc_id": doc_id, "source_id": t.source, "source_type": "files", "path": t.path, "url": f"{t.source}:{t.path}", "title": t.path,
-                "mime": "text/plain", "charset": "utf-8", "lang": "en", "text": t.text, "text_sha256": ids.sha256_hex(t.text),
-                "blob_sha256": ids.sha256_hex(t.text), "offsets": OffsetMap.of_text(t.text, "utf-8").dumps(), "metadata": "{}", "date": None,
-                "created_at": SINCE, "since": SINCE, "job_id": "", "fingerprint": "",
-            })
+            documents.append(
+                {
+                    "bucket": 0,
+                    "doc_id": doc_id,
+                    "source_id": t.source,
+                    "source_type": "files",
+                    "path": t.path,
+                    "url": f"{t.source}:{t.path}",
+                    "title": t.path,
+                    "mime": "text/plain",
+                    "charset": "utf-8",
+                    "lang": "en",
+                    "text": t.text,
+                    "text_sha256": ids.sha256_hex(t.text),
+                    "blob_sha256": ids.sha256_hex(t.text),
+                    "offsets": OffsetMap.of_text(t.text, "utf-8").dumps(),
+                    "metadata": "{}",
+                    "date": None,
+                    "created_at": SINCE,
+                    "since": SINCE,
+                    "job_id": "",
+                    "fingerprint": "",
+                }
+            )
             for i, (a, b) in enumerate(t.spans):
                 sha = ids.sha256_hex(t.text[a:b])
                 hashes.append(sha)
                 vectors.append(t.vectors[i])
-                chunks.append({
-                    "bucket": 0, "chunk_id": ids.chunk_id(doc_id, i), "doc_id": doc_id, "chunk_index": i, "start": a, "end": b, "text": t.text[a:b],
-                    "sha256": sha, "tokens": 0, "section": "", "content_type": "prose", "fingerprint": "",
-                })
+                chunks.append(
+                    {
+                        "bucket": 0,
+                        "chunk_id": ids.chunk_id(doc_id, i),
+                        "doc_id": doc_id,
+                        "chunk_index": i,
+                        "start": a,
+                        "end": b,
+                        "text": t.text[a:b],
+                        "sha256": sha,
+                        "tokens": 0,
+                        "section": "",
+                        "content_type": "prose",
+                        "fingerprint": "",
+                    }
+                )
         flat = pa.array(np.concatenate(vectors).astype(np.float32)) if vectors else pa.array([], pa.float32())
         offsets = pa.array(np.arange(len(vectors) + 1, dtype=np.int32) * space.dimension)
         return DocumentRows(
-            pa.Table.from_pylist(documents, schema=tables.DOCUMENTS), pa.Table.from_pylist(chunks, schema=tables.CHUNKS),
-            pa.table({"sha256": hashes, "vector": pa.ListArray.from_arrays(offsets, flat)}), tables.empty("relations"),
+            pa.Table.from_pylist(documents, schema=tables.DOCUMENTS),
+            pa.Table.from_pylist(chunks, schema=tables.CHUNKS),
+            pa.table({"sha256": hashes, "vector": pa.ListArray.from_arrays(offsets, flat)}),
+            tables.empty("relations"),
         )
 
-    docs = pa.table({
-        "doc_id": list(by_id), "chunk_count": pa.array([len(t.spans) for t in by_id.values()], pa.int32()),
-        "fingerprint": [ids.sha256_hex(t.text) for t in by_id.values()],
-    })
-    return ShardInput(NAMESPACE, space, docs, tables.empty("entities"), tables.empty("names"), sources, "benchmark", load)
+    docs = pa.table(
+        {
+            "doc_id": list(by_id),
+            "chunk_count": pa.array([len(t.spans) for t in by_id.values()], pa.int32()),
+            "fingerprint": [ids.sha256_hex(t.text) for t in by_id.values()],
+        }
+    )
+    return ShardInput(
+        NAMESPACE, space, docs, tables.empty("entities"), tables.empty("names"), sources, "benchmark", load
+    )

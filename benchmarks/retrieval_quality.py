@@ -2,8 +2,9 @@
 
     python benchmarks/retrieval_quality.py DATA [SET …]
 
-DATA holds folders in the BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). A document's rank is that of its best
-chunk. Vectors are kept in the system's temporary folder, since the bundled model makes some 20 texts a second.
+DATA holds folders in the BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). A document's rank is that of
+its best chunk. Vectors are kept in the system's temporary folder, since the bundled model makes some 20 texts
+a second.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ MAX_TOKENS, OVERLAP = 250, 50
 
 
 def read(folder: Path) -> tuple[list[dict], list[dict], dict[str, dict[str, int]]]:
-    rows = [[json.loads(line) for line in (folder / name).open(encoding="utf-8")] for name in ("corpus.jsonl", "queries.jsonl")]
+    rows = [
+        [json.loads(line) for line in (folder / name).open(encoding="utf-8")]
+        for name in ("corpus.jsonl", "queries.jsonl")
+    ]
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for line in (folder / "qrels.tsv").open(encoding="utf-8"):
         parts = line.split()
@@ -79,13 +83,18 @@ def halved(text: str, start: int, end: int, tokens: Tokenizer) -> list[tuple[int
 
 
 def embed(texts: list[str], embedder: Embedder, name: str) -> np.ndarray:
-    cache = Path(tempfile.gettempdir()) / f"taboot-benchmark-{name}-{embedder.space.id}-{sha256_hex(chr(0).join(texts))[:16]}.npy"
+    cache = (
+        Path(tempfile.gettempdir())
+        / f"taboot-benchmark-{name}-{embedder.space.id}-{sha256_hex(chr(0).join(texts))[:16]}.npy"
+    )
     if not cache.exists():
         np.save(cache, embedder.embed(texts))
     return np.load(cache)
 
 
-def judge(ranks: list[list[str]], queries: list[dict], judged: dict[str, dict[str, int]]) -> tuple[float, float]:
+def judge(
+    ranks: list[list[str]], queries: list[dict], judged: dict[str, dict[str, int]]
+) -> tuple[float, float]:
     gains, recalls = [], []
     for query, ranked in zip(queries, ranks, strict=True):
         gold = judged.get(query["_id"])
@@ -99,7 +108,9 @@ def judge(ranks: list[list[str]], queries: list[dict], judged: dict[str, dict[st
 
 
 def peer(texts: list[str], names: list[str], queries: list[dict]) -> list[list[str]]:
-    """Plain BM25: lower-cased alphanumerics, no stemming or stop list, terms in over half the documents ignored."""
+    """Plain BM25: lower-cased alphanumerics, no stemming or stop list, terms in over half the documents
+    ignored.
+    """
     words = [Counter(re.findall(r"[a-z0-9]+", t.lower())) for t in texts]
     df = Counter(w for c in words for w in c)
     mean = sum(c.total() for c in words) / len(words)
@@ -109,7 +120,14 @@ def peer(texts: list[str], names: list[str], queries: list[dict]) -> list[list[s
         for term in set(re.findall(r"[a-z0-9]+", query["text"].lower())):
             if 0 < df[term] <= len(texts) / 2:
                 idf = math.log(1 + (len(texts) - df[term] + 0.5) / (df[term] + 0.5))
-                scores += [idf * c[term] * 2.2 / (c[term] + 1.2 * (0.25 + 0.75 * c.total() / mean)) if term in c else 0.0 for c in words]
+                scores += [
+                    (
+                        idf * c[term] * 2.2 / (c[term] + 1.2 * (0.25 + 0.75 * c.total() / mean))
+                        if term in c
+                        else 0.0
+                    )
+                    for c in words
+                ]
         ranks.append([names[i] for i in np.argsort(-scores, kind="stable")[:100]])
     return ranks
 
@@ -126,8 +144,15 @@ def main(data: Path, sets: list[str]) -> None:
             embedder = open_embedder(settings)
             vectors = embed([t[a:b] for t, s in zip(texts, spans, strict=True) for a, b in s], embedder, name)
             at = np.cumsum([0, *(len(s) for s in spans)])
-            docs = [Text("set", d["_id"], t, s, vectors[at[i] : at[i + 1]]) for i, (d, t, s) in enumerate(zip(corpus, texts, spans, strict=True))]
-            publish(settings.home_dir / "kb", shard_input(docs, embedder.space, {"set": {"type": "files", "tags": []}}), settings.shards)
+            docs = [
+                Text("set", d["_id"], t, s, vectors[at[i] : at[i + 1]])
+                for i, (d, t, s) in enumerate(zip(corpus, texts, spans, strict=True))
+            ]
+            publish(
+                settings.home_dir / "kb",
+                shard_input(docs, embedder.space, {"set": {"type": "files", "tags": []}}),
+                settings.shards,
+            )
             kb = KnowledgeBase.open(settings=settings, embedder=embedder)
             found = {"peer BM25": judge(peer(texts, [d["_id"] for d in corpus], queries), queries, judged)}
             for mode in ("keyword", "vector", "hybrid"):
@@ -139,7 +164,11 @@ def main(data: Path, sets: list[str]) -> None:
         for arm, (ndcg, recall) in found.items():
             print(f"{name:28} {arm:10} {ndcg:8.3f} {recall:10.3f}", flush=True)
         better = max(found["keyword"][0], found["vector"][0])
-        print(f"{name:28} hybrid / better arm {found['hybrid'][0] / better:.3f}, keyword / peer {found['keyword'][0] / found['peer BM25'][0]:.3f}\n", flush=True)
+        print(
+            f"{name:28} hybrid / better arm {found['hybrid'][0] / better:.3f}, keyword / peer"
+            f" {found['keyword'][0] / found['peer BM25'][0]:.3f}\n",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python benchmarks/search_100k.py [CHUNKS] [QUERIES]
 
-Vectors are synthetic clusters, texts Zipf words; the query's vector is given (no embedder is timed). Peers in the same
-process: numpy's scan of the float32 matrix for the vectors, bm25s for the words if it is installed; neither returns texts.
+Vectors are synthetic clusters, texts Zipf words; the query's vector is given (no embedder is timed). Peers in
+the same process: numpy's scan of the float32 matrix for the vectors, bm25s for the words if it is installed;
+neither returns texts.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class Given:
 def make(chunks: int) -> tuple[list[Text], np.ndarray]:
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((2000, SPACE.dimension)).astype(np.float32)
-    vectors = centres[rng.integers(0, len(centres), chunks)] + rng.standard_normal((chunks, SPACE.dimension)).astype(np.float32) * 0.8
+    vectors = (
+        centres[rng.integers(0, len(centres), chunks)]
+        + rng.standard_normal((chunks, SPACE.dimension)).astype(np.float32) * 0.8
+    )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     words = np.array([f"w{i}" for i in range(50_000)])
     weights = 1 / np.arange(1, len(words) + 1)
@@ -64,7 +68,15 @@ def make(chunks: int) -> tuple[list[Text], np.ndarray]:
             spans.append((at, at + len(p)))
             at += len(p) + 2
         source = names[int(np.searchsorted(bounds, i, side="right").clip(0, len(names) - 1))]
-        texts.append(Text(source, f"{i}.txt", "\n\n".join(parts), spans, vectors[i * PER_DOCUMENT : (i + 1) * PER_DOCUMENT]))
+        texts.append(
+            Text(
+                source,
+                f"{i}.txt",
+                "\n\n".join(parts),
+                spans,
+                vectors[i * PER_DOCUMENT : (i + 1) * PER_DOCUMENT],
+            )
+        )
     return texts, vectors
 
 
@@ -78,7 +90,10 @@ def timed(work, repeat: int) -> np.ndarray:
 
 
 def show(name: str, times: np.ndarray) -> float:
-    print(f"{name:44} p50 {np.percentile(times, 50):7.2f} ms   p95 {np.percentile(times, 95):7.2f} ms", flush=True)
+    print(
+        f"{name:44} p50 {np.percentile(times, 50):7.2f} ms   p95 {np.percentile(times, 95):7.2f} ms",
+        flush=True,
+    )
     return float(np.percentile(times, 50))
 
 
@@ -87,19 +102,35 @@ def main(chunks: int, count: int) -> None:
     rng = np.random.default_rng(11)
     picked = rng.integers(0, chunks, count)
     queries = [
-        " ".join(rng.choice(t.text[slice(*t.spans[int(p) % PER_DOCUMENT])].split(), 8)) for p in picked for t in (texts[int(p) // PER_DOCUMENT],)
+        " ".join(rng.choice(t.text[slice(*t.spans[int(p) % PER_DOCUMENT])].split(), 8))
+        for p in picked
+        for t in (texts[int(p) // PER_DOCUMENT],)
     ]
     targets = vectors[picked] + rng.standard_normal((count, SPACE.dimension)).astype(np.float32) * 0.03
     targets /= np.linalg.norm(targets, axis=1, keepdims=True)
     with tempfile.TemporaryDirectory() as home:
         settings = load_settings(home=Path(home))
         start = time.perf_counter()
-        report = publish(settings.home_dir / "kb", shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}), settings.shards)
+        report = publish(
+            settings.home_dir / "kb",
+            shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}),
+            settings.shards,
+        )
         took = time.perf_counter() - start
-        print(f"published {report.chunks} chunks in {report.shards_new} shards, {report.bytes_written / 1e6:.0f} MB, {took:.1f} s")
+        print(
+            f"published {report.chunks} chunks in {report.shards_new} shards,"
+            f" {report.bytes_written / 1e6:.0f} MB, {took:.1f} s"
+        )
         start = time.perf_counter()
-        again = publish(settings.home_dir / "kb", shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}), settings.shards)
-        print(f"published again, nothing changed: {1000 * (time.perf_counter() - start):.0f} ms, changed {again.changed}")
+        again = publish(
+            settings.home_dir / "kb",
+            shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}),
+            settings.shards,
+        )
+        print(
+            f"published again, nothing changed: {1000 * (time.perf_counter() - start):.0f} ms, changed"
+            f" {again.changed}"
+        )
         embedder = Given()
 
         def search(i: int, mode: str = "hybrid", source: str | None = None) -> list[str]:
@@ -113,13 +144,24 @@ def main(chunks: int, count: int) -> None:
         kb = KnowledgeBase.open(settings=settings, embedder=embedder)
         show("the same, once more", timed(search, 1))
         kb = KnowledgeBase.open(settings=settings, embedder=embedder)
-        show("open and first search, files hashed before", timed(lambda i: (KnowledgeBase.open(settings=settings), search(i)), 1))
-        ours = {mode: show(f"search, {mode}", timed(lambda i, m=mode: search(i, m), count)) for mode in ("hybrid", "vector", "keyword")}
+        show(
+            "open and first search, files hashed before",
+            timed(lambda i: (KnowledgeBase.open(settings=settings), search(i)), 1),
+        )
+        ours = {
+            mode: show(f"search, {mode}", timed(lambda i, m=mode: search(i, m), count))
+            for mode in ("hybrid", "vector", "keyword")
+        }
         for source in SHARES:
-            show(f"search, hybrid, filter {source} ({SHARES[source]:.1%})", timed(lambda i, s=source: search(i, "hybrid", s), count))
+            show(
+                f"search, hybrid, filter {source} ({SHARES[source]:.1%})",
+                timed(lambda i, s=source: search(i, "hybrid", s), count),
+            )
 
         ids = np.array([f"{t.doc_id}:{j}" for t in texts for j in range(PER_DOCUMENT)])
-        order = np.array([(t.doc_id, j) for t in texts for j in range(PER_DOCUMENT)], dtype=[("d", "U36"), ("j", "i4")])
+        order = np.array(
+            [(t.doc_id, j) for t in texts for j in range(PER_DOCUMENT)], dtype=[("d", "U36"), ("j", "i4")]
+        )
         place = np.argsort(np.argsort(order))
         of = np.repeat([t.source for t in texts], PER_DOCUMENT)
         wide = vectors.astype(np.float64)
@@ -132,7 +174,10 @@ def main(chunks: int, count: int) -> None:
                 right += search(i, "vector", source) == best.tolist()
             print(f"exact top 10 in order, filter {source or 'none':12} {right} of {min(count, 50)} queries")
 
-        peer = show("peer: numpy float32 scan, ids only", timed(lambda i: np.argpartition(-(vectors @ targets[i]), 10)[:10], count))
+        peer = show(
+            "peer: numpy float32 scan, ids only",
+            timed(lambda i: np.argpartition(-(vectors @ targets[i]), 10)[:10], count),
+        )
         print(f"vector search / numpy scan: {ours['vector'] / peer:.2f}")
         try:
             import bm25s
@@ -142,7 +187,10 @@ def main(chunks: int, count: int) -> None:
         model = bm25s.BM25(k1=1.2, b=0.75)
         corpus = [t.text[a:b].split() for t in texts for a, b in t.spans]
         model.index(corpus, show_progress=False)
-        peer = show("peer: bm25s, ids only", timed(lambda i: model.retrieve([queries[i].split()], k=10, show_progress=False), count))
+        peer = show(
+            "peer: bm25s, ids only",
+            timed(lambda i: model.retrieve([queries[i].split()], k=10, show_progress=False), count),
+        )
         print(f"keyword search / bm25s: {ours['keyword'] / peer:.2f}")
 
 

@@ -2,10 +2,11 @@
 
     python benchmarks/tier_a_compose.py [FOLDER] [--seconds 3]
 
-FOLDER holds compose files and a ``gold.jsonl`` with one line per file: ``{"file", "services": {name: {"image", "build",
-"container_name", "ports", "networks", "network_mode", "depends_on", "links", …}}, "networks"}``, a plain reading of the
-YAML. The gold is read through the mapping here, by code of its own, and compared by node and by edge. ``dockerfile_from``
-and the edges that the gold does not speak of are counted but not judged.
+FOLDER holds compose files and a ``gold.jsonl`` with one line per file: ``{"file", "services": {name:
+{"image", "build", "container_name", "ports", "networks", "network_mode", "depends_on", "links", …}},
+"networks"}``, a plain reading of the YAML. The gold is read through the mapping here, by code of its own, and
+compared by node and by edge. ``dockerfile_from`` and the edges that the gold does not speak of are counted
+but not judged.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ Fact = tuple[object, ...]
 
 def default_folder() -> Path:
     data = os.environ.get("TABOOT_TEST_DATA")
-    return (Path(data) if data else Path(__file__).resolve().parents[1].parent / "shared" / "data") / "awesome-compose"
+    return (
+        Path(data) if data else Path(__file__).resolve().parents[1].parent / "shared" / "data"
+    ) / "awesome-compose"
 
 
 def gold_facts(line: dict, main_files: set[str], texts: dict[str, str]) -> set[Fact]:
-    """The facts that one gold line states, by the mapping's rules. What the gold leaves out (the project's name, the
-    networks' real names, ``.env``) is read from the YAML."""
+    """The facts that one gold line states, by the mapping's rules. What the gold leaves out (the project's
+    name, the networks' real names, ``.env``) is read from the YAML."""
     path = line["file"]
     dotenv = texts.get(f"{path.rpartition('/')[0]}/.env".lstrip("/"), "")
     line = json.loads(expand(json.dumps(line), parse_env(dotenv, {})).text)
@@ -66,7 +69,10 @@ def gold_facts(line: dict, main_files: set[str], texts: dict[str, str]) -> set[F
             facts.add(("RUNS_IN", project, name, mode))
         elif not mode:
             declared = document.get("networks") or {}
-            facts |= {("RUNS_IN", project, name, real_network(project, n, declared.get(n) or {})) for n in service["networks"] or ["default"]}
+            facts |= {
+                ("RUNS_IN", project, name, real_network(project, n, declared.get(n) or {}))
+                for n in service["networks"] or ["default"]
+            }
     return facts
 
 
@@ -82,7 +88,11 @@ def gold_ports(entry: object) -> set[tuple[str, int, str]]:
     if isinstance(entry, dict):
         if entry.get("published") in (None, ""):
             return set()
-        address, published, protocol = entry.get("host_ip") or "0.0.0.0", str(entry["published"]), entry.get("protocol") or "tcp"
+        address, published, protocol = (
+            entry.get("host_ip") or "0.0.0.0",
+            str(entry["published"]),
+            entry.get("protocol") or "tcp",
+        )
     else:
         text, _, protocol = str(entry).partition("/")
         *head, published, _target = text.rsplit(":", 2) if ":" in text else ("", "")
@@ -94,7 +104,9 @@ def gold_ports(entry: object) -> set[tuple[str, int, str]]:
 
 
 def found_facts(result: Interpretation) -> set[Fact]:
-    """What the extractor says, in the form of the gold's facts. Networks by their real name, builds without FROM."""
+    """What the extractor says, in the form of the gold's facts. Networks by their real name, builds without
+    FROM.
+    """
     facts: set[Fact] = set()
     for claim in result.nodes:
         if claim.node.label == "Service" and claim.declared:
@@ -102,7 +114,10 @@ def found_facts(result: Interpretation) -> set[Fact]:
     service_of: dict[tuple[object, ...], tuple[str, str]] = {}
     for claim in result.nodes:
         if claim.node.label == "Container":
-            service_of[claim.node.key] = (claim.properties["composeProject"], claim.properties["composeService"])
+            service_of[claim.node.key] = (
+                claim.properties["composeProject"],
+                claim.properties["composeService"],
+            )
             facts.add(("Container", *service_of[claim.node.key]))
     for edge in result.edges:
         if edge.type == "RUNS_IN":
@@ -136,7 +151,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     root: Path = arguments.folder
-    texts = {p.relative_to(root).as_posix(): p.read_text("utf-8", "replace") for p in sorted(root.rglob("*")) if p.is_file()}
+    texts = {
+        p.relative_to(root).as_posix(): p.read_text("utf-8", "replace")
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    }
     paths = frozenset(texts)
     extractor = ComposeExtractor()
     units = extractor.units(paths)
@@ -168,9 +187,14 @@ def main() -> int:
     for kind, c in counts.items():
         gold_n, found_n = c["both"] + c["missing"], c["both"] + c["surplus"]
         p, r = (c["both"] / found_n if found_n else 1.0), (c["both"] / gold_n if gold_n else 1.0)
-        print(f"{kind:12} {gold_n:6} {found_n:6} {p:10.4f} {r:8.4f} {2 * p * r / (p + r) if p + r else 0.0:8.4f}")
+        print(
+            f"{kind:12} {gold_n:6} {found_n:6} {p:10.4f} {r:8.4f}"
+            f" {2 * p * r / (p + r) if p + r else 0.0:8.4f}"
+        )
     others = collections.Counter(e.method for result in results.values() for e in result.edges)
-    bases = collections.Counter(b.value for result in results.values() for e in result.edges for b in (e.start_basis, e.end_basis))
+    bases = collections.Counter(
+        b.value for result in results.values() for e in result.edges for b in (e.start_basis, e.end_basis)
+    )
     print("edges by method:", dict(others.most_common()))
     print("ends by basis:", dict(bases.most_common()))
     print("problems:", sum(len(result.problems) for result in results.values()))
@@ -181,7 +205,10 @@ def main() -> int:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         ours = rate(lambda: len([run(unit) for unit in compose]), arguments.seconds)
         peer = rate(lambda: len([yaml.load(text, loader) for text in main_texts]), arguments.seconds)
-        print(f"documents/s: extraction {ours:,.0f}, PyYAML CSafeLoader load alone {peer:,.0f}, ratio {ours / peer:.2f}")
+        print(
+            f"documents/s: extraction {ours:,.0f}, PyYAML CSafeLoader load alone {peer:,.0f}, ratio"
+            f" {ours / peer:.2f}"
+        )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Tier A on nginx confs: F1 against a folder's gold, and speed beside crossplane's parser in the same process.
+"""Tier A on nginx confs: F1 against a folder's gold, and speed beside crossplane's parser in the same
+process.
 
     python benchmarks/tier_a_nginx.py [FOLDER]
 
@@ -29,7 +30,11 @@ def gold_facts(record: dict) -> dict[str, set[Fact]]:
     for route in record["routes"]:
         target = urlsplit(route["resolved"])
         host, port = target.hostname or "", target.port or {"http": 80, "https": 443}[target.scheme]
-        host = route["resolved"].split("://", 1)[1].split("/")[0].split(":")[0] if "[" not in route["resolved"] else host
+        host = (
+            route["resolved"].split("://", 1)[1].split("/")[0].split(":")[0]
+            if "[" not in route["resolved"]
+            else host
+        )
         endpoint = (target.scheme, host.lower(), port, "/")
         bare = "." not in host and ":" not in host and host != "localhost"
         end: Fact = ("Service", "", host) if bare else ("Endpoint", *endpoint)
@@ -44,7 +49,9 @@ def found_facts(result: Interpretation) -> dict[str, set[Fact]]:
     facts: dict[str, set[Fact]] = {"ROUTES_TO": set(), "EXPOSES_ENDPOINT": set()}
     for edge in result.edges:
         if edge.type == "ROUTES_TO":
-            facts[edge.type].add((edge.properties["host"], edge.properties["location"], (edge.end.label, *edge.end.key)))
+            facts[edge.type].add(
+                (edge.properties["host"], edge.properties["location"], (edge.end.label, *edge.end.key))
+            )
         else:
             facts[edge.type].add((edge.start.name, edge.end.key))
     return facts
@@ -52,7 +59,9 @@ def found_facts(result: Interpretation) -> dict[str, set[Fact]]:
 
 def main() -> int:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
-    gold = {r["file"]: r for r in map(json.loads, (folder / "gold.jsonl").read_text("utf-8").splitlines()) if r}
+    gold = {
+        r["file"]: r for r in map(json.loads, (folder / "gold.jsonl").read_text("utf-8").splitlines()) if r
+    }
     texts = {name: (folder / name).read_text("utf-8", "replace") for name in gold}
     extractor, source = NginxExtractor(), SourceFacts("default", "swag")
     counts = {"ROUTES_TO": [0, 0, 0], "EXPOSES_ENDPOINT": [0, 0, 0]}
@@ -73,7 +82,9 @@ def main() -> int:
     for kind, (hit, surplus, missed) in counts.items():
         precision, recall = hit / max(1, hit + surplus), hit / max(1, hit + missed)
         f1 = 2 * precision * recall / max(1e-9, precision + recall)
-        print(f"{kind}: precision {precision:.4f} recall {recall:.4f} F1 {f1:.4f} ({hit + missed} in the gold)")
+        print(
+            f"{kind}: precision {precision:.4f} recall {recall:.4f} F1 {f1:.4f} ({hit + missed} in the gold)"
+        )
 
     def ours() -> None:
         for unit in extractor.units(texts):

@@ -1,9 +1,11 @@
-"""Speed of what reads every text: mentions that it shows by itself, declared names, regions and the token index.
+"""Speed of what reads every text: mentions that it shows by itself, declared names, regions and the token
+index.
 
     python benchmarks/tier_a_prose.py [FOLDER]
 
-Peers in the same process: one regular expression that only finds candidates of the same kinds, without verifying any
-(for ``find_mentions``), and an alternation of the names with word boundaries (for ``NameMatcher``).
+Peers in the same process: one regular expression that only finds candidates of the same kinds, without
+verifying any (for ``find_mentions``), and an alternation of the names with word boundaries (for
+``NameMatcher``).
 """
 
 from __future__ import annotations
@@ -46,16 +48,28 @@ def main() -> int:
     kinds = collections.Counter(m.kind for t in texts for m in find_mentions(t))
     print(f"{len(texts)} texts: " + ", ".join(f"{n} {k}" for k, n in kinds.most_common()))
     ours, peer = rate(texts, find_mentions), rate(texts, lambda t: CANDIDATE.findall(t))
-    print(f"find_mentions {ours:.1f} MB/s; one regex without verification {peer:.1f} MB/s; ratio {ours / peer:.2f}")
+    print(
+        f"find_mentions {ours:.1f} MB/s; one regex without verification {peer:.1f} MB/s; ratio"
+        f" {ours / peer:.2f}"
+    )
 
     # Names that occur, and many that do not.
     names = {p.stem.removeprefix("docker-") for p in paths} | {f"service-{i}" for i in range(2000)}
     matcher = NameMatcher(names)
-    pattern = re.compile(r"(?<![\w-])(?:" + "|".join(sorted(map(re.escape, names), key=len, reverse=True)) + r")(?![\w-])", re.IGNORECASE)
+    pattern = re.compile(
+        r"(?<![\w-])(?:" + "|".join(sorted(map(re.escape, names), key=len, reverse=True)) + r")(?![\w-])",
+        re.IGNORECASE,
+    )
     marked = {t: regions(t) for t in texts}
     found = sum(len(matcher.find(t, marked[t])) for t in texts)
-    ours, peer = rate(texts, lambda t: matcher.find(t, marked[t])), rate(texts[:10], lambda t: pattern.findall(t), 1)
-    print(f"NameMatcher of {len(names)} names: {found} mentions, {ours:.1f} MB/s; alternation {peer:.2f} MB/s; ratio {ours / peer:.1f}")
+    ours, peer = (
+        rate(texts, lambda t: matcher.find(t, marked[t])),
+        rate(texts[:10], lambda t: pattern.findall(t), 1),
+    )
+    print(
+        f"NameMatcher of {len(names)} names: {found} mentions, {ours:.1f} MB/s; alternation {peer:.2f} MB/s;"
+        f" ratio {ours / peer:.1f}"
+    )
     print(f"regions {rate(texts, regions):.1f} MB/s; tokens {rate(texts, tokens):.1f} MB/s")
     return 0
 

@@ -1,7 +1,8 @@
 """Write what code alone can say truly into the pages of this folder: ``python docs/generate.py [--check]``.
 
-A page names what it wants between two comments, ``<!-- generated: NAME -->`` and ``<!-- end -->``; the names are the keys of
-``BLOCKS``. ``--check`` writes nothing and ends with 1, naming the pages that are not as they would be written now.
+A page names what it wants between two comments, ``<!-- generated: NAME -->`` and ``<!-- end -->``; the names
+are the keys of ``BLOCKS``. ``--check`` writes nothing and ends with 1, naming the pages that are not as they
+would be written now.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ COLUMNS = {
     "edges": {
         "edge_id": "what `explain` takes; a hash of type, ends, what makes it another fact, and document",
         "type": "one of the relations below",
-        "start_label": "", "start_key": "", "start_name": "where it starts: label, key and name as in `nodes()`",
-        "end_label": "", "end_key": "", "end_name": "where it ends",
+        "start_label": "",
+        "start_key": "",
+        "start_name": "where it starts: label, key and name as in `nodes()`",
+        "end_label": "",
+        "end_key": "",
+        "end_name": "where it ends",
         "properties": "JSON: ports, protocols, conditions and the like",
         "doc_id": "the document that says it; two documents that say the same are two rows",
         "url": "that document's URL as stored: `{source id}:{path}` for a file",
@@ -53,18 +58,28 @@ COLUMNS = {
         "since": "when the bytes that say it were first seen at their place",
         "run_id": "the interpretation run that found it",
         "blob_sha256": "the blob that holds the statement",
-        "byte_start": "", "byte_end": "its bytes in the blob, `[start, end)`",
+        "byte_start": "",
+        "byte_end": "its bytes in the blob, `[start, end)`",
         "line": "its line in the file, from 1",
-        "start_basis": "", "end_basis": "why that end is what it is: `bytes`, `normalized`, `derived` or `source`",
-        "supports": "JSON: every statement of the document that says it, with blob, bytes, line, run and method",
+        "start_basis": "",
+        "end_basis": "why that end is what it is: `bytes`, `normalized`, `derived` or `source`",
+        "supports": (
+            "JSON: every statement of the document that says it, with blob, bytes, line, run and method"
+        ),
     },
-}  # fmt: skip
+}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines) + "\n"
+    return (
+        "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+            for line in lines
+        )
+        + "\n"
+    )
 
 
 def code(value: object) -> str:
@@ -75,33 +90,64 @@ def bounds(schema: dict[str, Any]) -> str:
     """The type of a JSON Schema property, with its limits, in a few words."""
     choices = [s for s in schema.get("anyOf", [schema]) if s.get("type") != "null"]
     kind = " or ".join(
-        "one of " + ", ".join(code(v) for v in s["enum"]) if "enum" in s
-        else code(s["const"]) if "const" in s
-        else f"list of {bounds(s['items'])}" if s.get("type") == "array"
-        else f"map of {bounds(s['additionalProperties'])}" if s.get("type") == "object"
-        else {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text"}[s["type"]]
+        (
+            "one of " + ", ".join(code(v) for v in s["enum"])
+            if "enum" in s
+            else (
+                code(s["const"])
+                if "const" in s
+                else (
+                    f"list of {bounds(s['items'])}"
+                    if s.get("type") == "array"
+                    else (
+                        f"map of {bounds(s['additionalProperties'])}"
+                        if s.get("type") == "object"
+                        else {
+                            "integer": "whole number",
+                            "number": "number",
+                            "boolean": "true or false",
+                            "string": "text",
+                        }[s["type"]]
+                    )
+                )
+            )
+        )
         for s in choices
-    )  # fmt: skip
+    )
     first = choices[0]
     low, above, high = first.get("minimum"), first.get("exclusiveMinimum"), first.get("maximum")
-    limits = [f"≥ {low}"] * (low is not None) + [f"> {above}"] * (above is not None) + [f"≤ {high}"] * (high is not None)
+    limits = (
+        [f"≥ {low}"] * (low is not None)
+        + [f"> {above}"] * (above is not None)
+        + [f"≤ {high}"] * (high is not None)
+    )
     return f"{kind}, {', '.join(limits)}" if limits else kind
 
 
 def shown_default(value: object) -> str:
-    return "–" if value in (None, "", [], {}) else code(json.dumps(value) if isinstance(value, bool | list) else value)
+    return (
+        "–"
+        if value in (None, "", [], {})
+        else code(json.dumps(value) if isinstance(value, bool | list) else value)
+    )
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -----------------------------------------------------------------------------------------------
 
 
 def settings() -> str:
-    """One table for the top level, one per group and group within it, by the names of the environment variables."""
+    """One table for the top level, one per group and group within it, by the names of the environment
+    variables.
+    """
     return "\n".join(_settings_group("TABOOT_", Settings, "### Places\n"))
 
 
 def _settings_group(prefix: str, model: type[BaseModel], *head: str) -> Iterator[str]:
-    groups = {name: f.annotation for name, f in model.model_fields.items() if isinstance(f.annotation, type) and issubclass(f.annotation, BaseModel)}
+    groups = {
+        name: f.annotation
+        for name, f in model.model_fields.items()
+        if isinstance(f.annotation, type) and issubclass(f.annotation, BaseModel)
+    }
     own = {n: p for n, p in model.model_json_schema()["properties"].items() if n not in groups}
     yield from (*head, _settings_table(prefix, own, model))
     for name, group in groups.items():
@@ -114,7 +160,14 @@ def _settings_table(prefix: str, properties: dict[str, dict[str, Any]], model: t
     rows = []
     for name, schema in properties.items():
         default = _factory(model, name)
-        rows.append((code(prefix + name.upper()), bounds(schema), shown_default(str(default) if isinstance(default, Path) else default), _meaning(schema, name)))
+        rows.append(
+            (
+                code(prefix + name.upper()),
+                bounds(schema),
+                shown_default(str(default) if isinstance(default, Path) else default),
+                _meaning(schema, name),
+            )
+        )
     return table(("variable", "type", "default", "meaning"), rows)
 
 
@@ -129,13 +182,16 @@ def _prose(thing: object) -> str:
     return " ".join((thing.__doc__ or "").replace("``", "`").split())
 
 
-# --- sources ----------------------------------------------------------------------------------------------------------
+# --- sources ------------------------------------------------------------------------------------------------
 
 
 def sources() -> str:
     """What every entry has, then each type with its own fields."""
     common = sources_file.SourceEntry
-    models = {get_args(m.model_fields["type"].annotation)[0]: m for m in get_args(get_args(sources_file.AnyEntry)[0])}
+    models = {
+        get_args(m.model_fields["type"].annotation)[0]: m
+        for m in get_args(get_args(sources_file.AnyEntry)[0])
+    }
     parts = ["### Every entry\n", _fields(common, set(), types=", ".join(code(t) for t in models))]
     for name, model in models.items():
         parts += [f"### `type: {name}`\n", _prose(model) + "\n", _fields(model, set(common.model_fields))]
@@ -149,7 +205,11 @@ def _fields(model: type[BaseModel], without: set[str], types: str = "") -> str:
         if name == "type" and types:
             rows.append((code(name), "text", "required", f"One of {types}."))
         elif name not in without:
-            default = "required" if name in schema.get("required", ()) else shown_default(property_.get("default", _factory(model, name)))
+            default = (
+                "required"
+                if name in schema.get("required", ())
+                else shown_default(property_.get("default", _factory(model, name)))
+            )
             rows.append((code(name), bounds(property_), default, _meaning(property_, name)))
     return table(("field", "type", "default", "meaning"), rows)
 
@@ -158,15 +218,23 @@ def _factory(model: type[BaseModel], name: str) -> object:
     return model.model_fields[name].get_default(call_default_factory=True, validated_data={})
 
 
-# --- errors, commands, columns, model ---------------------------------------------------------------------------------
+# --- errors, commands, columns, model -----------------------------------------------------------------------
 
 
 def errors() -> str:
     """Codes that this version can raise, then those kept for parts that it does not have."""
-    raised = {c for p in sorted(PACKAGE.rglob("*.py")) if p.name != "errors.py" for c in re.findall(r"\"(E_[A-Z0-9_]+)\"", p.read_text("utf-8"))}
+    raised = {
+        c
+        for p in sorted(PACKAGE.rglob("*.py"))
+        if p.name != "errors.py"
+        for c in re.findall(r"\"(E_[A-Z0-9_]+)\"", p.read_text("utf-8"))
+    }
     rows = [(code(c), str(status), remedy) for c, (status, remedy) in CODES.items() if c in raised]
     later = ", ".join(code(c) for c in CODES if c not in raised)
-    return table(("code", "HTTP", "what to do"), rows) + f"\nKept for later parts, raised by nothing yet: {later}.\n"
+    return (
+        table(("code", "HTTP", "what to do"), rows)
+        + f"\nKept for later parts, raised by nothing yet: {later}.\n"
+    )
 
 
 def commands() -> str:
@@ -174,9 +242,17 @@ def commands() -> str:
     rows = []
     for name in sorted(cli.commands):
         command = cli.commands[name]
-        arguments = " ".join(p.metavar or (p.name or "").upper() for p in command.params if isinstance(p, click.Argument))
+        arguments = " ".join(
+            p.metavar or (p.name or "").upper() for p in command.params if isinstance(p, click.Argument)
+        )
         options = [code(p.opts[0]) for p in command.params if isinstance(p, click.Option)]
-        rows.append((code(f"taboot {name} {arguments}".strip()), (command.help or "").split("\n\n")[0].replace("\n", " "), " ".join(options)))
+        rows.append(
+            (
+                code(f"taboot {name} {arguments}".strip()),
+                (command.help or "").split("\n\n")[0].replace("\n", " "),
+                " ".join(options),
+            )
+        )
     return table(("command", "what it does", "options"), rows)
 
 
@@ -195,12 +271,26 @@ def columns(name: str, schema: Any) -> str:
 
 
 def model() -> str:
-    nodes = table(("label", "key", "properties"), [
-        (n.label, ", ".join(code(k) for k in n.key), ", ".join(sorted(n.properties)) or "–") for n in NODES.values()
-    ])  # fmt: skip
-    edges = table(("relation", "from", "to", "properties", "another fact by"), [
-        (e.type, _labels(e.start), _labels(e.end), ", ".join(sorted(e.properties)) or "–", ", ".join(e.discriminator) or "–") for e in EDGES.values()
-    ])  # fmt: skip
+    nodes = table(
+        ("label", "key", "properties"),
+        [
+            (n.label, ", ".join(code(k) for k in n.key), ", ".join(sorted(n.properties)) or "–")
+            for n in NODES.values()
+        ],
+    )
+    edges = table(
+        ("relation", "from", "to", "properties", "another fact by"),
+        [
+            (
+                e.type,
+                _labels(e.start),
+                _labels(e.end),
+                ", ".join(sorted(e.properties)) or "–",
+                ", ".join(e.discriminator) or "–",
+            )
+            for e in EDGES.values()
+        ],
+    )
     return f"{nodes}\n{edges}"
 
 

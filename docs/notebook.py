@@ -1,4 +1,5 @@
-"""Write and execute ``examples/homelab.ipynb``: ``python docs/notebook.py``, with TABOOT_HOME naming an ingested homelab.
+"""Write and execute ``examples/homelab.ipynb``: ``python docs/notebook.py``, with TABOOT_HOME naming an
+ingested homelab.
 
 Outputs are kept, without the paths of the machine that made them.
 """
@@ -20,14 +21,19 @@ NOTEBOOK = ROOT / "examples" / "homelab.ipynb"
 MOST_PLAIN = 2000
 
 CELLS = [
-    ("markdown", """
+    (
+        "markdown",
+        """
 # The homelab, asked from a notebook
 
-`make demo` has read the folder `homelab` beside this notebook into a knowledge base: Compose projects, nginx confs, runbooks and a few
-HTML pages of a made-up house. Here it is asked. Nothing needs to run for that, and no model is called but the small embedder that came
-with the installation.
-"""),
-    ("code", """
+`make demo` has read the folder `homelab` beside this notebook into a knowledge base: Compose projects, nginx
+confs, runbooks and a few HTML pages of a made-up house. Here it is asked. Nothing needs to run for that, and
+no model is called but the small embedder that came with the installation.
+""",
+    ),
+    (
+        "code",
+        """
 import os
 from pathlib import Path
 
@@ -39,93 +45,166 @@ from taboot_pipelines import KnowledgeBase
 
 pd.set_option("display.max_colwidth", 90)
 kb = KnowledgeBase.open()
-"""),
-    ("markdown", """
+""",
+    ),
+    (
+        "markdown",
+        """
 ## What was ingested
 
 One row per source: its last job, and how the items that it found add up.
-"""),
-    ("code", """
+""",
+    ),
+    (
+        "code",
+        """
 import json
 import subprocess
 import sys
 
 status = json.loads(subprocess.check_output([Path(sys.executable).with_name("taboot"), "status", "--json"]))
-ingested = pd.DataFrame([{"source": s["id"], "type": s["type"], **s["last_job"], **s["dead_letters"]} for s in status["sources"]])
+ingested = pd.DataFrame(
+    {"source": s["id"], "type": s["type"], **s["last_job"], **s["dead_letters"]} for s in status["sources"]
+)
 ingested[["source", "type", "state", "discovered", "complete", "failed", "skipped"]]
-"""),
-    ("markdown", "What was turned away is listed with its reason. The German runbook is: its source takes English only."),
-    ("code", """
+""",
+    ),
+    (
+        "markdown",
+        (
+            "What was turned away is listed with its reason. The German runbook is: its source takes English"
+            " only."
+        ),
+    ),
+    (
+        "code",
+        """
 pd.DataFrame(status["dead_letters"])[["source", "stage", "item", "code", "message"]]
-"""),
-    ("markdown", """
+""",
+    ),
+    (
+        "markdown",
+        """
 ## Search
 
 By meaning and by words at once. Filters are exact: only runbooks here, and only those dated 2026.
-"""),
-    ("code", """
+""",
+    ),
+    (
+        "code",
+        """
 found = kb.search("restore a database from backup", limit=5, source="runbooks", date_from="2026-01-01")
 found
-"""),
-    ("code", """
-kb.search("tls certificate", limit=5, type=["compose", "swag"]).to_pandas()[["score", "source", "title", "line", "text"]]
-"""),
-    ("markdown", """
+""",
+    ),
+    (
+        "code",
+        """
+hits = kb.search("tls certificate", limit=5, type=["compose", "swag"])
+hits.to_pandas()[["score", "source", "title", "line", "text"]]
+""",
+    ),
+    (
+        "markdown",
+        """
 ## A cited answer
 
 Sentences as they stand in the documents, each with the file and line it came from.
-"""),
-    ("code", """
+""",
+    ),
+    (
+        "code",
+        """
 answer = kb.answer("Which port does Grafana listen on?", limit=3)
 answer
-"""),
-    ("markdown", """
+""",
+    ),
+    (
+        "markdown",
+        """
 ## Neighbours
 
 What surrounds Grafana, by the relations that Compose and nginx state.
-"""),
-    ("code", """
-around = kb.neighbors("grafana", types=["DEPENDS_ON", "CONNECTS_TO", "ROUTES_TO", "BINDS", "RUNS_IN", "BUILDS"])
+""",
+    ),
+    (
+        "code",
+        """
+around = kb.neighbors(
+    "grafana", types=["DEPENDS_ON", "CONNECTS_TO", "ROUTES_TO", "BINDS", "RUNS_IN", "BUILDS"]
+)
 around
-"""),
-    ("markdown", """
+""",
+    ),
+    (
+        "markdown",
+        """
 ## Why does it say that?
 
-`explain` reads the stored bytes again, checks their hash and quotes the statement behind an edge. Each end says on what it
-rests: here the port stands in the quote, the service is the one whose definition holds it, and the host is what `sources.yaml` says.
-"""),
-    ("code", """
+`explain` reads the stored bytes again, checks their hash and quotes the statement behind an edge. Each end
+says on what it rests: here the port stands in the quote, the service is the one whose definition holds it,
+and the host is what `sources.yaml` says.
+""",
+    ),
+    (
+        "code",
+        """
 binds = next(e for e in around.edges if e.type == "BINDS")
 kb.explain(binds)
-"""),
+""",
+    ),
     ("markdown", "A secret in a quoted statement is masked, here as everywhere but in the blob:"),
-    ("code", """
+    (
+        "code",
+        """
 token = kb.search("ADMIN_TOKEN vaultwarden", limit=1, source="stacks", mode="keyword").hits[0]
 print(next(line for line in kb.explain(token).quote.splitlines() if "ADMIN_TOKEN" in line))
-"""),
-    ("markdown", """
+""",
+    ),
+    (
+        "markdown",
+        """
 ## The whole graph as tables
 
-`nodes()` and `edges()` are Arrow tables of everything, so questions that nobody foresaw are a few lines of pandas.
-"""),
-    ("code", """
+`nodes()` and `edges()` are Arrow tables of everything, so questions that nobody foresaw are a few lines of
+pandas.
+""",
+    ),
+    (
+        "code",
+        """
 nodes, edges = kb.nodes().to_pandas(), kb.edges().to_pandas()
-edges.groupby(["type", "start_label", "end_label"]).agg(edges=("edge_id", "size"), documents=("doc_id", "nunique"), confidence=("confidence", "min"))
-"""),
-    ("markdown", "Which services do most others lean on, and how many of the house's documents speak of them?"),
-    ("code", """
-leaned_on = edges[edges["type"].isin(["DEPENDS_ON", "CONNECTS_TO"]) & (edges["end_label"] == "Service")].groupby("end_key")["start_key"].nunique()
+edges.groupby(["type", "start_label", "end_label"]).agg(
+    edges=("edge_id", "size"), documents=("doc_id", "nunique"), confidence=("confidence", "min")
+)
+""",
+    ),
+    (
+        "markdown",
+        "Which services do most others lean on, and how many of the house's documents speak of them?",
+    ),
+    (
+        "code",
+        """
+leaning = edges[edges["type"].isin(["DEPENDS_ON", "CONNECTS_TO"]) & (edges["end_label"] == "Service")]
+leaned_on = leaning.groupby("end_key")["start_key"].nunique()
 services = nodes[nodes["label"] == "Service"].set_index("key")
 table = services[["name", "scope"]].assign(dependents=leaned_on, documents=services["doc_ids"].str.len())
-table.dropna().astype({"dependents": int}).sort_values(["dependents", "name"], ascending=[False, True]).head(8).reset_index(drop=True)
-"""),
+table = table.dropna().astype({"dependents": int})
+table.sort_values(["dependents", "name"], ascending=[False, True]).head(8).reset_index(drop=True)
+""",
+    ),
     ("markdown", "Which ports of the Docker host are taken, by whom, and where is that written?"),
-    ("code", """
+    (
+        "code",
+        """
 ports = edges[edges["type"] == "BINDS"].copy()
 ports["port"] = ports["properties"].map(lambda p: json.loads(p)["port"])
 ports["protocol"] = ports["properties"].map(lambda p: json.loads(p)["protocol"])
-ports.sort_values(["port", "protocol"])[["port", "protocol", "start_name", "url", "line"]].reset_index(drop=True)
-"""),
+columns = ["port", "protocol", "start_name", "url", "line"]
+ports.sort_values(["port", "protocol"])[columns].reset_index(drop=True)
+""",
+    ),
 ]
 
 
@@ -135,12 +214,16 @@ def build() -> Any:
     # Ids by position: the file changes only where its content does.
     cells = [make[kind](text.strip(), id=f"cell-{n:02}") for n, (kind, text) in enumerate(CELLS)]  # type: ignore[no-untyped-call]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})  # type: ignore[no-untyped-call]
+    return nbformat.v4.new_notebook(
+        cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}}
+    )  # type: ignore[no-untyped-call]
 
 
 def execute(notebook: Any) -> Any:
     """Run every cell in ``examples/``; the first error ends it."""
-    return NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+    return NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOK.parent)}}
+    ).execute()
 
 
 def without_machine(value: Any) -> Any:
@@ -152,7 +235,11 @@ def without_machine(value: Any) -> Any:
     if isinstance(value, dict):
         # A result that shows itself as HTML is not told a second time as the text of an object.
         told = "text/html" in value and len(value.get("text/plain", "")) > MOST_PLAIN
-        return {k: without_machine(v) for k, v in value.items() if k != "execution" and not (told and k == "text/plain")}
+        return {
+            k: without_machine(v)
+            for k, v in value.items()
+            if k != "execution" and not (told and k == "text/plain")
+        }
     return value
 
 
@@ -161,7 +248,9 @@ def main() -> int:
         print("Set TABOOT_HOME to an ingested homelab: `make demo` makes .taboot-demo.", file=sys.stderr)
         return 1
     os.environ["TABOOT_HOME"] = str(Path(os.environ["TABOOT_HOME"]).absolute())
-    NOTEBOOK.write_text(json.dumps(without_machine(execute(build())), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    NOTEBOOK.write_text(
+        json.dumps(without_machine(execute(build())), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+    )
     print(f"wrote {NOTEBOOK.relative_to(ROOT)}")
     return 0
 

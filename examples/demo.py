@@ -21,7 +21,11 @@ COMMANDS = [
 
 def main() -> int:
     home = os.environ.get("TABOOT_HOME", ".taboot-demo")
-    environment = {**os.environ, "TABOOT_HOME": home, "TABOOT_SOURCES": os.environ.get("TABOOT_SOURCES", str(HERE / "homelab" / "sources.yaml"))}
+    environment = {
+        **os.environ,
+        "TABOOT_HOME": home,
+        "TABOOT_SOURCES": os.environ.get("TABOOT_SOURCES", str(HERE / "homelab" / "sources.yaml")),
+    }
     taboot = Path(sys.executable).with_name("taboot")
     for command in COMMANDS:
         print(f"\n$ taboot {shlex.join(command)}", flush=True)

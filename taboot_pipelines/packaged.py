@@ -12,7 +12,9 @@ from taboot_pipelines.errors import TabootError
 
 
 def packaged_file(package: str, relative: str) -> Path:
-    """The path of a file of an installed package, none of whose code runs. Raises ``E_MODEL`` if it is not there."""
+    """The path of a file of an installed package, none of whose code runs. Raises ``E_MODEL`` if it is not
+    there.
+    """
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -21,19 +23,29 @@ def packaged_file(package: str, relative: str) -> Path:
         path = Path(folder, relative)
         if path.is_file():
             return path
-    raise TabootError("E_MODEL", f"The package {package} with {Path(relative).name} is not installed.", package=package)
+    raise TabootError(
+        "E_MODEL", f"The package {package} with {Path(relative).name} is not installed.", package=package
+    )
 
 
 def read_verified(path: Path, sha256: str | None) -> tuple[bytes, str]:
-    """The file's bytes and their SHA-256 in hex. Raises ``E_MODEL`` if it cannot be read or ``sha256`` says otherwise."""
+    """The file's bytes and their SHA-256 in hex. Raises ``E_MODEL`` if it cannot be read or ``sha256`` says
+    otherwise.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise TabootError("E_MODEL", f"{path} cannot be read ({type(error).__name__}).", path=str(path)) from None
+        raise TabootError(
+            "E_MODEL", f"{path} cannot be read ({type(error).__name__}).", path=str(path)
+        ) from None
     digest = hashlib.sha256(data).hexdigest()
     if sha256 is not None and digest != sha256:
         raise TabootError(
-            "E_MODEL", f"{path} does not have the expected SHA-256.", path=str(path), expected=sha256, actual=digest
+            "E_MODEL",
+            f"{path} does not have the expected SHA-256.",
+            path=str(path),
+            expected=sha256,
+            actual=digest,
         )
     return data, digest
 

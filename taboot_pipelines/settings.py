@@ -27,13 +27,20 @@ SPECIAL_TOKENS = 2
 class ChunkingSettings(BaseModel, extra="forbid"):
     """Limits of a chunk in tokens of the pinned tokenizer. A change builds a new chunk set beside the old.
 
-    ``max_tokens`` is the length of the sequence that a model reads, as model cards and servers state it, so it includes the
-    two special tokens: the default of 256 fits a 256-token model whole, with 254 tokens of text.
+    ``max_tokens`` is the length of the sequence that a model reads, as model cards and servers state it, so
+    it includes the two special tokens: the default of 256 fits a 256-token model whole, with 254 tokens of
+    text.
     """
 
-    tokenizer: Literal["bert-base-uncased"] = Field("bert-base-uncased", description="What a token is; bundled, so that chunks are equal everywhere.")
-    max_tokens: int = Field(256, ge=16, le=512, description="Most tokens of a chunk, the two special tokens included.")
-    overlap_tokens: int = Field(50, ge=0, le=256, description="Tokens that two neighbours of one block share.")
+    tokenizer: Literal["bert-base-uncased"] = Field(
+        "bert-base-uncased", description="What a token is; bundled, so that chunks are equal everywhere."
+    )
+    max_tokens: int = Field(
+        256, ge=16, le=512, description="Most tokens of a chunk, the two special tokens included."
+    )
+    overlap_tokens: int = Field(
+        50, ge=0, le=256, description="Tokens that two neighbours of one block share."
+    )
     min_tokens: int = Field(50, ge=0, le=256, description="A smaller chunk is joined to a neighbour.")
 
     @model_validator(mode="after")
@@ -51,26 +58,38 @@ class ChunkingSettings(BaseModel, extra="forbid"):
 class LimitSettings(BaseModel, extra="forbid"):
     """Bounds on what one run may take in."""
 
-    max_blob_bytes: Positive = Field(50 * 1024 * 1024, description="A larger item is refused with E_TOO_LARGE (seed 001: 50 MB).")
-    max_document_chars: Positive = Field(20_000_000, description="A longer document is refused with E_TOO_LARGE.")
+    max_blob_bytes: Positive = Field(
+        50 * 1024 * 1024, description="A larger item is refused with E_TOO_LARGE (seed 001: 50 MB)."
+    )
+    max_document_chars: Positive = Field(
+        20_000_000, description="A longer document is refused with E_TOO_LARGE."
+    )
     batch_documents: Positive = Field(256, description="Documents worked on and committed together.")
-    lease_wait_seconds: float = Field(600, ge=0, description="How long an ingest waits for another before E_BUSY.")
+    lease_wait_seconds: float = Field(
+        600, ge=0, description="How long an ingest waits for another before E_BUSY."
+    )
 
 
 class TorchSettings(BaseModel, extra="forbid"):
     """A model in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
 
     model: str | None = Field(None, description="A directory or a hub name; none: not used.")
-    revision: str | None = Field(None, description="The commit of a hub name; part of the embedding space's name.")
+    revision: str | None = Field(
+        None, description="The commit of a hub name; part of the embedding space's name."
+    )
     device: str | None = Field(None, description="Such as cuda:0; default the first GPU, else the CPU.")
     batch_size: Positive = Field(64, description="Texts of one forward pass.")
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
 class EmbeddingSettings(BaseModel, extra="forbid"):
-    """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL or TABOOT_EMBEDDING__TORCH__MODEL is set."""
+    """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL or
+    TABOOT_EMBEDDING__TORCH__MODEL is set.
+    """
 
-    model_path: Path | None = Field(None, description="A directory with model.onnx and tokenizer.json; default the bundled package.")
+    model_path: Path | None = Field(
+        None, description="A directory with model.onnx and tokenizer.json; default the bundled package."
+    )
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call, sorted by length.")
     threads: int = Field(0, ge=0, description="Threads of the ONNX session; 0 means all cores.")
     torch: TorchSettings = Field(default_factory=TorchSettings)
@@ -83,34 +102,63 @@ class TeiSettings(BaseModel, extra="forbid"):
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
     timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
     max_concurrency: Positive = Field(4, description="Requests on their way at once.")
-    max_retries: int = Field(5, ge=0, description="Further tries after a server's error or a refusal for load.")
+    max_retries: int = Field(
+        5, ge=0, description="Further tries after a server's error or a refusal for load."
+    )
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
 class RerankerSettings(BaseModel, extra="forbid"):
-    """A cross-encoder that orders the best hits anew: a TEI server's ``/rerank``, or a model in this process."""
+    """A cross-encoder that orders the best hits anew: a TEI server's ``/rerank``, or a model in this
+    process.
+    """
 
-    url: str | None = Field(None, description="The server's address; none means no reranking unless TABOOT_RERANKER__TORCH__MODEL is set.")
+    url: str | None = Field(
+        None,
+        description=(
+            "The server's address; none means no reranking unless TABOOT_RERANKER__TORCH__MODEL is set."
+        ),
+    )
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
     timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
     max_concurrency: Positive = Field(4, description="Requests on their way at once.")
-    max_retries: int = Field(3, ge=0, description="Further tries after a server's error or a refusal for load.")
-    candidates: Positive = Field(100, description="How many of the best hits are ordered anew (seed 000: the top 100).")
+    max_retries: int = Field(
+        3, ge=0, description="Further tries after a server's error or a refusal for load."
+    )
+    candidates: Positive = Field(
+        100, description="How many of the best hits are ordered anew (seed 000: the top 100)."
+    )
     torch: TorchSettings = Field(default_factory=TorchSettings)
 
 
 class LlmSettings(BaseModel, extra="forbid"):
-    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked by nothing in this version but ``taboot status``: answers are extractive."""
+    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked by nothing in this version but
+    ``taboot status``: answers are extractive.
+    """
 
-    url: str | None = Field(None, description="The server's address up to and without /v1/chat/completions, such as http://gpu.lan:8000/v1.")
+    url: str | None = Field(
+        None,
+        description=(
+            "The server's address up to and without /v1/chat/completions, such as http://gpu.lan:8000/v1."
+        ),
+    )
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
     model: str | None = Field(None, description="The model's name; default the first that /models lists.")
     timeout_seconds: float = Field(120, gt=0, description="Deadline of one completion, its retries included.")
     max_concurrency: Positive = Field(8, description="Completions on their way at once.")
-    max_retries: int = Field(3, ge=0, description="Further tries after a server's error or a refusal for load.")
+    max_retries: int = Field(
+        3, ge=0, description="Further tries after a server's error or a refusal for load."
+    )
     max_output_tokens: Positive = Field(1024, description="Most tokens of an answer.")
-    temperature: float = Field(0.0, ge=0, le=2, description="0: the same answer to the same question, as far as the server can.")
-    vllm_model: str | None = Field(None, description="A directory or hub name that vLLM loads in this process (extra vllm) instead of a server.")
+    temperature: float = Field(
+        0.0, ge=0, le=2, description="0: the same answer to the same question, as far as the server can."
+    )
+    vllm_model: str | None = Field(
+        None,
+        description=(
+            "A directory or hub name that vLLM loads in this process (extra vllm) instead of a server."
+        ),
+    )
 
 
 class RedisSettings(BaseModel, extra="forbid"):
@@ -125,10 +173,16 @@ class QdrantSettings(BaseModel, extra="forbid"):
 
     url: str | None = Field(None, description="The server's address, such as http://qdrant.lan:6333.")
     api_key: SecretStr | None = Field(None, description="Sent as the api-key header.")
-    collection: str = Field("taboot.documents", pattern=r"^[A-Za-z0-9._-]{1,200}$", description="The alias that names the collection of the embedding space in force.")
+    collection: str = Field(
+        "taboot.documents",
+        pattern=r"^[A-Za-z0-9._-]{1,200}$",
+        description="The alias that names the collection of the embedding space in force.",
+    )
     timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
     batch_points: Positive = Field(256, description="Points of one upsert.")
-    max_retries: int = Field(5, ge=0, description="Further tries of a request before the namespace waits in the retry queue.")
+    max_retries: int = Field(
+        5, ge=0, description="Further tries of a request before the namespace waits in the retry queue."
+    )
     shard_number: Positive = Field(4, description="Shards of a new collection (seed 000).")
     replication_factor: Positive = Field(1, description="Replicas of a new collection (seed 000).")
 
@@ -140,13 +194,15 @@ class Neo4jSettings(BaseModel, extra="forbid"):
     user: str = Field("neo4j", description="Who logs in.")
     password: SecretStr | None = Field(None, description="Its password; none where the server asks for none.")
     database: str = Field("neo4j", description="The database; community edition has one.")
-    timeout_seconds: float = Field(60, gt=0, description="How long one transaction may take, its retries included.")
+    timeout_seconds: float = Field(
+        60, gt=0, description="How long one transaction may take, its retries included."
+    )
     batch_rows: Positive = Field(10_000, description="Rows of one UNWIND (benchmarks/neo4j_writes.py).")
 
 
 class StorageSettings(BaseModel, extra="forbid"):
-    """Access to the object store that TABOOT_BLOB_URL, TABOOT_TABLE_URL and TABOOT_SHARD_URL name; unset fields come from the
-    provider's own variables (AWS_…)."""
+    """Access to the object store that TABOOT_BLOB_URL, TABOOT_TABLE_URL and TABOOT_SHARD_URL name; unset
+    fields come from the provider's own variables (AWS_…)."""
 
     endpoint: str | None = Field(None, description="The address of an S3-compatible server.")
     region: str | None = Field(None, description="The region of the buckets.")
@@ -159,7 +215,9 @@ class StorageSettings(BaseModel, extra="forbid"):
 class CelerySettings(BaseModel, extra="forbid"):
     """The broker of TABOOT_EXECUTOR=celery."""
 
-    broker: SecretStr | None = Field(None, description="Such as redis://redis.lan:6379/1; required for the Celery executor.")
+    broker: SecretStr | None = Field(
+        None, description="Such as redis://redis.lan:6379/1; required for the Celery executor."
+    )
     backend: SecretStr | None = Field(None, description="Where results are kept; default the broker.")
 
 
@@ -169,17 +227,25 @@ class K8sSettings(BaseModel, extra="forbid"):
     image: str | None = Field(None, description="The image of a step; default that of the run.")
     namespace: str | None = Field(None, description="The Kubernetes namespace; default that of the run.")
     service_account: str | None = Field(None, description="The service account of a step.")
-    env_secrets: list[str] = Field(default_factory=list, description="Secrets whose keys become environment variables.")
-    env_config_maps: list[str] = Field(default_factory=list, description="Config maps whose keys become environment variables.")
+    env_secrets: list[str] = Field(
+        default_factory=list, description="Secrets whose keys become environment variables."
+    )
+    env_config_maps: list[str] = Field(
+        default_factory=list, description="Config maps whose keys become environment variables."
+    )
     gpu_resource: str = Field("nvidia.com/gpu", description="The resource that a GPU step asks one of.")
-    gpu_node_selector: dict[str, str] = Field(default_factory=dict, description="Labels of the nodes that GPU steps run on.")
+    gpu_node_selector: dict[str, str] = Field(
+        default_factory=dict, description="Labels of the nodes that GPU steps run on."
+    )
 
 
 class LogSettings(BaseModel, extra="forbid"):
     """What the package logs: one record a line, with run, partition, source and document. Never a secret."""
 
     format: Literal["text", "json"] = Field("text", description="json: one object a line, for collectors.")
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="The least level that is written.")
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="The least level that is written."
+    )
 
 
 class HttpSettings(BaseModel, extra="forbid"):
@@ -188,10 +254,16 @@ class HttpSettings(BaseModel, extra="forbid"):
     user_agent: str = Field("taboot-pipelines/0.1", description="How requests introduce themselves.")
     connect_timeout_seconds: float = Field(10, gt=0, description="Until the connection stands.")
     read_timeout_seconds: float = Field(30, gt=0, description="Between two pieces of an answer.")
-    total_timeout_seconds: float = Field(120, gt=0, description="One request with its answer, however slowly it drips.")
-    max_redirects: int = Field(10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL.")
+    total_timeout_seconds: float = Field(
+        120, gt=0, description="One request with its answer, however slowly it drips."
+    )
+    max_redirects: int = Field(
+        10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL."
+    )
     max_concurrency: Positive = Field(8, description="Pages fetched at once, of all hosts.")
-    rate_limit_rps: float = Field(10, ge=0, le=1000, description="Requests a second to one host, all runs together; 0: no limit.")
+    rate_limit_rps: float = Field(
+        10, ge=0, le=1000, description="Requests a second to one host, all runs together; 0: no limit."
+    )
     rate_limit_burst: Positive = Field(20, description="Requests that a host may get at once after a rest.")
 
 
@@ -201,14 +273,20 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     rrf_k: Positive = Field(60, description="Damps the head of each arm's ranking.")
     # One default for all: measured on three judged sets (benchmarks/retrieval_quality.py).
     vector_weight: float = Field(3.0, ge=0, description="Weight of the vector arm.")
-    keyword_weight: float = Field(1.0, ge=0, description="Raised to vector_weight where the query looks something up by its name.")
-    candidates: int = Field(500, ge=10, description="How many distinct texts of each arm take part in the fusion.")
+    keyword_weight: float = Field(
+        1.0, ge=0, description="Raised to vector_weight where the query looks something up by its name."
+    )
+    candidates: int = Field(
+        500, ge=10, description="How many distinct texts of each arm take part in the fusion."
+    )
     bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")
     bm25_b: float = Field(0.75, ge=0, le=1, description="How much a long chunk is held against it.")
 
 
 class ShardSettings(BaseModel, extra="forbid"):
-    """Where the key ranges of shards are cut. A function of the content alone, so equal content gives equal shards."""
+    """Where the key ranges of shards are cut. A function of the content alone, so equal content gives equal
+    shards.
+    """
 
     max_chunks: Positive = Field(2048, description="A document range with more chunks is split in two.")
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
@@ -217,20 +295,53 @@ class ShardSettings(BaseModel, extra="forbid"):
 class Settings(BaseSettings):
     """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
 
-    # An empty variable is an unset one: Compose and Kubernetes pass on what is not filled in as the empty string.
-    model_config = SettingsConfigDict(env_prefix="TABOOT_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True)
+    # An empty variable is an unset one: Compose and Kubernetes pass on what is not filled in as the empty
+    # string.
+    model_config = SettingsConfigDict(
+        env_prefix="TABOOT_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True
+    )
 
-    home: Path = Field(Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage.")
+    home: Path = Field(
+        Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage."
+    )
     sources: Path = Field(Path("sources.yaml"), description="The sources file.")
-    namespace: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="The namespace that KnowledgeBase opens.")
-    blob_url: str | None = Field(None, description="Object store URL of the blobs, such as s3://bucket/prefix; default a directory under TABOOT_HOME.")
-    table_url: str | None = Field(None, description="Object store URL of the Delta tables; default a directory under TABOOT_HOME.")
-    shard_url: str | None = Field(None, description="Object store URL of the shards and manifests; default a directory under TABOOT_HOME.")
-    catalog_url: SecretStr | None = Field(None, description="SQLAlchemy URL of the catalog; default SQLite under TABOOT_HOME.")
-    catalog_admin_url: SecretStr | None = Field(None, description="The role that owns the catalog's tables and migrates them; default that of TABOOT_CATALOG_URL.")
-    executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field("in_process", description="Where the steps of a run are carried out.")
-    executor_max_concurrent: int = Field(0, ge=0, description="Most steps of one run at once; 0 leaves it to the executor.")
-    metadata_text: bool = Field(False, description="Allow document text in Dagster metadata (DESIGN rule 16).")
+    namespace: str = Field(
+        "default",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="The namespace that KnowledgeBase opens.",
+    )
+    blob_url: str | None = Field(
+        None,
+        description=(
+            "Object store URL of the blobs, such as s3://bucket/prefix; default a directory under"
+            " TABOOT_HOME."
+        ),
+    )
+    table_url: str | None = Field(
+        None, description="Object store URL of the Delta tables; default a directory under TABOOT_HOME."
+    )
+    shard_url: str | None = Field(
+        None,
+        description="Object store URL of the shards and manifests; default a directory under TABOOT_HOME.",
+    )
+    catalog_url: SecretStr | None = Field(
+        None, description="SQLAlchemy URL of the catalog; default SQLite under TABOOT_HOME."
+    )
+    catalog_admin_url: SecretStr | None = Field(
+        None,
+        description=(
+            "The role that owns the catalog's tables and migrates them; default that of TABOOT_CATALOG_URL."
+        ),
+    )
+    executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field(
+        "in_process", description="Where the steps of a run are carried out."
+    )
+    executor_max_concurrent: int = Field(
+        0, ge=0, description="Most steps of one run at once; 0 leaves it to the executor."
+    )
+    metadata_text: bool = Field(
+        False, description="Allow document text in Dagster metadata (DESIGN rule 16)."
+    )
     chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
@@ -264,29 +375,41 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Read the environment; ``overrides`` win. Raises ``E_CONFIG`` naming each wrong setting, never its value.
+    """Read the environment; ``overrides`` win. Raises ``E_CONFIG`` naming each wrong setting, never its
+    value.
 
-    Addresses of servers are looked at here too: their parts are opened only when a run reaches them, which may be hours later.
+    Addresses of servers are looked at here too: their parts are opened only when a run reaches them, which
+    may be hours later.
     """
     try:
         settings = Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         problems = [
-            ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"]) for e in error.errors(include_input=False, include_url=False)
+            ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"])
+            for e in error.errors(include_input=False, include_url=False)
         ]
     else:
         problems = list(_wrong_addresses(settings))
         if not problems:
             return settings
-    raise TabootError("E_CONFIG", "; ".join(f"{name}: {message}" for name, message in problems) + ".", settings=[n for n, _ in problems])
+    raise TabootError(
+        "E_CONFIG",
+        "; ".join(f"{name}: {message}" for name, message in problems) + ".",
+        settings=[n for n, _ in problems],
+    )
 
 
 def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
-    """(setting, what it must be) of each server whose URL cannot be one. Finer points are the clients' own."""
+    """(setting, what it must be) of each server whose URL cannot be one. Finer points are the clients'
+    own.
+    """
     http = ("http", "https")
     redis = settings.redis.url
     for name, url, schemes in (
-        ("TEI", settings.tei.url, http), ("RERANKER", settings.reranker.url, http), ("LLM", settings.llm.url, http), ("QDRANT", settings.qdrant.url, http),
+        ("TEI", settings.tei.url, http),
+        ("RERANKER", settings.reranker.url, http),
+        ("LLM", settings.llm.url, http),
+        ("QDRANT", settings.qdrant.url, http),
         ("NEO4J", settings.neo4j.url, ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")),
         ("REDIS", None if redis is None else redis.get_secret_value(), ("redis", "rediss", "unix")),
     ):
@@ -298,6 +421,10 @@ def _is_address(url: str, schemes: Collection[str]) -> bool:
     try:
         parts = urlsplit(url)
         # Reading the port checks it.
-        return parts.scheme in schemes and (bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname)) and parts.port != 0
+        return (
+            parts.scheme in schemes
+            and (bool(parts.path) if parts.scheme == "unix" else bool(parts.hostname))
+            and parts.port != 0
+        )
     except ValueError:
         return False

@@ -23,9 +23,17 @@ class Bucket:
 
     def contents(self) -> dict[str, bytes]:
         """Every object by its path under the prefix."""
-        return {m["path"]: bytes(obstore.get(self.store, m["path"]).bytes()) for batch in obstore.list(self.store) for m in batch}
+        return {
+            m["path"]: bytes(obstore.get(self.store, m["path"]).bytes())
+            for batch in obstore.list(self.store)
+            for m in batch
+        }
 
 
 def storage_of(server: S3Server, **storage: object) -> StorageSettings:
-    access = {"endpoint": server.endpoint, "access_key_id": SecretStr(server.access_key), "secret_access_key": SecretStr(server.secret_key)}
+    access = {
+        "endpoint": server.endpoint,
+        "access_key_id": SecretStr(server.access_key),
+        "secret_access_key": SecretStr(server.secret_key),
+    }
     return StorageSettings.model_validate({**access, "max_retries": 2, **storage})

@@ -1,8 +1,10 @@
-"""Real servers for tests: the session's shared ones, started when first asked for, and own ones that a test may stop.
+"""Real servers for tests: the session's shared ones, started when first asked for, and own ones that a test
+may stop.
 
-A server that the environment names (``TABOOT_TEST_POSTGRES_URL``, ``…_REDIS_URL``, ``…_NEO4J_URL``, ``…_S3_URL``) is used instead
-of starting one; ``…_S3_URL`` reads ``http://KEY:SECRET@HOST:PORT``. Without PostgreSQL, Redis or Neo4j a test fails and says what
-to install. S3 alone may be skipped, by name, since its server has to be compiled.
+A server that the environment names (``TABOOT_TEST_POSTGRES_URL``, ``…_REDIS_URL``, ``…_NEO4J_URL``,
+``…_S3_URL``) is used instead of starting one; ``…_S3_URL`` reads ``http://KEY:SECRET@HOST:PORT``. Without
+PostgreSQL, Redis or Neo4j a test fails and says what to install. S3 alone may be skipped, by name, since its
+server has to be compiled.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class PostgresServer:
     def database(self, name: str) -> str:
         """The superuser's URL of a fresh, empty database; one of that name from before is dropped.
 
-        It sorts text by a language's rules, as most installations do: a query that relies on SQLite's order by bytes fails here.
+        It sorts text by a language's rules, as most installations do: a query that relies on SQLite's order
+        by bytes fails here.
         """
         url = make_url(self.url)
         plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -55,7 +58,9 @@ class PostgresServer:
             quoted = sql.Identifier(name)
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(quoted))
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'").format(quoted)
+                sql.SQL(
+                    "CREATE DATABASE {} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+                ).format(quoted)
             )
         return url.set(database=name).render_as_string(hide_password=False)
 
@@ -72,11 +77,18 @@ class S3Server:
     def bucket(self, name: str) -> str:
         """Make a bucket, unless it is there; its name, which S3 wants to have three letters or more."""
         store = S3Store(
-            name, endpoint=self.endpoint, access_key_id=self.access_key, secret_access_key=self.secret_key, region=self.region,
+            name,
+            endpoint=self.endpoint,
+            access_key_id=self.access_key,
+            secret_access_key=self.secret_key,
+            region=self.region,
             client_options={"allow_http": True},
-        )  # fmt: skip
+        )
         made = httpx.put(obstore.sign(store, "PUT", "", timedelta(minutes=1)))
-        assert made.status_code in (200, 409), f"the bucket {name} cannot be made: HTTP {made.status_code} {made.text}"
+        assert made.status_code in (
+            200,
+            409,
+        ), f"the bucket {name} cannot be made: HTTP {made.status_code} {made.text}"
         return name
 
 
@@ -154,7 +166,9 @@ def s3_at(url: str) -> S3Server:
 
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
-    """Where the session's servers live; they end with it and leave nothing. Those of a session that was killed end here too."""
+    """Where the session's servers live; they end with it and leave nothing. Those of a session that was
+    killed end here too.
+    """
     for left in Path(tempfile.gettempdir()).glob("taboot-servers-*"):
         # Another session may be removing it at this moment.
         with suppress(FileNotFoundError):
@@ -190,14 +204,18 @@ def s3(request: pytest.FixtureRequest) -> S3Server:
     named = os.environ.get("TABOOT_TEST_S3_URL")
     if named:
         parts = urlsplit(named)
-        return S3Server(f"{parts.scheme}://{parts.hostname}:{parts.port}", parts.username or "", parts.password or "")
+        return S3Server(
+            f"{parts.scheme}://{parts.hostname}:{parts.port}", parts.username or "", parts.password or ""
+        )
     _s3_or_skip()
     return s3_at(_shared(request, "s3"))
 
 
 def services(*arguments: str) -> str:
     """Run ``services.py``; its standard output. What it says when it refuses fails the test."""
-    done = subprocess.run([sys.executable, str(SERVICES), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(SERVICES), *arguments], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         pytest.fail(done.stderr.strip(), pytrace=False)
     return done.stdout
@@ -223,7 +241,9 @@ def _shared(request: pytest.FixtureRequest, name: str) -> str:
 
 
 def _s3_or_skip() -> None:
-    done = subprocess.run([sys.executable, str(SERVICES), "fetch", "--only", "s3"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(SERVICES), "fetch", "--only", "s3"], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         pytest.skip(f"tests against an S3 server: versitygw cannot be had ({done.stderr.strip()})")
 

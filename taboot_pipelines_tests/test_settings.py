@@ -1,4 +1,6 @@
-"""Settings come from the environment; what is wrong there is refused at start by its name, and never quoted."""
+"""Settings come from the environment; what is wrong there is refused at start by its name, and never
+quoted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,19 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("part", SERVERS)
-@pytest.mark.parametrize("url", ["hunter2", "ftp://hunter2", "http://", "redis://", "bolt://", "http://hunter2:port/", "http://[::hunter2", "http://h:0"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hunter2",
+        "ftp://hunter2",
+        "http://",
+        "redis://",
+        "bolt://",
+        "http://hunter2:port/",
+        "http://[::hunter2",
+        "http://h:0",
+    ],
+)
 def test_a_wrong_address_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, part: str, url: str) -> None:
     monkeypatch.setenv(f"TABOOT_{part}__URL", url)
     with pytest.raises(TabootError) as caught:
@@ -40,8 +54,12 @@ def test_every_wrong_address_is_named_at_once() -> None:
 
 def test_addresses_that_servers_have_are_taken(tmp_path: Path) -> None:
     for part, urls in {
-        "tei": ["http://gpu.lan:8080", "https://[::1]/embed"], "qdrant": [":memory:", "https://qdrant.lan"], "llm": ["http://h/v1"], "reranker": ["http://h"],
-        "neo4j": ["bolt://h", "neo4j+ssc://h:7687"], "redis": ["redis://:p%40ss@h:6379/0", "rediss://u:p@h", "unix:///run/redis.sock?db=1"],
+        "tei": ["http://gpu.lan:8080", "https://[::1]/embed"],
+        "qdrant": [":memory:", "https://qdrant.lan"],
+        "llm": ["http://h/v1"],
+        "reranker": ["http://h"],
+        "neo4j": ["bolt://h", "neo4j+ssc://h:7687"],
+        "redis": ["redis://:p%40ss@h:6379/0", "rediss://u:p@h", "unix:///run/redis.sock?db=1"],
     }.items():
         for url in urls:
             load_settings(home=tmp_path, **{part: {"url": url}})

@@ -32,14 +32,28 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
-DATA = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data").resolve()
+DATA = Path(
+    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data"
+).resolve()
 
 #: Tables of the catalog that are inputs of a replay (DESIGN rule 13); everything else is derived or history.
-INPUT_TABLES = ("alembic_version", "source_entry", "tombstone", "confirmation", "job", "locator", "fetch", "blob", "storage_usage")
+INPUT_TABLES = (
+    "alembic_version",
+    "source_entry",
+    "tombstone",
+    "confirmation",
+    "job",
+    "locator",
+    "fetch",
+    "blob",
+    "storage_usage",
+)
 
 
 class World:
-    """Sources under ``root/sources``, data under ``root/home``; ``tei`` is the URL of a fake embedding server."""
+    """Sources under ``root/sources``, data under ``root/home``; ``tei`` is the URL of a fake embedding
+    server.
+    """
 
     def __init__(self, root: Path, tei: str, **settings: Any) -> None:
         self.root, self.home, self.tei = root, root / "home", tei
@@ -50,7 +64,9 @@ class World:
         self.workspace = self.open(self.home)
 
     def settings(self, home: Path) -> Settings:
-        return load_settings(home=home, sources=self.directory / "sources.yaml", tei={"url": self.tei}, **self.overrides)
+        return load_settings(
+            home=home, sources=self.directory / "sources.yaml", tei={"url": self.tei}, **self.overrides
+        )
 
     def open(self, home: Path) -> Workspace:
         return Workspace(self.settings(home))
@@ -75,7 +91,11 @@ class World:
         """The whole chain for some sources (default: all known to the catalog)."""
         self.workspace.sync_sources()
         known = {row["source_id"] for row in self.workspace.catalog.sources()}
-        return [r for s in (source_ids or sorted(known)) for r in run_chain(self.workspace, s, confirm_deletes=confirm_deletes)]
+        return [
+            r
+            for s in source_ids or sorted(known)
+            for r in run_chain(self.workspace, s, confirm_deletes=confirm_deletes)
+        ]
 
     def kb(self, namespace: str = "default", home: Path | None = None) -> KnowledgeBase:
         return KnowledgeBase.open(home or self.home, namespace, settings=self.settings(home or self.home))
@@ -87,9 +107,14 @@ class World:
         home.mkdir()
         if (self.home / "blobs").exists():
             shutil.copytree(self.home / "blobs", home / "blobs")
-        with sqlite3.connect(self.home / "catalog.db") as source, sqlite3.connect(home / "catalog.db") as target:
+        with (
+            sqlite3.connect(self.home / "catalog.db") as source,
+            sqlite3.connect(home / "catalog.db") as target,
+        ):
             source.backup(target)
-            for (table,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").fetchall():
+            for (table,) in target.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            ).fetchall():
                 if table not in INPUT_TABLES:
                     target.execute(f"DELETE FROM {table}")
         workspace = self.open(home)
@@ -99,7 +124,9 @@ class World:
                     raw_blobs.publish_listing(workspace, entry)
                     for stage in (documents, chunks, embeddings, tier_a_triples):
                         stage.run(workspace, entry)
-            for namespace in sorted({row["namespace"] for row in workspace.catalog.sources(states=("active",))}):
+            for namespace in sorted(
+                {row["namespace"] for row in workspace.catalog.sources(states=("active",))}
+            ):
                 entity_snapshots.run(workspace, namespace, "")
                 kb_shards.run(workspace, namespace, "")
         finally:
@@ -114,16 +141,36 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     for row in workspace.catalog.sources(namespace, states=("active",)):
         source = row["source_id"]
         for name in ("documents", "chunks", "observations"):
-            table = workspace.tables.read(namespace, source, name, workspace.tables.version(namespace, source, name))
+            table = workspace.tables.read(
+                namespace, source, name, workspace.tables.version(namespace, source, name)
+            )
             found[f"{source}/{name}"] = rows_of(table)
             if name == "chunks":
                 live |= set(table.column("sha256").to_pylist())
     for name in ("relations", "entities", "names", "declarations", "doc_state"):
-        found[name] = rows_of(workspace.tables.read(namespace, NAMESPACE, name, workspace.tables.version(namespace, NAMESPACE, name)))
+        found[name] = rows_of(
+            workspace.tables.read(
+                namespace, NAMESPACE, name, workspace.tables.version(namespace, NAMESPACE, name)
+            )
+        )
     vectors = embeddings.table_name(workspace.embedder.space.id)
-    table = workspace.tables.read(namespace, NAMESPACE, vectors, workspace.tables.version(namespace, NAMESPACE, vectors), columns=["sha256", "vector"])
-    found["vectors"] = {s: tuple(v) for s, v in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True) if s in live}
-    found["dead_letters"] = [(d["source_id"], d["stage"], d["item"], d["code"]) for d in workspace.catalog.dead_letters(namespace) if d["stage"] != "raw_blobs"]
+    table = workspace.tables.read(
+        namespace,
+        NAMESPACE,
+        vectors,
+        workspace.tables.version(namespace, NAMESPACE, vectors),
+        columns=["sha256", "vector"],
+    )
+    found["vectors"] = {
+        s: tuple(v)
+        for s, v in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
+        if s in live
+    }
+    found["dead_letters"] = [
+        (d["source_id"], d["stage"], d["item"], d["code"])
+        for d in workspace.catalog.dead_letters(namespace)
+        if d["stage"] != "raw_blobs"
+    ]
     return found
 
 
@@ -142,7 +189,10 @@ def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, 
     for key in sorted(set(left) | set(right)):
         a, b = left.get(key), right.get(key)
         if a != b:
-            only = (sorted(set(map(str, a or [])) - set(map(str, b or [])))[:5], sorted(set(map(str, b or [])) - set(map(str, a or [])))[:5])
+            only = (
+                sorted(set(map(str, a or [])) - set(map(str, b or [])))[:5],
+                sorted(set(map(str, b or [])) - set(map(str, a or [])))[:5],
+            )
             found[key] = {"left": [x[:600] for x in only[0]], "right": [x[:600] for x in only[1]]}
     return found
 
@@ -154,7 +204,9 @@ def holding(root: Path, word: str) -> list[str]:
 
 
 def contents(root: Path) -> Iterator[tuple[str, str]]:
-    """Every file under ``root`` as (path, all that it holds in folded case): its bytes, and what is compressed in it."""
+    """Every file under ``root`` as (path, all that it holds in folded case): its bytes, and what is
+    compressed in it.
+    """
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
         content = path.read_bytes().decode("latin-1")
         if path.suffix == ".parquet":

@@ -1,7 +1,8 @@
 """Programs that no Debian package carries, fetched once from their registries into a cache folder.
 
-The folder is ``$TABOOT_CACHE``, else ``~/.cache/taboot``. What is there is whole: a fetch works in a folder of its own and
-is renamed when it is complete, and an operating system lock lets one process fetch while the others wait.
+The folder is ``$TABOOT_CACHE``, else ``~/.cache/taboot``. What is there is whole: a fetch works in a folder
+of its own and is renamed when it is complete, and an operating system lock lets one process fetch while the
+others wait.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def missing_for_compose_schema() -> list[str]:
 
 
 def _missing_go(target: Path, purpose: str) -> list[str]:
-    return [] if target.exists() or shutil.which("go") else [f"Go 1.24 or newer, {purpose} (https://go.dev/dl)"]
+    return (
+        [] if target.exists() or shutil.which("go") else [f"Go 1.24 or newer, {purpose} (https://go.dev/dl)"]
+    )
 
 
 def fetch_neo4j() -> None:
@@ -107,7 +110,21 @@ def fetch_neo4j() -> None:
     def fill(folder: Path) -> None:
         (folder / "pom.xml").write_text(_POM)
         # -C: a jar whose checksum is not its repository's fails the fetch.
-        _run("Maven", ["mvn", "-B", "-q", "-C", "-f", "pom.xml", f"{DEPENDENCY_PLUGIN}:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=lib"], folder)
+        _run(
+            "Maven",
+            [
+                "mvn",
+                "-B",
+                "-q",
+                "-C",
+                "-f",
+                "pom.xml",
+                f"{DEPENDENCY_PLUGIN}:copy-dependencies",
+                "-DincludeScope=runtime",
+                "-DoutputDirectory=lib",
+            ],
+            folder,
+        )
         if not list((folder / "lib").glob(f"neo4j-server-{NEO4J_VERSION}.jar")):
             raise Refused(f"Maven ended well but brought no neo4j-server {NEO4J_VERSION}")
 
@@ -128,8 +145,14 @@ def fetch_compose_schema() -> None:
     """The Compose specification's schema, out of the module of its reference implementation."""
 
     def fill(folder: Path) -> None:
-        told = _run("Go", ["go", "mod", "download", "-json", f"github.com/compose-spec/compose-go/v2@{COMPOSE_VERSION}"], folder)
-        shutil.copyfile(Path(json.loads(told)["Dir"]) / "schema" / "compose-spec.json", folder / "compose-spec.json")
+        told = _run(
+            "Go",
+            ["go", "mod", "download", "-json", f"github.com/compose-spec/compose-go/v2@{COMPOSE_VERSION}"],
+            folder,
+        )
+        shutil.copyfile(
+            Path(json.loads(told)["Dir"]) / "schema" / "compose-spec.json", folder / "compose-spec.json"
+        )
 
     _once(compose_schema().parent, f"the Compose specification's schema {COMPOSE_VERSION} by Go", fill)
 
@@ -166,7 +189,18 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
 
 
 def _run(name: str, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
-        raise Refused(f"{name} failed (is its registry in reach?): {command[0]} said\n" + "\n".join(done.stdout.splitlines()[-15:]))
+        raise Refused(
+            f"{name} failed (is its registry in reach?): {command[0]} said\n"
+            + "\n".join(done.stdout.splitlines()[-15:])
+        )
     return done.stdout

@@ -1,4 +1,6 @@
-"""Processes that outlive the one that started them: known by pid and birth, so that a recycled pid is never taken for ours."""
+"""Processes that outlive the one that started them: known by pid and birth, so that a recycled pid is never
+taken for ours.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ class Refused(Exception):
 
 
 def birth(pid: int) -> str | None:
-    """When a process began, as text that no other process of this pid shares; ``None`` if it is gone (a zombie is gone)."""
+    """When a process began, as text that no other process of this pid shares; ``None`` if it is gone (a
+    zombie is gone).
+    """
     try:
-        # Field 22 counts clock ticks since boot (proc(5)); the name before it may hold spaces, so cut behind its bracket.
+        # Field 22 counts clock ticks since boot (proc(5)); the name before it may hold spaces, so cut behind
+        # its bracket.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -27,7 +32,9 @@ def birth(pid: int) -> str | None:
             return None
     else:
         return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
-    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     return told.stdout.strip() or None
 
 
@@ -37,7 +44,9 @@ def alive(pid: int | None, born: str | None) -> bool:
 
 
 def end(pid: int, born: str, gently: signal.Signals, patience: float) -> None:
-    """End the recorded process and wait until it is gone: ``gently`` first, SIGKILL after ``patience`` seconds."""
+    """End the recorded process and wait until it is gone: ``gently`` first, SIGKILL after ``patience``
+    seconds.
+    """
     for number, seconds in ((gently, patience), (signal.SIGKILL, 30.0)):
         if not alive(pid, born):
             return
@@ -75,8 +84,8 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A free loopback port below the ephemeral range: a port in it could be lent to any outgoing connection while its
-    server is down, and the server could not come back to it."""
+    """A free loopback port below the ephemeral range: a port in it could be lent to any outgoing connection
+    while its server is down, and the server could not come back to it."""
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:

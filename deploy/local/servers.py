@@ -60,7 +60,9 @@ class Server:
         """Bring in what is fetched once."""
 
     def settle(self) -> None:
-        """Decide where its data are; elsewhere than in the folder if the account that runs it may not enter there."""
+        """Decide where its data are; elsewhere than in the folder if the account that runs it may not enter
+        there.
+        """
 
     def prepare(self) -> None:
         """Make its folder and configuration. Killed half-way, it starts over."""
@@ -88,7 +90,9 @@ class Server:
 
 
 class Postgres(Server):
-    """An own cluster. Whoever reaches the loopback is trusted: for development and tests, not for a shared machine."""
+    """An own cluster. Whoever reaches the loopback is trusted: for development and tests, not for a shared
+    machine.
+    """
 
     name = "postgres"
     # Fast shutdown: sessions are ended, a checkpoint is written.
@@ -112,7 +116,14 @@ class Postgres(Server):
             self._data = Path(tempfile.mkdtemp(prefix="taboot-postgres-", dir="/var/tmp"))
 
     def _may_enter(self, user: str) -> bool:
-        asked = subprocess.run(["test", "-x", str(self.folder)], user=user, group=_group(user), extra_groups=[], cwd="/", check=False)
+        asked = subprocess.run(
+            ["test", "-x", str(self.folder)],
+            user=user,
+            group=_group(user),
+            extra_groups=[],
+            cwd="/",
+            check=False,
+        )
         return asked.returncode == 0
 
     def missing(self) -> list[str]:
@@ -120,7 +131,9 @@ class Postgres(Server):
         if _postgres_programs() is None:
             lacks.append("PostgreSQL 14 or newer (Debian: apt-get install postgresql)")
         elif self.user is not None and _group(self.user) is None:
-            lacks.append("the account postgres, since PostgreSQL refuses to run as root (useradd --system postgres)")
+            lacks.append(
+                "the account postgres, since PostgreSQL refuses to run as root (useradd --system postgres)"
+            )
         return lacks
 
     def prepare(self) -> None:
@@ -133,13 +146,32 @@ class Postgres(Server):
             return
         fresh = base / "cluster.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        done = self._as_user([self._program("initdb"), "-D", str(fresh), "-U", self.superuser, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"])
+        done = self._as_user(
+            [
+                self._program("initdb"),
+                "-D",
+                str(fresh),
+                "-U",
+                self.superuser,
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+                "--no-instructions",
+            ]
+        )
         if done.returncode != 0:
             raise Refused("initdb failed:\n" + done.stdout)
         with (fresh / "postgresql.conf").open("a") as conf:
-            conf.write("\n# services.py\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\nmax_connections = 200\n")
+            conf.write(
+                "\n# services.py\nlisten_addresses = '127.0.0.1'\nunix_socket_directories ="
+                " ''\nmax_connections = 200\n"
+            )
             if not self.options.fsync:
-                # Commits still reach the system's cache, so that they outlive the server, but not the machine.
+                # Commits still reach the system's cache, so that they outlive the server, but not the
+                # machine.
                 conf.write("fsync = off\nfull_page_writes = off\n")
         fresh.rename(cluster)
 
@@ -171,7 +203,8 @@ class Postgres(Server):
         return {
             "TABOOT_CATALOG_URL": f"postgresql+psycopg://taboot_app@{at}/taboot",
             "TABOOT_CATALOG_ADMIN_URL": f"postgresql+psycopg://taboot_owner@{at}/taboot",
-            # What deploy/celery/dagster.yaml asks for. Dagster wants a password to be there; this server does not look at it.
+            # What deploy/celery/dagster.yaml asks for. Dagster wants a password to be there; this server does
+            # not look at it.
             "DAGSTER_PG_HOST": LOOPBACK,
             "DAGSTER_PG_PORT": str(self.port),
             "DAGSTER_PG_USER": self.superuser,
@@ -180,14 +213,45 @@ class Postgres(Server):
         }
 
     def _psql(self, *arguments: str, database: str = "postgres") -> subprocess.CompletedProcess[str]:
-        command = [self._program("psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", LOOPBACK, "-p", str(self.port), "-U", self.superuser, "-d", database]
+        command = [
+            self._program("psql"),
+            "-XqAt",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            LOOPBACK,
+            "-p",
+            str(self.port),
+            "-U",
+            self.superuser,
+            "-d",
+            database,
+        ]
         environment = {"PATH": os.defpath, "PGCONNECT_TIMEOUT": "5"}
-        return subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return subprocess.run(
+            [*command, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
 
     def _as_user(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         group = _group(self.user) if self.user else None
         groups: list[int] | None = [] if self.user else None
-        return subprocess.run(command, user=self.user, group=group, extra_groups=groups, cwd="/", env=_BARE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return subprocess.run(
+            command,
+            user=self.user,
+            group=group,
+            extra_groups=groups,
+            cwd="/",
+            env=_BARE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
 
     @staticmethod
     def _program(name: str) -> str:
@@ -203,16 +267,32 @@ class Redis(Server):
     name = "redis"
 
     def missing(self) -> list[str]:
-        return [] if shutil.which("redis-server") else ["Redis 6 or newer (Debian: apt-get install redis-server)"]
+        return (
+            []
+            if shutil.which("redis-server")
+            else ["Redis 6 or newer (Debian: apt-get install redis-server)"]
+        )
 
     def prepare(self) -> None:
         super().prepare()
         if not (conf := self.data / "redis.conf").exists():
-            lines = ["bind 127.0.0.1", "protected-mode yes", 'save ""', f"appendonly {'yes' if self.options.redis_aof else 'no'}", f'dir "{self.data}"', "daemonize no"]
+            lines = [
+                "bind 127.0.0.1",
+                "protected-mode yes",
+                'save ""',
+                f"appendonly {'yes' if self.options.redis_aof else 'no'}",
+                f'dir "{self.data}"',
+                "daemonize no",
+            ]
             write_whole(conf, "\n".join(lines) + "\n")
 
     def command(self) -> list[str]:
-        return [shutil.which("redis-server") or "redis-server", str(self.data / "redis.conf"), "--port", str(self.port)]
+        return [
+            shutil.which("redis-server") or "redis-server",
+            str(self.data / "redis.conf"),
+            "--port",
+            str(self.port),
+        ]
 
     def answers(self) -> bool:
         # While it reads its file it answers -LOADING.
@@ -232,7 +312,11 @@ class Neo4j(Server):
     goodbye = (signal.SIGTERM, 60.0)
 
     def missing(self) -> list[str]:
-        lacks = [] if fetching.java() else ["Java 17, for Neo4j (Debian: apt-get install openjdk-17-jre-headless)"]
+        lacks = (
+            []
+            if fetching.java()
+            else ["Java 17, for Neo4j (Debian: apt-get install openjdk-17-jre-headless)"]
+        )
         return lacks + fetching.missing_for_neo4j()
 
     def fetch(self) -> None:
@@ -255,16 +339,30 @@ class Neo4j(Server):
         write_whole(self.data / "conf" / "neo4j.conf", "\n".join(lines) + "\n")
 
     def command(self) -> list[str]:
-        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.io", "sun.nio.ch")]
-        # The simple compiler and collector: half the work until it answers, measured, and slower once it is warm.
+        opened = [
+            f"--add-opens=java.base/{package}=ALL-UNNAMED"
+            for package in ("java.nio", "java.io", "sun.nio.ch")
+        ]
+        # The simple compiler and collector: half the work until it answers, measured, and slower once it is
+        # warm.
         quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if self.options.neo4j_quick_start else []
         return [
-            fetching.java() or "java", "-Xms256m", "-Xmx512m", *quick, *opened, "-Dlog4j2.disable.jmx=true", "-cp", f"{fetching.neo4j_jars()}/*",
-            "org.neo4j.server.CommunityEntryPoint", f"--home-dir={self.data}", f"--config-dir={self.data / 'conf'}",
-        ]  # fmt: skip
+            fetching.java() or "java",
+            "-Xms256m",
+            "-Xmx512m",
+            *quick,
+            *opened,
+            "-Dlog4j2.disable.jmx=true",
+            "-cp",
+            f"{fetching.neo4j_jars()}/*",
+            "org.neo4j.server.CommunityEntryPoint",
+            f"--home-dir={self.data}",
+            f"--config-dir={self.data / 'conf'}",
+        ]
 
     def answers(self) -> bool:
-        # The Bolt handshake: a magic number and four offers, of which the server picks one (5.4 to 5.0, 4.4); zero is a refusal.
+        # The Bolt handshake: a magic number and four offers, of which the server picks one (5.4 to 5.0, 4.4);
+        # zero is a refusal.
         offers = bytes([0, 4, 4, 5, 0, 0, 4, 4]) + bytes(8)
         return _exchange(self.port, b"\x60\x60\xb0\x17" + offers, 4) not in (b"", bytes(4))
 
@@ -292,7 +390,14 @@ class S3(Server):
         (self.data / BUCKET).mkdir(exist_ok=True)
 
     def command(self) -> list[str]:
-        return [str(fetching.versitygw()), "--quiet", "--port", f"{LOOPBACK}:{self.port}", "posix", str(self.data)]
+        return [
+            str(fetching.versitygw()),
+            "--quiet",
+            "--port",
+            f"{LOOPBACK}:{self.port}",
+            "posix",
+            str(self.data),
+        ]
 
     def environment(self) -> dict[str, str]:
         return {"ROOT_ACCESS_KEY": S3_KEY, "ROOT_SECRET_KEY": S3_SECRET}
@@ -344,11 +449,17 @@ def _group(user: str | None) -> int | None:
 
 
 def _postgres_programs() -> Path | None:
-    """The folder with ``postgres`` and ``initdb``: on the ``PATH``, or the newest of where packages put it."""
+    """The folder with ``postgres`` and ``initdb``: on the ``PATH``, or the newest of where packages put
+    it.
+    """
     on_path = shutil.which("postgres")
     if on_path and (Path(on_path).resolve().parent / "initdb").exists():
         return Path(on_path).resolve().parent
-    found = [p.parent for pattern in ("lib/postgresql/*/bin/initdb", "pgsql-*/bin/initdb") for p in Path("/usr").glob(pattern)]
+    found = [
+        p.parent
+        for pattern in ("lib/postgresql/*/bin/initdb", "pgsql-*/bin/initdb")
+        for p in Path("/usr").glob(pattern)
+    ]
     return max(found, key=lambda p: int("".join(c for c in p.parent.name if c.isdigit()) or 0), default=None)
 
 

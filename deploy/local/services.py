@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """PostgreSQL, Redis, Neo4j and an S3 server in a folder, without containers, for development and tests.
 
-    services.py up DIR [--only postgres,redis,neo4j,s3] [--json]   start what does not run, wait until it answers
-    services.py status DIR [--json]                                 what runs; exit code 1 if something does not
-    services.py down DIR [--delete]                                 end what ``up`` started, and only that
-    services.py check [--only postgres,redis,neo4j,s3]              say what must be installed first; exit code 1 if anything
-    services.py fetch [--only neo4j,s3,compose-schema]              bring in what is fetched once, start nothing
+    services.py up DIR [--only postgres,redis,neo4j,s3] [--json]   start what does not run, wait until it
+    answers services.py status DIR [--json]                                 what runs; exit code 1 if
+    something does not services.py down DIR [--delete]                                 end what ``up``
+    started, and only that services.py check [--only postgres,redis,neo4j,s3]              say what must be
+    installed first; exit code 1 if anything services.py fetch [--only neo4j,s3,compose-schema]
+    bring in what is fetched once, start nothing
 
-``up`` starts PostgreSQL, Redis and Neo4j unless told otherwise; ``s3`` must be named, since it is compiled once. All listen on
-127.0.0.1 only, on ports that stay the same for a folder. A folder's servers share its file ``services.json``: port, pid and time
-of birth of each. Needs Python 3.11 and its standard library; exit code 1 says in words what is missing or went wrong.
+``up`` starts PostgreSQL, Redis and Neo4j unless told otherwise; ``s3`` must be named, since it is compiled
+once. All listen on 127.0.0.1 only, on ports that stay the same for a folder. A folder's servers share its
+file ``services.json``: port, pid and time of birth of each. Needs Python 3.11 and its standard library; exit
+code 1 says in words what is missing or went wrong.
 """
 
 from __future__ import annotations
@@ -64,10 +66,15 @@ class Folder:
         self.record = path / "services.json"
         self.known: dict[str, Known] = {}
         if self.record.exists():
-            self.known = {name: Known(**fields) for name, fields in json.loads(self.record.read_text()).items()}
+            self.known = {
+                name: Known(**fields) for name, fields in json.loads(self.record.read_text()).items()
+            }
 
     def save(self) -> None:
-        write_whole(self.record, json.dumps({name: vars(known) for name, known in self.known.items()}, indent=2) + "\n")
+        write_whole(
+            self.record,
+            json.dumps({name: vars(known) for name, known in self.known.items()}, indent=2) + "\n",
+        )
 
     def server(self, name: str, options: Options | None = None) -> Server:
         """The server as this folder knows it; a new one gets a port and ``options``."""
@@ -82,13 +89,17 @@ class Folder:
 
 
 def up(path: Path, names: Sequence[str], options: Options) -> dict[str, Any]:
-    """Start what does not run and wait until all answer. Raises ``Refused``; what started before that stays up."""
+    """Start what does not run and wait until all answer. Raises ``Refused``; what started before that stays
+    up.
+    """
     path.mkdir(parents=True, exist_ok=True)
     with locked(path / ".lock", f"another process works on {path}: waiting"):
         folder = Folder(path)
         fresh = {name for name in names if name not in folder.known}
         servers = [folder.server(name, options) for name in names]
-        _demand(what for server in servers if not folder.known[server.name].runs() for what in server.missing())
+        _demand(
+            what for server in servers if not folder.known[server.name].runs() for what in server.missing()
+        )
         for server in servers:
             if not folder.known[server.name].runs():
                 server.fetch()
@@ -102,13 +113,17 @@ def up(path: Path, names: Sequence[str], options: Options) -> dict[str, Any]:
             _await(folder, server)
             server.furnish()
         return {
-            "services": {s.name: _described(folder, s, "started" if s in started else "running") for s in servers},
+            "services": {
+                s.name: _described(folder, s, "started" if s in started else "running") for s in servers
+            },
             "settings": {key: value for s in servers for key, value in s.settings().items()},
         }
 
 
 def down(path: Path, delete: bool) -> list[str]:
-    """End what ``up`` started here; the names of what was running. ``delete`` removes all data too, and so does not wait for it to be saved."""
+    """End what ``up`` started here; the names of what was running. ``delete`` removes all data too, and so
+    does not wait for it to be saved.
+    """
     if not path.is_dir():
         return []
     with locked(path / ".lock", f"another process works on {path}: waiting"):
@@ -132,7 +147,9 @@ def down(path: Path, delete: bool) -> list[str]:
 
 
 def status(path: Path) -> dict[str, dict[str, Any]]:
-    """Every server that the folder knows, with ``state``: running, silent (its process runs, it does not answer) or stopped."""
+    """Every server that the folder knows, with ``state``: running, silent (its process runs, it does not
+    answer) or stopped.
+    """
     folder = Folder(path)
     told = {}
     for name in folder.known:
@@ -163,19 +180,32 @@ def _demand(lacking: Iterable[str]) -> None:
 def _start(folder: Folder, server: Server) -> None:
     known = folder.known[server.name]
     if not is_free(server.port):
-        raise Refused(f"port {server.port}, which {server.name} of {folder.path} has, is taken by another process; end that, or remove the folder")
+        raise Refused(
+            f"port {server.port}, which {server.name} of {folder.path} has, is taken by another process; end"
+            " that, or remove the folder"
+        )
     # Noted before anything is made: a data folder that nobody remembers would be lost.
     server.settle()
     known.data = str(server.data)
     folder.save()
     server.prepare()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("TABOOT_")} | server.environment()
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("TABOOT_")
+    } | server.environment()
     # Apart from us: neither Ctrl-C at the terminal nor the end of the session reaches it.
     with (folder.path / f"{server.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            server.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=server.data, env=environment,
-            user=server.user, group=server.user, extra_groups=[] if server.user else None, start_new_session=True,
-        )  # fmt: skip
+            server.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=server.data,
+            env=environment,
+            user=server.user,
+            group=server.user,
+            extra_groups=[] if server.user else None,
+            start_new_session=True,
+        )
     known.pid, known.born = process.pid, birth(process.pid)
     folder.save()
 
@@ -208,7 +238,14 @@ def _ask(pid: int, number: signal.Signals) -> None:
 def _described(folder: Folder, server: Server, state: str) -> dict[str, Any]:
     known = folder.known[server.name]
     log = folder.path / f"{server.name}.log"
-    return {"state": state, "pid": known.pid, "port": server.port, "url": server.url(), "data": str(server.data), "log": str(log)}
+    return {
+        "state": state,
+        "pid": known.pid,
+        "port": server.port,
+        "url": server.url(),
+        "data": str(server.data),
+        "log": str(log),
+    }
 
 
 def _names(text: str, allowed: Sequence[str]) -> list[str]:
@@ -219,13 +256,28 @@ def _names(text: str, allowed: Sequence[str]) -> list[str]:
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="services.py", description="PostgreSQL, Redis, Neo4j and an S3 server in a folder, without containers.")
+    parser = argparse.ArgumentParser(
+        prog="services.py",
+        description="PostgreSQL, Redis, Neo4j and an S3 server in a folder, without containers.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     starting = commands.add_parser("up", help="start what does not run, wait until it answers")
-    starting.add_argument("--only", default=",".join(DEFAULT), help=f"of {','.join(NAMES)}; default %(default)s")
-    starting.add_argument("--no-fsync", action="store_true", help="a new PostgreSQL may lose data if the machine fails: faster, for tests")
-    starting.add_argument("--redis-aof", action="store_true", help="a new Redis keeps its data over a restart")
-    starting.add_argument("--neo4j-quick-start", action="store_true", help="a new Neo4j starts in half the time and works more slowly: for tests")
+    starting.add_argument(
+        "--only", default=",".join(DEFAULT), help=f"of {','.join(NAMES)}; default %(default)s"
+    )
+    starting.add_argument(
+        "--no-fsync",
+        action="store_true",
+        help="a new PostgreSQL may lose data if the machine fails: faster, for tests",
+    )
+    starting.add_argument(
+        "--redis-aof", action="store_true", help="a new Redis keeps its data over a restart"
+    )
+    starting.add_argument(
+        "--neo4j-quick-start",
+        action="store_true",
+        help="a new Neo4j starts in half the time and works more slowly: for tests",
+    )
     state = commands.add_parser("status", help="what runs; exit code 1 if something does not")
     stopping = commands.add_parser("down", help="end what up started, and only that")
     stopping.add_argument("--delete", action="store_true", help="remove all data too")
@@ -234,7 +286,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     for command in (starting, state):
         command.add_argument("--json", action="store_true", help="one JSON object instead of text")
     checking = commands.add_parser("check", help="say what must be installed first; exit code 1 if anything")
-    checking.add_argument("--only", default=",".join(DEFAULT), help=f"of {','.join(NAMES)}; default %(default)s")
+    checking.add_argument(
+        "--only", default=",".join(DEFAULT), help=f"of {','.join(NAMES)}; default %(default)s"
+    )
     bringing = commands.add_parser("fetch", help="bring in what is fetched once, start nothing")
     bringing.add_argument("--only", default=",".join(FETCHED), help="default %(default)s")
     return parser.parse_args(arguments)
@@ -257,7 +311,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         path = asked.dir.expanduser().absolute()
         if asked.command == "up":
-            options = Options(fsync=not asked.no_fsync, redis_aof=asked.redis_aof, neo4j_quick_start=asked.neo4j_quick_start)
+            options = Options(
+                fsync=not asked.no_fsync, redis_aof=asked.redis_aof, neo4j_quick_start=asked.neo4j_quick_start
+            )
             told = up(path, _names(asked.only, NAMES), options)
             if asked.json:
                 print(json.dumps(told, indent=2))
@@ -273,7 +329,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.json:
             print(json.dumps(servers, indent=2))
         else:
-            print("\n".join(_line(name, described) for name, described in servers.items()) or "no servers here yet")
+            print(
+                "\n".join(_line(name, described) for name, described in servers.items())
+                or "no servers here yet"
+            )
         return 0 if servers and all(described["state"] == "running" for described in servers.values()) else 1
     except Refused as refusal:
         print(f"services.py: {refusal}", file=sys.stderr)

@@ -1,4 +1,6 @@
-"""``taboot``: the command for people without a browser at hand. One module per subject; none but ``ingest`` and ``ui`` loads Dagster."""
+"""``taboot``: the command for people without a browser at hand. One module per subject; none but ``ingest``
+and ``ui`` loads Dagster.
+"""
 
 from __future__ import annotations
 

@@ -34,13 +34,24 @@ def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json
     require_catalog(settings)
     receipt = deletion.delete(Workspace(settings), namespace or settings.namespace, doc_ids, erase=erase)
     if as_json:
-        emit_json({
-            "receipt_id": receipt.receipt_id, "namespace": receipt.namespace, "doc_ids": list(receipt.doc_ids), "erase": receipt.erase,
-            "stores": receipt.stores, "final": receipt.final,
-        })
+        emit_json(
+            {
+                "receipt_id": receipt.receipt_id,
+                "namespace": receipt.namespace,
+                "doc_ids": list(receipt.doc_ids),
+                "erase": receipt.erase,
+                "stores": receipt.stores,
+                "final": receipt.final,
+            }
+        )
     else:
         stores = ", ".join(f"{store} {state}" for store, state in receipt.stores.items())
-        console().print(text(f"{'Erased' if erase else 'Deleted'} {len(receipt.doc_ids)} documents ({stores}). Receipt {receipt.receipt_id}."))
+        console().print(
+            text(
+                f"{'Erased' if erase else 'Deleted'} {len(receipt.doc_ids)} documents ({stores}). Receipt"
+                f" {receipt.receipt_id}."
+            )
+        )
     sys.exit(0 if receipt.final else 1)
 
 
@@ -62,15 +73,23 @@ def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> N
     out = console()
     out.print(text(f"Restored {len(restored.restored)} documents."))
     if restored.awaiting_fetch:
-        out.print(text(f"{len(restored.awaiting_fetch)} were erased and come back with the next `taboot ingest`."))
+        out.print(
+            text(f"{len(restored.awaiting_fetch)} were erased and come back with the next `taboot ingest`.")
+        )
 
 
 def require_catalog(settings: Settings) -> None:
-    """Raises ``E_KB_UNINITIALIZED`` where there is no catalog: a command that changes something must not create one."""
+    """Raises ``E_KB_UNINITIALIZED`` where there is no catalog: a command that changes something must not
+    create one.
+    """
     from taboot_pipelines.stages.health import catalog_exists
 
     if not catalog_exists(settings):
-        raise TabootError("E_KB_UNINITIALIZED", f"There is no catalog under {settings.home_dir}.", path=str(settings.home_dir))
+        raise TabootError(
+            "E_KB_UNINITIALIZED",
+            f"There is no catalog under {settings.home_dir}.",
+            path=str(settings.home_dir),
+        )
 
 
 @click.command()
@@ -83,5 +102,16 @@ def ui(host: str, port: int) -> None:
     settings = load_settings()
     with open_instance(settings):
         pass  # Makes the storage, and its dagster.yaml, where there is none.
-    arguments = [sys.executable, "-m", "dagster", "dev", "-m", "taboot_pipelines.definitions", "-h", host, "-p", str(port)]
+    arguments = [
+        sys.executable,
+        "-m",
+        "dagster",
+        "dev",
+        "-m",
+        "taboot_pipelines.definitions",
+        "-h",
+        host,
+        "-p",
+        str(port),
+    ]
     os.execve(sys.executable, arguments, {**os.environ, "DAGSTER_HOME": str(settings.dagster_home)})

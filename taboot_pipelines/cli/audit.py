@@ -28,18 +28,28 @@ def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> Non
     require_catalog(settings)
     workspace = Workspace(settings)
     try:
-        namespaces = [namespace] if namespace else sorted({row["namespace"] for row in workspace.catalog.sources()})
+        namespaces = (
+            [namespace] if namespace else sorted({row["namespace"] for row in workspace.catalog.sources()})
+        )
         reports = [storage_audit.run(workspace, n, repair=repair, deep=deep) for n in namespaces]
     finally:
         workspace.close()
     left = sum(len(r.left) for r in reports)
     if as_json:
-        emit_json({"discrepancies": sum(len(r.found) for r in reports), "left": left, "namespaces": [asdict(r) for r in reports]})
+        emit_json(
+            {
+                "discrepancies": sum(len(r.found) for r in reports),
+                "left": left,
+                "namespaces": [asdict(r) for r in reports],
+            }
+        )
     else:
         out = console()
         for report in reports:
             checked = ", ".join(f"{count:,} {name}" for name, count in report.checked.items())
-            verdict = f"{len(report.found)} discrepancies" + (f", {len(report.left)} left after the repair" if report.repaired else "")
+            verdict = f"{len(report.found)} discrepancies" + (
+                f", {len(report.left)} left after the repair" if report.repaired else ""
+            )
             out.print(text(f"namespace {report.namespace}: {verdict} ({checked})"), style="bold")
             if report.found:
                 shown = table("store", "kind", "id", "what", "")

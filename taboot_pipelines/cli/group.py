@@ -29,7 +29,17 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    ingest.ingest, query.search, query.ask, query.explain, query.neighbors, status.status, audit.audit, admin.schema, admin.delete, admin.restore, admin.ui,
+    ingest.ingest,
+    query.search,
+    query.ask,
+    query.explain,
+    query.neighbors,
+    status.status,
+    audit.audit,
+    admin.schema,
+    admin.delete,
+    admin.restore,
+    admin.ui,
 ):
     cli.add_command(command)
 
@@ -52,10 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of a pipe has had enough (`taboot search … | head`).
         sys.stderr.close()
         sys.exit(0)
-    except Exception as error:  # noqa: BLE001 - a defect's message may quote a document; the type and place do not
+    # A defect's message may quote a document; the type and place do not.
+    except Exception as error:  # noqa: BLE001
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         where = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else ""
-        show_error(TabootError("E_INTERNAL", f"The command failed with {type(error).__name__} at {where}."), wants_json(arguments))
+        show_error(
+            TabootError("E_INTERNAL", f"The command failed with {type(error).__name__} at {where}."),
+            wants_json(arguments),
+        )
         sys.exit(1)

@@ -25,15 +25,32 @@ if TYPE_CHECKING:
 
 #: What the summary shows of a stage's counts, in this order.
 _SHOWN = (
-    "discovered", "fetched", "new", "interpreted", "changed", "nodes_written", "edges_written", "nodes_deleted", "edges_deleted", "shards_new", "reused",
-    "not_modified", "skipped", "rejected", "removed", "held", "failed",
+    "discovered",
+    "fetched",
+    "new",
+    "interpreted",
+    "changed",
+    "nodes_written",
+    "edges_written",
+    "nodes_deleted",
+    "edges_deleted",
+    "shards_new",
+    "reused",
+    "not_modified",
+    "skipped",
+    "rejected",
+    "removed",
+    "held",
+    "failed",
 )
 _MOST_PROBLEMS = 20
 
 
 @dataclass
 class Outcome:
-    """What became of one source: reports of the stages that ran, the errors of those that did not, failed checks."""
+    """What became of one source: reports of the stages that ran, the errors of those that did not, failed
+    checks.
+    """
 
     source: str
     reports: list[StageReport] = field(default_factory=list)
@@ -41,7 +58,8 @@ class Outcome:
     errors: list[TabootError] = field(default_factory=list)
     #: Names of checks that failed as errors; warnings are shown by what they warn of.
     checks: list[str] = field(default_factory=list)
-    #: Items that failed, in this run or before, and still do. Rejections on purpose (language, emptiness) are not among them.
+    #: Items that failed, in this run or before, and still do. Rejections on purpose (language, emptiness) are
+    #: not among them.
     dead: list[dict[str, str]] = field(default_factory=list)
     run_id: str = ""
     retired: bool = False
@@ -55,17 +73,35 @@ class Outcome:
         return not self.errors and not self.checks and not self.held and not self.dead
 
     def to_json(self) -> dict[str, Any]:
-        state = "failed" if self.errors or self.checks else "held" if self.held else "retired" if self.retired else "succeeded"
+        state = (
+            "failed"
+            if self.errors or self.checks
+            else "held"
+            if self.held
+            else "retired"
+            if self.retired
+            else "succeeded"
+        )
         return {
-            "source": self.source, "state": state, "run_id": self.run_id, "failed_items": self.dead, "failed_checks": self.checks, "held": self.held,
-            "stages": [asdict(r) for r in self.reports], **(self.errors[0].to_response() if self.errors else {}),
+            "source": self.source,
+            "state": state,
+            "run_id": self.run_id,
+            "failed_items": self.dead,
+            "failed_checks": self.checks,
+            "held": self.held,
+            "stages": [asdict(r) for r in self.reports],
+            **(self.errors[0].to_response() if self.errors else {}),
             "errors": [e.to_response()["error"] for e in self.errors],
         }
 
 
 @click.command()
 @click.argument("sources", metavar="[SOURCE]...", nargs=-1)
-@click.option("--confirm-deletes", is_flag=True, help="Carry out deletions that were held as E_MASS_DELETE. Name the sources.")
+@click.option(
+    "--confirm-deletes",
+    is_flag=True,
+    help="Carry out deletions that were held as E_MASS_DELETE. Name the sources.",
+)
 @json_option
 def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> None:
     """Bring the knowledge base up to date with the sources file: all sources, or those named.
@@ -96,11 +132,15 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
     unknown = [s for s in named if s not in known]
     if unknown:
-        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {', '.join(map(repr, unknown))}.", sources=unknown)
+        raise TabootError(
+            "E_SOURCE_UNKNOWN", f"There is no source {', '.join(map(repr, unknown))}.", sources=unknown
+        )
     return list(dict.fromkeys(named)) or known
 
 
-def _run(settings: Settings, workspace: Workspace, chosen: Sequence[str], confirm_deletes: bool, *, quiet: bool) -> list[Outcome]:
+def _run(
+    settings: Settings, workspace: Workspace, chosen: Sequence[str], confirm_deletes: bool, *, quiet: bool
+) -> list[Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from taboot_pipelines.defs import build_defs
@@ -117,7 +157,9 @@ def _run(settings: Settings, workspace: Workspace, chosen: Sequence[str], confir
         sweep_dead_runs(instance, workspace.catalog)
         apply_change(instance, partition_change(instance, workspace))
         runtime = Runtime(settings, workspace=workspace)
-        job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def("ingest_source")
+        job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def(
+            "ingest_source"
+        )
         for source in chosen:
             display.begin(source)
             outcome = _run_one(runtime, job, instance, source, confirm_deletes, display)
@@ -131,7 +173,12 @@ def _run(settings: Settings, workspace: Workspace, chosen: Sequence[str], confir
 
 
 def _run_one(
-    runtime: Runtime, job: dg.JobDefinition, instance: dg.DagsterInstance, source: str, confirm_deletes: bool, display: _Display
+    runtime: Runtime,
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    source: str,
+    confirm_deletes: bool,
+    display: _Display,
 ) -> Outcome:
     from dagster import AssetCheckSeverity, DagsterError, DagsterExecutionInterruptedError, RunConfig
     from sqlalchemy.exc import SQLAlchemyError
@@ -153,27 +200,46 @@ def _run_one(
     outcome = Outcome(source)
     try:
         result = job.execute_in_process(
-            run_config=RunConfig(ops={"raw_blobs": FetchConfig(confirm_deletes=confirm_deletes)}, loggers={"console": {"config": {"log_level": "CRITICAL"}}}),
-            instance=instance, partition_key=source, raise_on_error=False, tags=process_tags(),
+            run_config=RunConfig(
+                ops={"raw_blobs": FetchConfig(confirm_deletes=confirm_deletes)},
+                loggers={"console": {"config": {"log_level": "CRITICAL"}}},
+            ),
+            instance=instance,
+            partition_key=source,
+            raise_on_error=False,
+            tags=process_tags(),
         )
     except DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
     except (DagsterError, SQLAlchemyError, OSError) as error:
-        outcome.errors.append(TabootError("E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source))
+        outcome.errors.append(
+            TabootError(
+                "E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source
+            )
+        )
     else:
         if _interrupted(result):
             raise KeyboardInterrupt
         outcome.run_id = result.run_id
-        outcome.checks = [e.check_name for e in result.get_asset_check_evaluations() if not e.passed and e.severity == AssetCheckSeverity.ERROR]
+        outcome.checks = [
+            e.check_name
+            for e in result.get_asset_check_evaluations()
+            if not e.passed and e.severity == AssetCheckSeverity.ERROR
+        ]
         # In the chain's order, whichever Dagster ran first.
         outcome.errors = [errors[stage] for stage in STAGES if stage in errors]
         if not result.success and not outcome.errors and not outcome.checks:
-            outcome.errors.append(TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id))
+            outcome.errors.append(
+                TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id)
+            )
     outcome.reports = list(reports.values())
     catalog = runtime.workspace().catalog
     outcome.dead = [
         {k: d[k] for k in ("stage", "code", "item", "message")}
-        for row in catalog.sources() if row["source_id"] == source for d in catalog.dead_letters(row["namespace"], source) if d["kind"] == "failed"
+        for row in catalog.sources()
+        if row["source_id"] == source
+        for d in catalog.dead_letters(row["namespace"], source)
+        if d["kind"] == "failed"
     ]
     return outcome
 
@@ -181,14 +247,18 @@ def _run_one(
 def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
     """Whether somebody pressed Ctrl-C: Dagster takes it for a failure of the step at hand."""
     failures = [e.step_failure_data.error for e in result.all_events if e.is_step_failure]
-    return any(error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in failures)
+    return any(
+        error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in failures
+    )
 
 
-# --- what people see ------------------------------------------------------------------------------------------------
+# --- what people see ----------------------------------------------------------------------------------------
 
 
 class _Display:
-    """Progress of the source at hand. This one shows nothing: for programs and for output that is no terminal."""
+    """Progress of the source at hand. This one shows nothing: for programs and for output that is no
+    terminal.
+    """
 
     def begin(self, source: str) -> None: ...
 
@@ -237,8 +307,13 @@ def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
     )
 
     with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[stage]}", style="cyan"), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), console=out,
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[stage]}", style="cyan"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=out,
     ) as progress:
         yield _Bars(progress)
 
@@ -248,9 +323,17 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
     shown = table("source", "stage", "what", "seconds", right=("seconds",))
     for outcome in outcomes:
         for i, report in enumerate(outcome.reports):
-            counts = ", ".join(f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n))
-            what = "unchanged" + (f" ({counts})" if counts else "") if report.skipped == "unchanged" else counts or (report.skipped or "nothing to do")
-            shown.add_row(text(outcome.source if i == 0 else ""), report.stage, text(what), f"{report.seconds:.2f}")
+            counts = ", ".join(
+                f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n)
+            )
+            what = (
+                "unchanged" + (f" ({counts})" if counts else "")
+                if report.skipped == "unchanged"
+                else counts or (report.skipped or "nothing to do")
+            )
+            shown.add_row(
+                text(outcome.source if i == 0 else ""), report.stage, text(what), f"{report.seconds:.2f}"
+            )
     if shown.row_count:
         out.print(shown)
     for outcome in outcomes:
@@ -258,16 +341,34 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
             out.print(text(f"{outcome.source}: {error.code}: {error.message}"), style="red")
             out.print(text(f"  {error.remedy}"))
         for check in outcome.checks:
-            out.print(text(f"{outcome.source}: the check {check} failed; the UI shows which rows."), style="red")
+            out.print(
+                text(f"{outcome.source}: the check {check} failed; the UI shows which rows."), style="red"
+            )
         for held in outcome.held:
             out.print(text(f"{outcome.source}: {held['code']}: {held['message']}"), style="yellow")
             out.print(text(f"  {held['remedy']}"))
         known = {(d["stage"], d["item"]) for d in outcome.dead}
-        notes = [{"stage": r.stage, **p} for r in outcome.reports for p in r.problems if (r.stage, p["item"]) not in known]
+        notes = [
+            {"stage": r.stage, **p}
+            for r in outcome.reports
+            for p in r.problems
+            if (r.stage, p["item"]) not in known
+        ]
         problems = [*outcome.dead, *notes]
         for problem in problems[:_MOST_PROBLEMS]:
-            out.print(text(f"{outcome.source}: {problem['stage']}: {problem['code']}: {problem['message']}"), style="yellow")
+            out.print(
+                text(f"{outcome.source}: {problem['stage']}: {problem['code']}: {problem['message']}"),
+                style="yellow",
+            )
         if len(problems) > _MOST_PROBLEMS:
-            out.print(text(f"{outcome.source}: … and {len(problems) - _MOST_PROBLEMS} more; `taboot status` lists them all."), style="yellow")
+            out.print(
+                text(
+                    f"{outcome.source}: … and {len(problems) - _MOST_PROBLEMS} more; `taboot status` lists"
+                    " them all."
+                ),
+                style="yellow",
+            )
         if outcome.retired:
-            out.print(text(f"{outcome.source}: retired; it has left the sources file and all it held was deleted."))
+            out.print(
+                text(f"{outcome.source}: retired; it has left the sources file and all it held was deleted.")
+            )

@@ -1,4 +1,6 @@
-"""How commands write: results to stdout, everything else to stderr, one JSON document where ``--json`` is given."""
+"""How commands write: results to stdout, everything else to stderr, one JSON document where ``--json`` is
+given.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def json_option(function: F) -> F:
 
 
 def namespace_option(function: F) -> F:
-    return click.option("--namespace", metavar="NAME", default=None, help="The tenant; default: TABOOT_NAMESPACE.")(function)
+    return click.option(
+        "--namespace", metavar="NAME", default=None, help="The tenant; default: TABOOT_NAMESPACE."
+    )(function)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -58,7 +62,9 @@ def text(value: object) -> Any:
 
 
 def emit_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str).encode("utf-8", "backslashreplace"))
+    click.echo(
+        json.dumps(value, ensure_ascii=False, indent=2, default=str).encode("utf-8", "backslashreplace")
+    )
 
 
 def show_error(error: TabootError, as_json: bool) -> None:
@@ -66,7 +72,9 @@ def show_error(error: TabootError, as_json: bool) -> None:
     if as_json:
         emit_json(error.to_response())
     else:
-        click.echo(f"{click.style(error.code, fg='red', bold=True)}: {error.message}\n  {error.remedy}", err=True)
+        click.echo(
+            f"{click.style(error.code, fg='red', bold=True)}: {error.message}\n  {error.remedy}", err=True
+        )
 
 
 def moment(micros: int | None) -> str | None:

@@ -1,4 +1,6 @@
-"""``search``, ``ask``, ``explain``, ``neighbors``: questions to the knowledge base. They load no Dagster and open no catalog."""
+"""``search``, ``ask``, ``explain``, ``neighbors``: questions to the knowledge base. They load no Dagster and
+open no catalog.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,25 @@ _SNIPPET = 240
 
 def _filters(function: Any) -> Any:
     for name, metavar, what in (
-        ("--language", "CODE", "Only documents in this language."), ("--tag", "TAG", "Only sources with this tag."),
-        ("--type", "TYPE", "Only sources of this type."), ("--source", "ID", "Only this source."),
+        ("--language", "CODE", "Only documents in this language."),
+        ("--tag", "TAG", "Only sources with this tag."),
+        ("--type", "TYPE", "Only sources of this type."),
+        ("--source", "ID", "Only this source."),
     ):
-        function = click.option(name, metavar=metavar, multiple=True, help=f"{what} May be given several times.")(function)
+        function = click.option(
+            name, metavar=metavar, multiple=True, help=f"{what} May be given several times."
+        )(function)
     return function
 
 
 def _mode(function: Any) -> Any:
-    return click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), default="hybrid", show_default=True, help="How hits are found.")(function)
+    return click.option(
+        "--mode",
+        type=click.Choice(["hybrid", "vector", "keyword"]),
+        default="hybrid",
+        show_default=True,
+        help="How hits are found.",
+    )(function)
 
 
 def _chosen(**values: tuple[str, ...]) -> dict[str, Any]:
@@ -45,10 +57,21 @@ def _place(url: str, line: int | None) -> str:
 @_mode
 @namespace_option
 @json_option
-def search(query: str, limit: int, source: tuple[str, ...], type: tuple[str, ...], tag: tuple[str, ...], language: tuple[str, ...], mode: str,
-           namespace: str | None, as_json: bool) -> None:
+def search(
+    query: str,
+    limit: int,
+    source: tuple[str, ...],
+    type: tuple[str, ...],
+    tag: tuple[str, ...],
+    language: tuple[str, ...],
+    mode: str,
+    namespace: str | None,
+    as_json: bool,
+) -> None:
     """Find the passages that fit QUERY best."""
-    found = _open(namespace).search(query, limit=limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language))
+    found = _open(namespace).search(
+        query, limit=limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
+    )
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
@@ -58,7 +81,11 @@ def search(query: str, limit: int, source: tuple[str, ...], type: tuple[str, ...
     for number, hit in enumerate(found.hits, 1):
         snippet = " ".join(hit.text.split())
         out.print(text(f"{number}. {hit.title}" + (f" > {hit.section}" if hit.section else "")), style="bold")
-        out.print(text(f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}"), style="dim", soft_wrap=True)
+        out.print(
+            text(f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}"),
+            style="dim",
+            soft_wrap=True,
+        )
         out.print(text(f"   {snippet[:_SNIPPET]}{'…' if len(snippet) > _SNIPPET else ''}"))
 
 
@@ -69,17 +96,32 @@ def search(query: str, limit: int, source: tuple[str, ...], type: tuple[str, ...
 @_mode
 @namespace_option
 @json_option
-def ask(question: str, limit: int, source: tuple[str, ...], type: tuple[str, ...], tag: tuple[str, ...], language: tuple[str, ...], mode: str,
-        namespace: str | None, as_json: bool) -> None:
+def ask(
+    question: str,
+    limit: int,
+    source: tuple[str, ...],
+    type: tuple[str, ...],
+    tag: tuple[str, ...],
+    language: tuple[str, ...],
+    mode: str,
+    namespace: str | None,
+    as_json: bool,
+) -> None:
     """Answer QUESTION with sentences of the knowledge base, each with its citation."""
-    answer = _open(namespace).answer(question, limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language))
+    answer = _open(namespace).answer(
+        question, limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
+    )
     if as_json:
         emit_json(answer.model_dump(mode="json"))
         return
     out = console()
     out.print(text(answer.text))
     for citation in answer.citations:
-        out.print(text(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}"), style="dim", soft_wrap=True)
+        out.print(
+            text(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}"),
+            style="dim",
+            soft_wrap=True,
+        )
 
 
 @click.command()
@@ -95,22 +137,42 @@ def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None
     out = console()
     out.print(text(found.statement), style="bold")
     for quote in found.quotes:
-        out.print(text(f"{_place(quote.url, quote.line)}  bytes {quote.byte_start}-{quote.byte_end} of {quote.blob_sha256[:12]}"), style="dim")
+        out.print(
+            text(
+                f"{_place(quote.url, quote.line)}  bytes {quote.byte_start}-{quote.byte_end} of"
+                f" {quote.blob_sha256[:12]}"
+            ),
+            style="dim",
+        )
         out.print(text("\n".join(f"  │ {line}" for line in quote.text.splitlines())))
     for end in found.ends:
         out.print(text(f"{end.role}: {end.label} {end.name} ({end.basis}: {end.rule})"))
     if found.confidence is not None:
-        out.print(text(f"confidence {found.confidence:.2f}, {found.extraction_method}, since {found.since:%Y-%m-%d %H:%M} UTC"), style="dim")
+        out.print(
+            text(
+                f"confidence {found.confidence:.2f}, {found.extraction_method}, since"
+                f" {found.since:%Y-%m-%d %H:%M} UTC"
+            ),
+            style="dim",
+        )
 
 
 @click.command()
 @click.argument("name")
 @click.option("--hops", type=click.IntRange(1, 2), default=1, show_default=True)
-@click.option("--type", "types", metavar="TYPE", multiple=True, help="Only this relation, such as DEPENDS_ON. May be given several times.")
+@click.option(
+    "--type",
+    "types",
+    metavar="TYPE",
+    multiple=True,
+    help="Only this relation, such as DEPENDS_ON. May be given several times.",
+)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most edges.")
 @namespace_option
 @json_option
-def neighbors(name: str, hops: int, types: tuple[str, ...], limit: int, namespace: str | None, as_json: bool) -> None:
+def neighbors(
+    name: str, hops: int, types: tuple[str, ...], limit: int, namespace: str | None, as_json: bool
+) -> None:
     """Show what surrounds the node called NAME (or whose key it is)."""
     graph = _open(namespace).neighbors(name, hops=hops, types=list(types) or None, limit=limit)
     if as_json:
@@ -123,12 +185,28 @@ def neighbors(name: str, hops: int, types: tuple[str, ...], limit: int, namespac
         if edge not in facts:
             mentions.setdefault(edge.url, []).append(edge.line)
     for edge in facts:
-        out.print(text(f"({edge.start_label} {edge.start_name})-[{edge.type}]->({edge.end_label} {edge.end_name})"), soft_wrap=True)
+        out.print(
+            text(f"({edge.start_label} {edge.start_name})-[{edge.type}]->({edge.end_label} {edge.end_name})"),
+            soft_wrap=True,
+        )
         out.print(text(f"   {_place(edge.url, edge.line)}  {edge.edge_id}"), style="dim", soft_wrap=True)
     if mentions:
         # Where it is only mentioned is one line for each document; `--type MENTIONS` lists them all.
         out.print(text(f"mentioned in {len(mentions)} documents:"))
         for url, lines in sorted(mentions.items()):
             shown = sorted(set(lines))
-            out.print(text(f"   {url}: line{'s' if len(shown) > 1 else ''} {', '.join(map(str, shown[:8]))}{' …' if len(shown) > 8 else ''}"), style="dim", soft_wrap=True)
-    out.print(text(f"{len(graph.nodes)} nodes, {len(graph.edges)} edges" + (", cut at the limit" if graph.truncated else "")), style="dim")
+            out.print(
+                text(
+                    f"   {url}: line{'s' if len(shown) > 1 else ''}"
+                    f" {', '.join(map(str, shown[:8]))}{' …' if len(shown) > 8 else ''}"
+                ),
+                style="dim",
+                soft_wrap=True,
+            )
+    out.print(
+        text(
+            f"{len(graph.nodes)} nodes, {len(graph.edges)} edges"
+            + (", cut at the limit" if graph.truncated else "")
+        ),
+        style="dim",
+    )

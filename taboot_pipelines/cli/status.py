@@ -1,4 +1,6 @@
-"""``status``: every configured part and how it is, what the knowledge base holds, its sources, and the settings in force."""
+"""``status``: every configured part and how it is, what the knowledge base holds, its sources, and the
+settings in force.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
     for h in state["health"]:
         latency = "" if h["latency_ms"] is None else f"{h['latency_ms']:.1f}"
         shown.add_row(
-            text(h["part"]), text(h["backend"]), text("well" if h["ok"] else "unwell"), text(h["version"] or ""), latency, text(state["parts"].get(h["part"], "")),
+            text(h["part"]),
+            text(h["backend"]),
+            text("well" if h["ok"] else "unwell"),
+            text(h["version"] or ""),
+            latency,
+            text(state["parts"].get(h["part"], "")),
             style=None if h["ok"] else "red",
         )
     out.print(shown)
@@ -50,22 +57,61 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
         if not h["ok"]:
             out.print(text(f"{h['part']}: {h['message']}"), style="red")
     for namespace, counts in state["namespaces"].items():
-        out.print(text(f"\nnamespace {namespace}: " + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items())), style="bold")
+        out.print(
+            text(
+                f"\nnamespace {namespace}: "
+                + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items())
+            ),
+            style="bold",
+        )
     if state["sources"]:
-        shown = table("source", "namespace", "type", "state", "last job", "started", "documents", "dead", right=("documents", "dead"))
+        shown = table(
+            "source",
+            "namespace",
+            "type",
+            "state",
+            "last job",
+            "started",
+            "documents",
+            "dead",
+            right=("documents", "dead"),
+        )
         for s in state["sources"]:
             job = s["last_job"] or {}
-            shown.add_row(*(text(c) for c in (
-                s["id"], s["namespace"], s["type"], s["state"], job.get("state", "never"), job.get("started_at") or "", s["documents"], s["dead_letters"]["failed"],
-            )))
+            shown.add_row(
+                *(
+                    text(c)
+                    for c in (
+                        s["id"],
+                        s["namespace"],
+                        s["type"],
+                        s["state"],
+                        job.get("state", "never"),
+                        job.get("started_at") or "",
+                        s["documents"],
+                        s["dead_letters"]["failed"],
+                    )
+                )
+            )
         out.print(shown)
     elif "error" in state:
-        out.print(text("\nThe sources, their jobs and dead letters are not known while the catalog does not answer."), style="red")
+        out.print(
+            text(
+                "\nThe sources, their jobs and dead letters are not known while the catalog does not answer."
+            ),
+            style="red",
+        )
     else:
         todo = "run" if settings.sources_file.exists() else f"write {settings.sources_file} and run"
         out.print(text(f"\nNo source yet: {todo} `taboot ingest`."))
     for letter in state["dead_letters"][:_MOST_LETTERS]:
-        out.print(text(f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']} ({letter['attempts']}×, {letter['kind']})"), style="yellow")
+        out.print(
+            text(
+                f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']}"
+                f" ({letter['attempts']}×, {letter['kind']})"
+            ),
+            style="yellow",
+        )
     if len(state["dead_letters"]) > _MOST_LETTERS:
         out.print(text(f"… and {len(state['dead_letters']) - _MOST_LETTERS} more; --json lists them all."))
     out.print(text("\nsettings in force"), style="bold")
@@ -78,8 +124,13 @@ def _state(settings: Settings) -> dict[str, Any]:
 
     found = health.check(settings)
     state: dict[str, Any] = {
-        "ok": all(h.ok for h in found), "parts": _parts(settings), "health": [asdict(h) for h in found],
-        "namespaces": {}, "sources": [], "dead_letters": [], "settings": _settings(settings),
+        "ok": all(h.ok for h in found),
+        "parts": _parts(settings),
+        "health": [asdict(h) for h in found],
+        "namespaces": {},
+        "sources": [],
+        "dead_letters": [],
+        "settings": _settings(settings),
     }
     if not health.catalog_exists(settings):
         return state  # Asking for the state must not create it.
@@ -108,24 +159,62 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
         for namespace in sorted({r["namespace"] for r in rows}):
             usage = catalog.usage(namespace)
             served = _served(settings, namespace) if shards else {}
-            state["namespaces"][namespace] = {**served, "blobs": usage["total_sources"], "blob_bytes": usage["total_bytes"]}
+            state["namespaces"][namespace] = {
+                **served,
+                "blobs": usage["total_sources"],
+                "blob_bytes": usage["total_bytes"],
+            }
             state["dead_letters"] += [
-                {"namespace": namespace, "source": d["source_id"], **{k: d[k] for k in ("stage", "item", "code", "message", "kind", "attempts")}, "last_at": moment(d["last_at"])}
+                {
+                    "namespace": namespace,
+                    "source": d["source_id"],
+                    **{k: d[k] for k in ("stage", "item", "code", "message", "kind", "attempts")},
+                    "last_at": moment(d["last_at"]),
+                }
                 for d in catalog.dead_letters(namespace)
             ]
         for row in rows:
             namespace, source = row["namespace"], row["source_id"]
             job = next(iter(catalog.jobs(namespace, source, limit=1)), None)
-            letters = [d for d in state["dead_letters"] if (d["namespace"], d["source"]) == (namespace, source)]
-            state["sources"].append({
-                "id": source, "namespace": namespace, "type": row["type"], "state": row["state"],
-                "documents": sum(x.role == "document" for x in catalog.locators(namespace, source).values()),
-                "last_job": None if job is None else {
-                    "state": job["state"], "started_at": moment(job["started_at"]), "ended_at": moment(job["ended_at"]), "complete": job["complete"],
-                    **{k: job[k] for k in ("discovered", "fetched", "not_modified", "skipped", "failed", "removed", "held")},
-                },
-                "dead_letters": {kind: sum(d["kind"] == kind for d in letters) for kind in ("failed", "skipped")},
-            })
+            letters = [
+                d for d in state["dead_letters"] if (d["namespace"], d["source"]) == (namespace, source)
+            ]
+            state["sources"].append(
+                {
+                    "id": source,
+                    "namespace": namespace,
+                    "type": row["type"],
+                    "state": row["state"],
+                    "documents": sum(
+                        x.role == "document" for x in catalog.locators(namespace, source).values()
+                    ),
+                    "last_job": (
+                        None
+                        if job is None
+                        else {
+                            "state": job["state"],
+                            "started_at": moment(job["started_at"]),
+                            "ended_at": moment(job["ended_at"]),
+                            "complete": job["complete"],
+                            **{
+                                k: job[k]
+                                for k in (
+                                    "discovered",
+                                    "fetched",
+                                    "not_modified",
+                                    "skipped",
+                                    "failed",
+                                    "removed",
+                                    "held",
+                                )
+                            },
+                        }
+                    ),
+                    "dead_letters": {
+                        kind: sum(d["kind"] == kind for d in letters) for kind in ("failed", "skipped")
+                    },
+                }
+            )
     finally:
         workspace.close()
 
@@ -137,23 +226,40 @@ def _served(settings: Settings, namespace: str) -> dict[str, int]:
     manifest = load_manifest(open_shards(settings.home_dir, settings.shard_url, settings.storage), namespace)
     shards = manifest.shards if manifest is not None else ()
     return {
-        "documents": sum(s.documents for s in shards), "chunks": sum(s.chunks for s in shards), "entities": sum(s.entities for s in shards), "shards": len(shards),
+        "documents": sum(s.documents for s in shards),
+        "chunks": sum(s.chunks for s in shards),
+        "entities": sum(s.entities for s in shards),
+        "shards": len(shards),
     }
 
 
 def _parts(settings: Settings) -> dict[str, str]:
     """Where each part is: its default, or where its setting leads."""
     bundled = f"bundled ({settings.embedding.model_path or 'all-MiniLM-L6-v2, ONNX int8'})"
-    embedder = f"TEI at {_no_credentials(settings.tei.url)}" if settings.tei.url else settings.embedding.torch.model or bundled
-    catalog = "the database that TABOOT_CATALOG_URL names" if settings.catalog_url else str(settings.home_dir / "catalog.db")
+    embedder = (
+        f"TEI at {_no_credentials(settings.tei.url)}"
+        if settings.tei.url
+        else settings.embedding.torch.model or bundled
+    )
+    catalog = (
+        "the database that TABOOT_CATALOG_URL names"
+        if settings.catalog_url
+        else str(settings.home_dir / "catalog.db")
+    )
     parts = {
         "home": str(settings.home_dir),
         "sources": str(settings.sources_file),
         "catalog": catalog,
         "state": "the server that TABOOT_REDIS__URL names" if settings.redis.url else catalog,
-        "blobs": _no_credentials(settings.blob_url) if settings.blob_url else str(settings.home_dir / "blobs"),
-        "tables": _no_credentials(settings.table_url) if settings.table_url else str(settings.home_dir / "tables"),
-        "shards": _no_credentials(settings.shard_url) if settings.shard_url else str(settings.home_dir / "kb"),
+        "blobs": (
+            _no_credentials(settings.blob_url) if settings.blob_url else str(settings.home_dir / "blobs")
+        ),
+        "tables": (
+            _no_credentials(settings.table_url) if settings.table_url else str(settings.home_dir / "tables")
+        ),
+        "shards": (
+            _no_credentials(settings.shard_url) if settings.shard_url else str(settings.home_dir / "kb")
+        ),
         "embedder": embedder,
         "dagster": str(settings.dagster_home),
         "reranker": settings.reranker.url or settings.reranker.torch.model or "",

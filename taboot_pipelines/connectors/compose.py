@@ -2,12 +2,12 @@
 
 Documents are Compose files and Dockerfiles, inputs are environment files. Taken are, unless excluded:
 
-* YAML with ``services`` or ``include`` at its top, or named like a Compose file whatever it holds; with ``include`` globs
-  in the entry, exactly what they match;
-* ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs: those that
-  match, and the ``.env`` beside a Compose file);
-* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, and what those name in turn. A
-  file read as environment is an input under any name and whatever the globs say (rule 8).
+* YAML with ``services`` or ``include`` at its top, or named like a Compose file whatever it holds; with
+  ``include`` globs in the entry, exactly what they match;
+* ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs:
+  those that match, and the ``.env`` beside a Compose file);
+* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, and what those name
+  in turn. A file read as environment is an input under any name and whatever the globs say (rule 8).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from taboot_pipelines.connectors.walk import Directory, File, Listing, read
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Failed, Known, Role, Skipped
 
-#: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to the source's
-#: root, role). ``env``: the variables of the ``.env`` beside it.
+#: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
+#: the source's root, role). ``env``: the variables of the ``.env`` beside it.
 References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
@@ -34,13 +34,23 @@ _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[
 _OTHER_NAME = re.compile(r"\.gitlab-ci.*", re.DOTALL)
 _FIRST_KEY = re.compile(r"^(?!---|%|[ \t]*(?:#|$))(?P<indent> *)", re.MULTILINE)
 _FLOW = re.compile(r"""\{.*["']?(?:services|include)["']?\s*:""", re.DOTALL)
-_ENV_LINE = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_ENV_LINE = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE
+)
 
 
 class ComposeConnector:
     """``path`` and the globs of ``entry``. ``references`` None: only what names and contents show."""
 
-    def __init__(self, entry: ComposeSource, root: Path, *, limit: int, apart: Path | None, references: References | None) -> None:
+    def __init__(
+        self,
+        entry: ComposeSource,
+        root: Path,
+        *,
+        limit: int,
+        apart: Path | None,
+        references: References | None,
+    ) -> None:
         self._directory = source_directory(entry, root)
         self._limit = limit
         self._apart = apart
@@ -49,7 +59,9 @@ class ComposeConnector:
         self._references = references
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at all."""
+        """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
+        all.
+        """
         directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._apart)
         listing = directory.list()
         for path in [p for p in listing.items if self._exclude.matches(p)]:
@@ -91,7 +103,9 @@ class ComposeConnector:
     def _follow(
         self, projects: list[str], roles: dict[str, Role], listing: Listing, tombstoned: Callable[[str], bool]
     ) -> None:
-        """Add what the projects name, and what that names, to ``roles``. A tombstoned file is absent, so it names nothing."""
+        """Add what the projects name, and what that names, to ``roles``. A tombstoned file is absent, so it
+        names nothing.
+        """
         if self._references is None:
             return
         queue = list(projects)
@@ -126,7 +140,9 @@ class ComposeConnector:
 
 
 def has_services(text: str) -> bool:
-    """Whether a YAML text has ``services`` or ``include`` as a key at its top, syntax errors further down or not."""
+    """Whether a YAML text has ``services`` or ``include`` as a key at its top, syntax errors further down or
+    not.
+    """
     first = _FIRST_KEY.search(text)
     if first is None:
         return False
@@ -148,7 +164,9 @@ def _beside(path: str, name: str) -> str:
 
 
 def _variables(text: str) -> Iterator[tuple[str, str]]:
-    """``NAME=value`` lines, quotes and comments taken off: enough for the paths that a Compose file builds from them."""
+    """``NAME=value`` lines, quotes and comments taken off: enough for the paths that a Compose file builds
+    from them.
+    """
     for name, value in _ENV_LINE.findall(text):
         if value[:1] in ("'", '"'):
             yield name, value[1:].partition(value[0])[0]

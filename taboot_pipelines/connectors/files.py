@@ -1,7 +1,8 @@
 """Connector of a directory of documents (type ``files``).
 
-By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment files
-(``.env``, ``*.env``, ``.env.*``) are never documents (rule 18), whatever the globs say, nor are links to them.
+By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
+files (``.env``, ``*.env``, ``.env.*``) are never documents (rule 18), whatever the globs say, nor are links
+to them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,21 @@ from taboot_pipelines.connectors.walk import Directory, File, Listing, read
 from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Known, Role, Skipped
 
 DEFAULT_INCLUDE = (
-    "*.md", "*.markdown", "*.html", "*.htm", "*.xhtml", "*.txt", "*.rst", "*.yaml", "*.yml", "*.json",
-    "*.conf", "*.cfg", "*.ini", "*.toml",
-)  # fmt: skip
+    "*.md",
+    "*.markdown",
+    "*.html",
+    "*.htm",
+    "*.xhtml",
+    "*.txt",
+    "*.rst",
+    "*.yaml",
+    "*.yml",
+    "*.json",
+    "*.conf",
+    "*.cfg",
+    "*.ini",
+    "*.toml",
+)
 _ENV = re.compile(r"(?i)\.env|.*\.env|\.env\..*", re.DOTALL)
 
 
@@ -28,7 +41,9 @@ def is_env(name: str) -> bool:
 
 
 def source_directory(entry: DirectorySource, root: Path) -> Path:
-    """Where the entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or from ``~``."""
+    """Where the entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or
+    from ``~``.
+    """
     try:
         return root / Path(entry.path).expanduser()
     except RuntimeError:  # no such home: a directory of that name does not exist either
@@ -36,10 +51,18 @@ def source_directory(entry: DirectorySource, root: Path) -> Path:
 
 
 class FilesConnector:
-    """``path`` and the globs of ``entry``; ``default_include`` where the entry gives none. ``apart`` is never entered."""
+    """``path`` and the globs of ``entry``; ``default_include`` where the entry gives none. ``apart`` is never
+    entered.
+    """
 
     def __init__(
-        self, entry: DirectorySource, root: Path, *, limit: int, apart: Path | None, default_include: tuple[str, ...] = DEFAULT_INCLUDE
+        self,
+        entry: DirectorySource,
+        root: Path,
+        *,
+        limit: int,
+        apart: Path | None,
+        default_include: tuple[str, ...] = DEFAULT_INCLUDE,
     ) -> None:
         self._directory = source_directory(entry, root)
         self._limit = limit
@@ -50,7 +73,9 @@ class FilesConnector:
         self._exclude = Globs(entry.exclude)
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at all."""
+        """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
+        all.
+        """
         directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._apart)
         listing = directory.list()
         yield from items(directory, listing, self._roles(listing), self._limit, tombstoned)
@@ -59,7 +84,9 @@ class FilesConnector:
         return {
             path: "document"
             for path, item in listing.items.items()
-            if self._include.matches(path.lower() if self._fold else path) and not self._exclude.matches(path) and not any(is_env(n) for n in names(path, item))
+            if self._include.matches(path.lower() if self._fold else path)
+            and not self._exclude.matches(path)
+            and not any(is_env(n) for n in names(path, item))
         }
 
 
@@ -69,9 +96,15 @@ def names(path: str, item: File | Skipped | Failed) -> tuple[str, ...]:
 
 
 def items(
-    directory: Directory, listing: Listing, roles: Mapping[str, Role], limit: int, tombstoned: Callable[[str], bool]
+    directory: Directory,
+    listing: Listing,
+    roles: Mapping[str, Role],
+    limit: int,
+    tombstoned: Callable[[str], bool],
 ) -> Iterator[Event]:
-    """The events of a listing: problems of directories, then what ``roles`` names in the order of paths, then the end."""
+    """The events of a listing: problems of directories, then what ``roles`` names in the order of paths, then
+    the end.
+    """
     yield from listing.directories
     for path in sorted(roles):
         item = listing.items[path]

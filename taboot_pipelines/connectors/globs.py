@@ -4,12 +4,13 @@ A pattern is matched against a path of segments parted by ``/``, case-sensitivel
 
 * ``*`` any characters of one segment, ``?`` one character, ``[abc]`` ``[a-z]`` ``[!a]`` one of a set;
 * ``**`` as a whole segment: any number of segments, none included;
-* a pattern without ``/`` (but a trailing one) matches at any depth, with one (or a leading one) from the root;
-* ``dir/`` and ``dir/**`` match what lies beneath ``dir``; a last segment without wildcards (``docs/drafts``, ``drafts``)
-  matches the file of that name and everything beneath the directory of that name.
+* a pattern without ``/`` (but a trailing one) matches at any depth, with one (or a leading one) from the
+  root;
+* ``dir/`` and ``dir/**`` match what lies beneath ``dir``; a last segment without wildcards (``docs/drafts``,
+  ``drafts``) matches the file of that name and everything beneath the directory of that name.
 
-So ``*.md`` is every Markdown file, ``docs/*.md`` those directly in ``docs``, ``docs/**/*.md`` those anywhere beneath it.
-There is no negation: what ``exclude`` matches goes, whatever ``include`` says.
+So ``*.md`` is every Markdown file, ``docs/*.md`` those directly in ``docs``, ``docs/**/*.md`` those anywhere
+beneath it. There is no negation: what ``exclude`` matches goes, whatever ``include`` says.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ MAX_LENGTH = 1024
 
 
 class Globs:
-    """A set of patterns. Raises ``ValueError`` (with the position, not the text) for one that is not a pattern."""
+    """A set of patterns. Raises ``ValueError`` (with the position, not the text) for one that is not a
+    pattern.
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [_Pattern(p, i) for i, p in enumerate(patterns)]
@@ -42,8 +45,8 @@ class Globs:
 
 
 class UrlGlobs:
-    """Patterns for canonical URLs: matched against the whole URL if they hold ``://``, against path and query if they begin
-    with ``/``, else against host, path and query. Raises ``ValueError`` as :class:`Globs`."""
+    """Patterns for canonical URLs: matched against the whole URL if they hold ``://``, against path and query
+    if they begin with ``/``, else against host, path and query. Raises ``ValueError`` as :class:`Globs`."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [(p, _Pattern(p.replace("://", ":/", 1), i)) for i, p in enumerate(patterns)]
@@ -54,7 +57,10 @@ class UrlGlobs:
     def matches(self, url: str) -> bool:
         scheme, _, rest = url.partition("://")
         whole, local, host = f"{scheme}:/{rest}".split("/"), rest.split("/")[1:], rest.split("/")
-        return any(g.matches(whole if "://" in p else local if p.startswith("/") else host) for p, g in self._patterns)
+        return any(
+            g.matches(whole if "://" in p else local if p.startswith("/") else host)
+            for p, g in self._patterns
+        )
 
 
 class _Pattern:
@@ -81,13 +87,17 @@ class _Pattern:
 
     def matches(self, parts: Sequence[str]) -> bool:
         ends = self._ends(parts)
-        return (not self.beneath and len(parts) in ends) or (self.tree and any(0 < e < len(parts) for e in ends))
+        return (not self.beneath and len(parts) in ends) or (
+            self.tree and any(0 < e < len(parts) for e in ends)
+        )
 
     def covers(self, parts: Sequence[str]) -> bool:
         return self.tree and any(e > 0 for e in self._ends(parts))
 
     def _ends(self, parts: Sequence[str]) -> set[int]:
-        """The lengths of the prefixes of ``parts`` that the whole pattern matches. Time is pattern by path, at most."""
+        """The lengths of the prefixes of ``parts`` that the whole pattern matches. Time is pattern by path,
+        at most.
+        """
         ends = {0}
         for segment in self.segments:
             if segment is None:
@@ -98,7 +108,9 @@ class _Pattern:
 
 
 def _segment(name: str) -> re.Pattern[str]:
-    """One segment as a regular expression. Every star but the last is atomic, so it cannot backtrack without end."""
+    """One segment as a regular expression. Every star but the last is atomic, so it cannot backtrack without
+    end.
+    """
     tokens: list[str] = []
     i = 0
     while i < len(name):

@@ -1,7 +1,8 @@
 """Connections that go only to addresses that were checked (SSRF guard), and end at a deadline.
 
-The check stands where the socket is opened: the name is resolved once, every address of the answer is checked, and the
-connection is made to a checked address, whatever the name means a moment later. TLS and the Host header keep the name.
+The check stands where the socket is opened: the name is resolved once, every address of the answer is
+checked, and the connection is made to a checked address, whatever the name means a moment later. TLS and the
+Host header keep the name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import httpcore
 from taboot_pipelines.connectors.urls import Address, Network, check_address
 from taboot_pipelines.errors import TabootError
 
-#: ``resolver(host, port)``: the addresses of a host name, or of an address written as one. Raises ``OSError``.
+#: ``resolver(host, port)``: the addresses of a host name, or of an address written as one. Raises
+#: ``OSError``.
 Resolver = Callable[[str, int], Sequence[Address]]
 
 
@@ -43,7 +45,9 @@ class Deadline(threading.local):
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """A network backend for ``httpcore``. Raises ``E_URL_BLOCKED`` for a host one of whose addresses may not be reached."""
+    """A network backend for ``httpcore``. Raises ``E_URL_BLOCKED`` for a host one of whose addresses may not
+    be reached.
+    """
 
     def __init__(self, allowed: Sequence[Network], deadline: Deadline, resolver: Resolver = resolve) -> None:
         self._allowed = allowed
@@ -67,10 +71,16 @@ class GuardedBackend(httpcore.NetworkBackend):
             raise httpcore.ConnectError("the name has no address")
         for address in addresses:
             if not check_address(address, self._allowed):
-                raise TabootError("E_URL_BLOCKED", f"The host {host} has the address {address}, which is not public.", host=host)
+                raise TabootError(
+                    "E_URL_BLOCKED",
+                    f"The host {host} has the address {address}, which is not public.",
+                    host=host,
+                )
         for i, address in enumerate(addresses):
             try:
-                stream = self._inner.connect_tcp(str(address), port, self._deadline.left(timeout), local_address, socket_options)
+                stream = self._inner.connect_tcp(
+                    str(address), port, self._deadline.left(timeout), local_address, socket_options
+                )
                 return _Stream(stream, self._deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if i == len(addresses) - 1:
@@ -97,7 +107,9 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, self._deadline.left(timeout)), self._deadline)
+        return _Stream(
+            self._inner.start_tls(ssl_context, server_hostname, self._deadline.left(timeout)), self._deadline
+        )
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

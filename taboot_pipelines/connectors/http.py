@@ -1,4 +1,6 @@
-"""One GET over HTTP(S): redirects by hand, every hop guarded, sizes and times bounded, at most two at a time per host."""
+"""One GET over HTTP(S): redirects by hand, every hop guarded, sizes and times bounded, at most two at a time
+per host.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ PER_HOST = 2
 #: A server that asks (429, 503) for a wait up to this many seconds gets it, once.
 MAX_WAIT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
-_ACCEPT = "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
+_ACCEPT = (
+    "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
+)
 _WAF_SERVERS = ("cloudflare", "akamaighost", "sucuri", "imperva", "ddos-guard", "datadome")
 _WAF_HEADERS = ("cf-mitigated", "x-sucuri-id", "x-datadome", "x-iinfo", "x-amzn-waf-action")
 
 
-#: Looks at a 2xx answer's headers (names in lower case) and URL; raises ``TabootError`` to leave its body unread.
+#: Looks at a 2xx answer's headers (names in lower case) and URL; raises ``TabootError`` to leave its body
+#: unread.
 Admit = Callable[[dict[str, str], str], None]
 
 
@@ -48,7 +53,14 @@ class Answer:
 class Fetcher:
     """GET for many threads; a context manager. No proxy and no credentials are taken from the environment."""
 
-    def __init__(self, settings: HttpSettings, allowed: Sequence[Network], *, resolver: Resolver = resolve, politeness: Politeness | None = None) -> None:
+    def __init__(
+        self,
+        settings: HttpSettings,
+        allowed: Sequence[Network],
+        *,
+        resolver: Resolver = resolve,
+        politeness: Politeness | None = None,
+    ) -> None:
         self._settings = settings
         self._politeness = politeness
         self._deadline = Deadline()
@@ -74,17 +86,21 @@ class Fetcher:
         self._pool.close()
 
     def get(self, url: WebUrl, limit: int, known: Known | None = None, admit: Admit | None = None) -> Answer:
-        """The answer, its body of at most ``limit`` bytes decoded. The validators of ``known`` go only to the URL that gave
-        them (``known.url``; None: the first). ``admit(headers, url)`` may raise before the body is read. Raises ``E_REDIRECT``, ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_TOO_LARGE``,
-        ``E_TIMEOUT``, ``E_NETWORK``, ``E_PARSE`` (an encoding that cannot be undone), and for the server's refusals
-        ``E_NOT_FOUND`` (404, 410), ``E_FORBIDDEN``, ``E_403_WAF``, ``E_429_RATE``, ``E_5XX_ORIGIN``. With ``politeness`` each
-        hop waits for its host's turn, and ``E_CIRCUIT_OPEN`` is a host that is left alone."""
+        """The answer, its body of at most ``limit`` bytes decoded. The validators of ``known`` go only to the
+        URL that gave them (``known.url``; None: the first). ``admit(headers, url)`` may raise before the body
+        is read. Raises ``E_REDIRECT``, ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_TOO_LARGE``, ``E_TIMEOUT``,
+        ``E_NETWORK``, ``E_PARSE`` (an encoding that cannot be undone), and for the server's refusals
+        ``E_NOT_FOUND`` (404, 410), ``E_FORBIDDEN``, ``E_403_WAF``, ``E_429_RATE``, ``E_5XX_ORIGIN``. With
+        ``politeness`` each hop waits for its host's turn, and ``E_CIRCUIT_OPEN`` is a host that is left
+        alone."""
         seen: set[str] = set()
         current, waited = url, False
         while True:
             if current.text in seen:
                 raise TabootError("E_REDIRECT", f"The redirects of {url.text} form a loop.", url=url.text)
-            conditional = known if known and (known.url == current.text or (known.url is None and not seen)) else None
+            conditional = (
+                known if known and (known.url == current.text or (known.url is None and not seen)) else None
+            )
             with self._slot(current.host):
                 status, headers, body = self._visit(current, conditional, limit, admit)
                 wait = _retry_after(headers) if status in (429, 503) and not waited else None
@@ -96,12 +112,16 @@ class Fetcher:
                 seen.add(current.text)
                 if len(seen) > self._settings.max_redirects:
                     raise TabootError(
-                        "E_REDIRECT", f"{url.text} redirects more than {self._settings.max_redirects} times.", url=url.text
+                        "E_REDIRECT",
+                        f"{url.text} redirects more than {self._settings.max_redirects} times.",
+                        url=url.text,
                     )
                 try:
                     current = parse_url(headers["location"], current.text)
                 except TabootError as error:
-                    raise TabootError(error.code, f"{url.text} redirects to a bad URL. {error.message}", url=url.text) from None
+                    raise TabootError(
+                        error.code, f"{url.text} redirects to a bad URL. {error.message}", url=url.text
+                    ) from None
                 continue
             if status == 304 and conditional is not None:
                 return Answer(status, current.text, headers, b"")
@@ -113,7 +133,9 @@ class Fetcher:
         with self._lock:
             return self._slots[host]
 
-    def _visit(self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None) -> tuple[int, dict[str, str], bytes]:
+    def _visit(
+        self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None
+    ) -> tuple[int, dict[str, str], bytes]:
         if self._politeness is None:
             return self._request(url, conditional, limit, admit)
         with self._politeness.visit(url.authority) as answered:
@@ -121,7 +143,9 @@ class Fetcher:
             answered(answer[0])
         return answer
 
-    def _request(self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None) -> tuple[int, dict[str, str], bytes]:
+    def _request(
+        self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None
+    ) -> tuple[int, dict[str, str], bytes]:
         settings = self._settings
         headers = [
             ("Host", url.authority),
@@ -134,13 +158,20 @@ class Fetcher:
                 headers.append(("If-None-Match", conditional.etag))
             if conditional.last_modified:
                 headers.append(("If-Modified-Since", conditional.last_modified))
-        timeout = {"connect": settings.connect_timeout_seconds, "read": settings.read_timeout_seconds, "write": settings.read_timeout_seconds}
+        timeout = {
+            "connect": settings.connect_timeout_seconds,
+            "read": settings.read_timeout_seconds,
+            "write": settings.read_timeout_seconds,
+        }
         self._deadline.at = time.monotonic() + settings.total_timeout_seconds
         try:
             with self._pool.stream(
                 "GET",
                 httpcore.URL(
-                    scheme=url.scheme.encode(), host=url.host.strip("[]").encode(), port=url.port, target=url.target.encode("ascii")
+                    scheme=url.scheme.encode(),
+                    host=url.host.strip("[]").encode(),
+                    port=url.port,
+                    target=url.target.encode("ascii"),
                 ),
                 headers=[(n.encode(), v.encode("latin-1", "replace")) for n, v in headers],
                 extensions={"timeout": timeout},
@@ -152,18 +183,31 @@ class Fetcher:
                         admit(received, url.text)
                     declared = received.get("content-length", "")
                     if declared.isdecimal() and len(declared) < 19 and int(declared) > limit:
-                        raise TabootError("E_TOO_LARGE", f"{url.text} is larger than {limit} bytes.", url=url.text)
-                    body = _body(response.iter_stream(), received.get("content-encoding", ""), limit, url.text)
+                        raise TabootError(
+                            "E_TOO_LARGE", f"{url.text} is larger than {limit} bytes.", url=url.text
+                        )
+                    body = _body(
+                        response.iter_stream(), received.get("content-encoding", ""), limit, url.text
+                    )
                 return response.status, received, body
         except httpcore.TimeoutException:
             raise TabootError("E_TIMEOUT", f"{url.text} did not answer in time.", url=url.text) from None
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol, OSError) as error:
-            raise TabootError("E_NETWORK", f"{url.text} could not be fetched ({_cause(error)}).", url=url.text) from None
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.UnsupportedProtocol,
+            OSError,
+        ) as error:
+            raise TabootError(
+                "E_NETWORK", f"{url.text} could not be fetched ({_cause(error)}).", url=url.text
+            ) from None
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """The system's and certifi's authorities (``SSL_CERT_FILE`` adds a private one), read once: it takes a while."""
+    """The system's and certifi's authorities (``SSL_CERT_FILE`` adds a private one), read once: it takes a
+    while.
+    """
     return httpcore.default_ssl_context()
 
 
@@ -250,8 +294,8 @@ def _decoded(chunks: Iterable[bytes], encoding: str, limit: int, url: str) -> It
 
 
 def inflate(chunks: Iterable[bytes], *, gzip: bool) -> Iterator[bytes]:
-    """The decompressed bytes in pieces of at most 64 KiB. ``gzip`` False: zlib, or raw deflate as some servers send it.
-    Raises ``zlib.error``, and ``EOFError`` where the stream ends too early."""
+    """The decompressed bytes in pieces of at most 64 KiB. ``gzip`` False: zlib, or raw deflate as some
+    servers send it. Raises ``zlib.error``, and ``EOFError`` where the stream ends too early."""
     machine = None
     for chunk in chunks:
         while chunk:

@@ -1,8 +1,10 @@
-"""How often a host is asked, and when it is left alone: a token bucket and a circuit breaker per namespace and domain.
+"""How often a host is asked, and when it is left alone: a token bucket and a circuit breaker per namespace
+and domain.
 
-Both are in the state, so that all runs and processes share them (seed 001 §5.3, §5.4, §8.8, §8.9). A circuit opens after five
-failures in a row: no answer, a broken one, or 5xx; what a server refuses by 4xx is an answer. Then the host's pages fail with
-``E_CIRCUIT_OPEN`` until it has rested. Where the state does not answer, requests are paced in this process alone.
+Both are in the state, so that all runs and processes share them (seed 001 §5.3, §5.4, §8.8, §8.9). A circuit
+opens after five failures in a row: no answer, a broken one, or 5xx; what a server refuses by 4xx is an
+answer. Then the host's pages fail with ``E_CIRCUIT_OPEN`` until it has rested. Where the state does not
+answer, requests are paced in this process alone.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Politeness:
 
     @contextlib.contextmanager
     def visit(self, domain: str) -> Iterator[Callable[[int], None]]:
-        """One request to ``domain``, begun when its bucket gives a token; call what it yields with the answer's status.
+        """One request to ``domain``, begun when its bucket gives a token; call what it yields with the
+        answer's status.
 
         Raises ``E_CIRCUIT_OPEN`` for a domain that rests, ``E_429_RATE`` if others use up its tokens.
         """
@@ -59,7 +62,9 @@ class Politeness:
 
     @contextlib.contextmanager
     def _turn(self, domain: str) -> Iterator[None]:
-        """A domain in doubt is asked by one thread at a time: the others would be refused while one tries whether it is well."""
+        """A domain in doubt is asked by one thread at a time: the others would be refused while one tries
+        whether it is well.
+        """
         if domain in self._well:
             yield
             return
@@ -71,13 +76,22 @@ class Politeness:
     def _check(self, domain: str) -> None:
         wait = self._hints.ask(lambda state: state.circuit_open(self._namespace, CIRCUIT(domain)), 0.0)
         if wait > 0:
-            raise TabootError("E_CIRCUIT_OPEN", f"{domain} failed repeatedly and is left alone for {wait:.0f} s more.", domain=domain)
+            raise TabootError(
+                "E_CIRCUIT_OPEN",
+                f"{domain} failed repeatedly and is left alone for {wait:.0f} s more.",
+                domain=domain,
+            )
 
     def _tell(self, domain: str, *, failed: bool) -> None:
         if failed:
             self._well.discard(domain)
             threshold, rest = CIRCUIT_FAILURES, CIRCUIT_REST_SECONDS
-            self._hints.ask(lambda state: state.circuit_failed(self._namespace, CIRCUIT(domain), threshold=threshold, rest_seconds=rest), False)
+            self._hints.ask(
+                lambda state: state.circuit_failed(
+                    self._namespace, CIRCUIT(domain), threshold=threshold, rest_seconds=rest
+                ),
+                False,
+            )
         elif domain not in self._well:
             self._hints.ask(lambda state: state.circuit_succeeded(self._namespace, CIRCUIT(domain)), None)
             self._well.add(domain)
@@ -89,7 +103,9 @@ class Politeness:
         # Some others of this process may be before it, and other processes' requests between.
         end = time.monotonic() + max(self._settings.total_timeout_seconds, 10 / rate)
         while True:
-            grant = self._hints.ask(lambda state: state.take_tokens(self._namespace, RATE(domain), rate=rate, burst=burst), None)
+            grant = self._hints.ask(
+                lambda state: state.take_tokens(self._namespace, RATE(domain), rate=rate, burst=burst), None
+            )
             if grant is None:
                 self._pace(domain, rate)
                 return
@@ -97,8 +113,10 @@ class Politeness:
                 return
             if time.monotonic() + grant.wait_seconds > end:
                 raise TabootError(
-                    "E_429_RATE", f"Other requests to {domain} use up its {rate:g} a second.",
-                    remedy="It is tried again at the next run; TABOOT_HTTP__RATE_LIMIT_RPS allows more.", domain=domain,
+                    "E_429_RATE",
+                    f"Other requests to {domain} use up its {rate:g} a second.",
+                    remedy="It is tried again at the next run; TABOOT_HTTP__RATE_LIMIT_RPS allows more.",
+                    domain=domain,
                 )
             time.sleep(grant.wait_seconds)
 

@@ -30,18 +30,24 @@ class Connector(Protocol):
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Stream what the source holds now; the last event is always ``Enumerated``.
 
-        ``known`` maps a path to what the catalog remembers of it; ``tombstoned(path)`` says that it was deleted on purpose
-        and must not be fetched. Raises ``TabootError`` only where nothing can be enumerated (the whole source fails).
+        ``known`` maps a path to what the catalog remembers of it; ``tombstoned(path)`` says that it was
+        deleted on purpose and must not be fetched. Raises ``TabootError`` only where nothing can be
+        enumerated (the whole source fails).
         """
         ...
 
 
 def open_connector(
-    entry: SourceEntry, root: Path, settings: Settings, references: References | None = None, hints: Lenient | None = None
+    entry: SourceEntry,
+    root: Path,
+    settings: Settings,
+    references: References | None = None,
+    hints: Lenient | None = None,
 ) -> Connector:
-    """The connector of ``entry``. ``root``: the directory of the sources file. ``references``: reads which files a Compose
-    text names (see ``connectors.compose``). ``hints``: the state that rate limits and circuits of hosts are kept in; without it
-    hosts are asked as fast as they answer. No I/O happens before ``events`` is iterated."""
+    """The connector of ``entry``. ``root``: the directory of the sources file. ``references``: reads which
+    files a Compose text names (see ``connectors.compose``). ``hints``: the state that rate limits and
+    circuits of hosts are kept in; without it hosts are asked as fast as they answer. No I/O happens before
+    ``events`` is iterated."""
     limit, apart = settings.limits.max_blob_bytes, settings.home_dir
     match entry:
         case FilesSource():

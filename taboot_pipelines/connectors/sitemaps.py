@@ -1,4 +1,6 @@
-"""What a sitemap lists (sitemaps.org protocol): urlset, index, plain text, gzip; RSS 2.0 and 1.0, Atom 0.3 and 1.0."""
+"""What a sitemap lists (sitemaps.org protocol): urlset, index, plain text, gzip; RSS 2.0 and 1.0, Atom 0.3
+and 1.0.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ class Sitemap:
 
 
 def parse_sitemap(data: bytes, name: str) -> Sitemap:
-    """Raises ``E_PARSE`` for what is no sitemap or lists nothing, ``E_TOO_LARGE`` beyond :data:`MAX_BYTES`; ``name`` is
-    what the message calls it. Entities are not expanded and nothing is loaded."""
+    """Raises ``E_PARSE`` for what is no sitemap or lists nothing, ``E_TOO_LARGE`` beyond :data:`MAX_BYTES`;
+    ``name`` is what the message calls it. Entities are not expanded and nothing is loaded."""
     if data.startswith(b"\x1f\x8b"):
         data = _gunzip(data, name)
     if len(data) > MAX_BYTES:
@@ -36,7 +38,10 @@ def parse_sitemap(data: bytes, name: str) -> Sitemap:
     sitemap = _xml(data, name) if _is_xml(data) else Sitemap(False, _lines(data))
     if not sitemap.locations:
         raise TabootError(
-            "E_PARSE", f"The sitemap {name} lists nothing.", remedy="Remove it from the source, or list pages by `urls`.", url=name
+            "E_PARSE",
+            f"The sitemap {name} lists nothing.",
+            remedy="Remove it from the source, or list pages by `urls`.",
+            url=name,
         )
     return sitemap
 
@@ -55,7 +60,11 @@ def _gunzip(data: bytes, name: str) -> bytes:
 
 def _is_xml(data: bytes) -> bool:
     head = data[:512]
-    text = head.decode("utf-16", "replace") if head[:2] in (b"\xff\xfe", b"\xfe\xff") else head.decode("utf-8-sig", "replace")
+    text = (
+        head.decode("utf-16", "replace")
+        if head[:2] in (b"\xff\xfe", b"\xfe\xff")
+        else head.decode("utf-8-sig", "replace")
+    )
     return text.lstrip().startswith("<")
 
 
@@ -70,7 +79,13 @@ def _xml(data: bytes, name: str) -> Sitemap:
     not_one = TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
     try:
         events = etree.iterparse(
-            io.BytesIO(data), events=("start", "end"), tag=_TAGS, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+            io.BytesIO(data),
+            events=("start", "end"),
+            tag=_TAGS,
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
         )
         for event, element in events:
             local = _local(element)
@@ -87,7 +102,9 @@ def _xml(data: bytes, name: str) -> Sitemap:
                     del parent[0]
     except etree.XMLSyntaxError as error:
         line = error.position[0] if error.position else 0
-        raise TabootError("E_PARSE", f"The sitemap {name} is not valid XML (line {line}).", url=name, line=line) from None
+        raise TabootError(
+            "E_PARSE", f"The sitemap {name} is not valid XML (line {line}).", url=name, line=line
+        ) from None
     if not kind:
         raise not_one
     return Sitemap(kind == "sitemapindex", locations)
@@ -100,11 +117,19 @@ def _locations(element: etree._Element) -> Iterator[str]:
         if local in ("loc", "link") and (text := (child.text or "").strip()):
             yield text
             return
-        if local == "link" and child.get("rel", "alternate") == "alternate" and (href := (child.get("href") or "").strip()):
+        if (
+            local == "link"
+            and child.get("rel", "alternate") == "alternate"
+            and (href := (child.get("href") or "").strip())
+        ):
             yield href
             return
     for child, local in children:
-        if local == "guid" and child.get("isPermaLink", "true") == "true" and (text := (child.text or "").strip()):
+        if (
+            local == "guid"
+            and child.get("isPermaLink", "true") == "true"
+            and (text := (child.text or "").strip())
+        ):
             yield text
             return
 

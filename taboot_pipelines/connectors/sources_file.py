@@ -1,7 +1,8 @@
-"""The sources file (DESIGN §7): a YAML mapping with a list ``sources``, one entry per source, one partition per entry.
+"""The sources file (DESIGN §7): a YAML mapping with a list ``sources``, one entry per source, one partition
+per entry.
 
-Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule 15): all problems are listed, each by the entry's
-position and id, and no content is quoted.
+Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule 15): all problems are listed, each by
+the entry's position and id, and no content is quoted.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly
 
 
 def _cron(value: str) -> str:
-    """Five fields or a name such as ``@daily``, and a time must come at which it fires (``0 0 31 2 *`` has none)."""
+    """Five fields or a name such as ``@daily``, and a time must come at which it fires (``0 0 31 2 *`` has
+    none).
+    """
     if value not in _CRON_NAMES and len(value.split()) != 5:
         raise ValueError("is not a cron expression of five fields")
     try:
@@ -109,19 +112,29 @@ class SourceEntry(BaseModel):
 
     id: Name = Field(description="Unique in the file; also the key of the source's partition.")
     type: str
-    namespace: Name = Field("default", description="The tenant: knowledge bases, quotas and deduplication are per namespace.")
-    tags: Annotated[list[Tag], AfterValidator(_unique)] = Field(default_factory=list, description="Free labels to filter by.")
+    namespace: Name = Field(
+        "default", description="The tenant: knowledge bases, quotas and deduplication are per namespace."
+    )
+    tags: Annotated[list[Tag], AfterValidator(_unique)] = Field(
+        default_factory=list, description="Free labels to filter by."
+    )
     languages: Annotated[list[Language], Field(min_length=1), AfterValidator(_unique)] = Field(
         default_factory=lambda: ["en"], description="ISO 639 codes of the languages that are kept."
     )
     schedule: Annotated[str, StringConstraints(max_length=200), AfterValidator(_cron)] | None = Field(
         None, description="When it is ingested: a cron expression of five fields."
     )
-    retention_days: Annotated[int, Field(ge=1, le=36500)] | None = Field(None, description="Documents older than this expire.")
+    retention_days: Annotated[int, Field(ge=1, le=36500)] | None = Field(
+        None, description="Documents older than this expire."
+    )
 
     def interpretation_fields(self) -> dict[str, str | None]:
         """The fields that interpretation may depend on (rule 8): ``namespace``, ``host``, ``proxy``."""
-        return {"namespace": self.namespace, "host": getattr(self, "host", None), "proxy": getattr(self, "proxy", None)}
+        return {
+            "namespace": self.namespace,
+            "host": getattr(self, "host", None),
+            "proxy": getattr(self, "proxy", None),
+        }
 
     def config_json(self) -> str:
         """Every field, defaults included, as canonical JSON: equal entries give equal text."""
@@ -132,8 +145,12 @@ class DirectorySource(SourceEntry):
     """A directory. ``include`` replaces the type's default globs; ``exclude`` wins over it."""
 
     path: PathText = Field(description="The directory, relative to the sources file.")
-    include: GlobList = Field(default_factory=list, description="Globs of what is taken; default: what the type reads.")
-    exclude: GlobList = Field(default_factory=list, description="Globs of what is left out; a deleted or excluded file is the same.")
+    include: GlobList = Field(
+        default_factory=list, description="Globs of what is taken; default: what the type reads."
+    )
+    exclude: GlobList = Field(
+        default_factory=list, description="Globs of what is left out; a deleted or excluded file is the same."
+    )
 
 
 class FilesSource(DirectorySource):
@@ -158,15 +175,24 @@ class SwagSource(DirectorySource):
 
 
 class WebSource(SourceEntry):
-    """Pages over HTTP(S). ``include`` and ``exclude`` are globs too: matched against the whole canonical URL if they hold
-    ``://``, against path and query if they begin with ``/``, else against host, path and query."""
+    """Pages over HTTP(S). ``include`` and ``exclude`` are globs too: matched against the whole canonical URL
+    if they hold ``://``, against path and query if they begin with ``/``, else against host, path and
+    query."""
 
     type: Literal["web"]
     urls: list[UrlText] = Field(default_factory=list, description="Pages to fetch.")
-    sitemaps: list[UrlText] = Field(default_factory=list, description="Sitemaps (XML, index, gzip, text, RSS, Atom) that list pages.")
-    max_depth: Annotated[int, Field(ge=0), AfterValidator(_depth)] = Field(0, description="0: only what is listed.")
-    max_pages: int = Field(10_000, ge=1, le=1_000_000, description="Pages beyond it, in the order of their keys, are skipped.")
-    include: UrlGlobList = Field(default_factory=list, description="Globs of the URLs that are taken; default all.")
+    sitemaps: list[UrlText] = Field(
+        default_factory=list, description="Sitemaps (XML, index, gzip, text, RSS, Atom) that list pages."
+    )
+    max_depth: Annotated[int, Field(ge=0), AfterValidator(_depth)] = Field(
+        0, description="0: only what is listed."
+    )
+    max_pages: int = Field(
+        10_000, ge=1, le=1_000_000, description="Pages beyond it, in the order of their keys, are skipped."
+    )
+    include: UrlGlobList = Field(
+        default_factory=list, description="Globs of the URLs that are taken; default all."
+    )
     exclude: UrlGlobList = Field(default_factory=list, description="Globs of the URLs that are left out.")
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
@@ -180,7 +206,12 @@ class WebSource(SourceEntry):
 
 
 AnyEntry = Annotated[FilesSource | ComposeSource | SwagSource | WebSource, Field(discriminator="type")]
-_ENTRY_TYPES: dict[str, type[SourceEntry]] = {"files": FilesSource, "compose": ComposeSource, "swag": SwagSource, "web": WebSource}
+_ENTRY_TYPES: dict[str, type[SourceEntry]] = {
+    "files": FilesSource,
+    "compose": ComposeSource,
+    "swag": SwagSource,
+    "web": WebSource,
+}
 
 
 class SourcesModel(BaseModel):
@@ -193,7 +224,9 @@ class SourcesModel(BaseModel):
 
 @dataclass(frozen=True)
 class SourcesFile:
-    """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the file's hash."""
+    """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
+    file's hash.
+    """
 
     entries: Mapping[str, SourceEntry]
     root: Path
@@ -202,7 +235,10 @@ class SourcesFile:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of the sources file, for editors. Shipped as ``sources.schema.json``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(SourcesModel).json_schema()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **TypeAdapter(SourcesModel).json_schema(),
+    }
 
 
 def load_sources(path: Path) -> SourcesFile:
@@ -214,16 +250,23 @@ def load_sources(path: Path) -> SourcesFile:
         reason = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
         raise TabootError("E_SOURCES", f"The sources file {path} {reason}.", path=str(path)) from None
     if len(data) > MAX_BYTES:
-        raise TabootError("E_SOURCES", f"The sources file {path} is larger than {MAX_BYTES} bytes.", path=str(path))
+        raise TabootError(
+            "E_SOURCES", f"The sources file {path} is larger than {MAX_BYTES} bytes.", path=str(path)
+        )
     entries, problems = _entries(_parse(data, path))
     if problems:
-        raise TabootError("E_SOURCES", f"The sources file {path}: " + "; ".join(problems) + ".", path=str(path), problems=problems)
+        raise TabootError(
+            "E_SOURCES",
+            f"The sources file {path}: " + "; ".join(problems) + ".",
+            path=str(path),
+            problems=problems,
+        )
     return SourcesFile(entries, path.absolute().parent, hashlib.sha256(data).hexdigest())
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without surprises. A key given twice is an error, since the first list of sources would vanish unseen; a
-    merge key (``<<``) takes one mapping, since lists of aliases can grow without bound."""
+    """YAML without surprises. A key given twice is an error, since the first list of sources would vanish
+    unseen; a merge key (``<<``) takes one mapping, since lists of aliases can grow without bound."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -238,7 +281,9 @@ class _Loader(yaml.SafeLoader):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, "a key is given twice", key.start_mark)
+                    raise yaml.constructor.ConstructorError(
+                        None, None, "a key is given twice", key.start_mark
+                    )
                 seen.add(key.value)
                 if key.tag == "tag:yaml.org,2002:merge" and not isinstance(value, yaml.MappingNode):
                     raise yaml.constructor.ConstructorError(None, None, "a merge of several", key.start_mark)
@@ -259,7 +304,9 @@ def _parse(data: bytes, path: Path) -> list[Any]:
         document = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise bad("is not valid YAML" + (f" (line {mark.line + 1}, column {mark.column + 1})" if mark else "")) from None
+        raise bad(
+            "is not valid YAML" + (f" (line {mark.line + 1}, column {mark.column + 1})" if mark else "")
+        ) from None
     except yaml.reader.ReaderError as error:
         raise bad(f"holds a character that YAML forbids (position {error.position})") from None
     except RecursionError:
@@ -296,7 +343,10 @@ def _entries(raw: list[Any]) -> tuple[dict[str, SourceEntry], list[str]]:
         try:
             entry = _entry(item)
         except ValidationError as error:
-            problems += [f"{where} {_problem(e['loc'], e['type'], e['msg'])}" for e in error.errors(include_input=False, include_url=False)]
+            problems += [
+                f"{where} {_problem(e['loc'], e['type'], e['msg'])}"
+                for e in error.errors(include_input=False, include_url=False)
+            ]
         except ValueError as error:
             problems.append(f"{where} {error}")
         else:
@@ -312,7 +362,9 @@ def _entry(item: dict[Any, Any]) -> SourceEntry:
     if model is None:
         if isinstance(kind, str) and kind in set(SourceType):
             raise ValueError(f"has the type {kind}, which is not available in this version")
-        raise ValueError(f"has the unknown type {_show(kind)} (known: {', '.join(t.value for t in SourceType)})")
+        raise ValueError(
+            f"has the unknown type {_show(kind)} (known: {', '.join(t.value for t in SourceType)})"
+        )
     if not all(isinstance(k, str) for k in item):
         raise ValueError("has a field whose name is not a text")
     return model.model_validate(item)
@@ -332,10 +384,11 @@ def _show(value: object) -> str:
     return text if _PRINTABLE.fullmatch(text) else "(not shown)"
 
 
-
 def parse_entry(config: dict[str, Any]) -> SourceEntry:
     """An entry from what :meth:`SourceEntry.config_json` wrote. Raises ``E_SOURCES``."""
     try:
         return _entry(config)
     except (ValidationError, ValueError):
-        raise TabootError("E_SOURCES", f"The stored entry of source {config.get('id')!r} cannot be read by this version.") from None
+        raise TabootError(
+            "E_SOURCES", f"The stored entry of source {config.get('id')!r} cannot be read by this version."
+        ) from None

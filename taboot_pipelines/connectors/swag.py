@@ -1,4 +1,6 @@
-"""Connector of nginx proxy confs (type ``swag``): ``*.conf``, since a ``.conf.sample`` is not in force unless asked for."""
+"""Connector of nginx proxy confs (type ``swag``): ``*.conf``, since a ``.conf.sample`` is not in force unless
+asked for.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """URLs as the WHATWG standard parses them, their canonical keys, and which addresses may be connected to.
 
-One parser (ada) gives the host that is checked and the bytes that are sent, so that no two readings of one URL can differ.
+One parser (ada) gives the host that is checked and the bytes that are sent, so that no two readings of one
+URL can differ.
 """
 
 from __future__ import annotations
@@ -28,14 +29,26 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 #: Reserved and not so marked by every version of ``ipaddress`` (RFC 6890, 8215, 9637, 3879, 4291 §2.5.5.1).
 _RESERVED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(n)
-    for n in ("::/96", "192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fec0::/10")
+    for n in (
+        "::/96",
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/23",
+        "2001:db8::/32",
+        "3fff::/20",
+        "5f00::/16",
+        "fec0::/10",
+    )
 )
 
 
 @dataclass(frozen=True, slots=True)
 class WebUrl:
-    """A parsed ``http`` or ``https`` URL without credentials. ``text`` is its normal form without fragment; ``host`` as
-    in the Host header without port (an IPv6 address in brackets); ``target`` is path and query."""
+    """A parsed ``http`` or ``https`` URL without credentials. ``text`` is its normal form without fragment;
+    ``host`` as in the Host header without port (an IPv6 address in brackets); ``target`` is path and
+    query."""
 
     text: str
     scheme: str
@@ -58,7 +71,9 @@ def parse_url(text: str, base: str | None = None) -> WebUrl:
         if scheme not in _PORTS or not host:
             raise TabootError("E_URL_BAD", "The URL's scheme is not http or https.")
         if url.username or url.password:
-            raise TabootError("E_URL_BAD", "The URL holds a user name or password; it would be stored with every document.")
+            raise TabootError(
+                "E_URL_BAD", "The URL holds a user name or password; it would be stored with every document."
+            )
         port = int(url.port) if url.port else _PORTS[scheme]
         target = url.pathname + url.search
         authority = host if port == _PORTS[scheme] else f"{host}:{port}"
@@ -68,17 +83,23 @@ def parse_url(text: str, base: str | None = None) -> WebUrl:
 
 
 def canonical_key(url: WebUrl) -> str:
-    """What deduplicates pages (rule 4), version :data:`KEY_VERSION`: the WHATWG normal form (scheme and host in lower case
-    and ASCII, default port, ``.`` and ``..`` gone) without fragment, without the query's tracking parameters (``utm_*``,
-    ``gclid``, ``fbclid``), and without an empty query. A trailing slash and the other parameters stay as they are."""
+    """What deduplicates pages (rule 4), version :data:`KEY_VERSION`: the WHATWG normal form (scheme and host
+    in lower case and ASCII, default port, ``.`` and ``..`` gone) without fragment, without the query's
+    tracking parameters (``utm_*``, ``gclid``, ``fbclid``), and without an empty query. A trailing slash and
+    the other parameters stay as they are.
+    """
     base, mark, query = url.text.partition("?")
-    kept = [p for p in query.split("&") if not _TRACKING.fullmatch(unquote_plus(p.partition("=")[0]))] if mark else []
+    kept = (
+        [p for p in query.split("&") if not _TRACKING.fullmatch(unquote_plus(p.partition("=")[0]))]
+        if mark
+        else []
+    )
     return f"{base}?{'&'.join(kept)}" if any(kept) else base
 
 
 def check_address(address: Address, allowed: Sequence[Network]) -> bool:
-    """Whether a connection to ``address`` may be made: it is public unicast, or one of ``allowed`` holds it. An IPv4 address
-    that an IPv6 one carries (mapped, 6to4, Teredo, NAT64) must pass as well."""
+    """Whether a connection to ``address`` may be made: it is public unicast, or one of ``allowed`` holds it.
+    An IPv4 address that an IPv6 one carries (mapped, 6to4, Teredo, NAT64) must pass as well."""
     forms: list[Address] = [address]
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:

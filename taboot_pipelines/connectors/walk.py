@@ -1,9 +1,10 @@
 """The files of a directory: listed in one order wherever it lies, and read whole or not at all.
 
-Paths are relative, NFC, with ``/``. A file whose name is not UTF-8, or has the same NFC form as another's, is no item that
-a locator could name: it is reported under an escaped name. Directories of version control, caches and dependencies
-(:data:`PRUNED`) are passed over. A symbolic link is followed if it stays inside the root: to a file always, to a directory
-unless it leads to one of its own parents or itself lies beneath a followed link, so that a walk ends.
+Paths are relative, NFC, with ``/``. A file whose name is not UTF-8, or has the same NFC form as another's, is
+no item that a locator could name: it is reported under an escaped name. Directories of version control,
+caches and dependencies (:data:`PRUNED`) are passed over. A symbolic link is followed if it stays inside the
+root: to a file always, to a directory unless it leads to one of its own parents or itself lies beneath a
+followed link, so that a walk ends.
 """
 
 from __future__ import annotations
@@ -19,10 +20,25 @@ from pathlib import Path
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Failed, Skipped
 
-PRUNED = frozenset({
-    ".git", ".svn", ".hg", ".bzr", "CVS", "node_modules", "__pycache__", ".venv", ".tox", ".nox",
-    ".mypy_cache", ".pytest_cache", ".ruff_cache", ".terraform", ".taboot",
-})  # fmt: skip
+PRUNED = frozenset(
+    {
+        ".git",
+        ".svn",
+        ".hg",
+        ".bzr",
+        "CVS",
+        "node_modules",
+        "__pycache__",
+        ".venv",
+        ".tox",
+        ".nox",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".terraform",
+        ".taboot",
+    }
+)
 #: A tree with more entries is not one that a person meant.
 MAX_ENTRIES = 1_000_000
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
@@ -30,7 +46,9 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A regular file. ``location`` is what to open; ``names`` its own name and, for a link, that of its target."""
+    """A regular file. ``location`` is what to open; ``names`` its own name and, for a link, that of its
+    target.
+    """
 
     path: str
     location: str
@@ -39,8 +57,8 @@ class File:
 
 @dataclass
 class Listing:
-    """``items``: by path, a file or why there is none. ``directories``: problems of directories. ``complete``: every
-    directory was read (rule 15), else ``reason``."""
+    """``items``: by path, a file or why there is none. ``directories``: problems of directories.
+    ``complete``: every directory was read (rule 15), else ``reason``."""
 
     items: dict[str, File | Skipped | Failed] = field(default_factory=dict)
     directories: list[Skipped | Failed] = field(default_factory=list)
@@ -49,10 +67,14 @@ class Listing:
 
 
 class Directory:
-    """A source's root. Raises ``E_PATH`` if it is missing or no directory, ``E_UNREADABLE`` if it cannot be read."""
+    """A source's root. Raises ``E_PATH`` if it is missing or no directory, ``E_UNREADABLE`` if it cannot be
+    read.
+    """
 
     def __init__(self, root: Path, *, pruned: Callable[[str], bool], apart: Path | None = None) -> None:
-        """``pruned(path)``: nothing beneath that directory is wanted. ``apart``: a directory (our own stores) left out."""
+        """``pruned(path)``: nothing beneath that directory is wanted. ``apart``: a directory (our own stores)
+        left out.
+        """
         self.root = root
         self._pruned = pruned
         try:
@@ -61,9 +83,13 @@ class Directory:
             with os.scandir(self._real):
                 pass
         except PermissionError:
-            raise TabootError("E_UNREADABLE", f"The directory {root} cannot be read.", path=str(root)) from None
+            raise TabootError(
+                "E_UNREADABLE", f"The directory {root} cannot be read.", path=str(root)
+            ) from None
         except (OSError, ValueError):
-            raise TabootError("E_PATH", f"The path {root} does not exist or is not a directory.", path=str(root)) from None
+            raise TabootError(
+                "E_PATH", f"The path {root} does not exist or is not a directory.", path=str(root)
+            ) from None
         self._apart = os.path.realpath(apart) if apart else None
 
     def still_there(self) -> bool:
@@ -78,8 +104,11 @@ class Directory:
         listing = Listing()
         found: list[tuple[str, File | Skipped | Failed]] = []
         troubled: list[tuple[str, Skipped | Failed]] = []
-        # (path of the directory as the file system spells it, what to open, identities of it and its parents, beneath a link)
-        stack: list[tuple[str, str, tuple[tuple[int, int], ...], bool]] = [("", self._real, (self._identity,), False)]
+        # (path of the directory as the file system spells it, what to open, identities of it and its parents,
+        # beneath a link)
+        stack: list[tuple[str, str, tuple[tuple[int, int], ...], bool]] = [
+            ("", self._real, (self._identity,), False)
+        ]
         while stack:
             raw, location, chain, linked = stack.pop()
             try:
@@ -96,7 +125,9 @@ class Directory:
                 listing.complete = False
                 listing.reason = f"there are more than {MAX_ENTRIES} entries"
                 message = f"The source holds more than {MAX_ENTRIES} entries."
-                troubled.append((raw or ".", Failed(_escaped(raw) or ".", TabootError("E_TOO_LARGE", message))))
+                troubled.append(
+                    (raw or ".", Failed(_escaped(raw) or ".", TabootError("E_TOO_LARGE", message)))
+                )
                 break
             for child in children:
                 child_raw = f"{raw}/{child.name}" if raw else child.name
@@ -118,7 +149,9 @@ class Directory:
     def _look(
         self, child: os.DirEntry[str], raw: str, chain: tuple[tuple[int, int], ...], linked: bool
     ) -> File | Skipped | Failed | tuple[str, str, tuple[tuple[int, int], ...], bool] | None:
-        """What a directory entry is; None for what is passed over. A Skipped without a path is about a directory."""
+        """What a directory entry is; None for what is passed over. A Skipped without a path is about a
+        directory.
+        """
         name = _escaped(raw)
         location, is_link = child.path, False
         names: tuple[str, ...] = (child.name,)
@@ -136,7 +169,9 @@ class Directory:
             if error.errno == errno.ELOOP:
                 return Skipped(name, "E_CYCLE", f"The symbolic link {name} leads to itself.")
             return Failed(name, _unreadable(name, error, "file"))
-        outside = is_link and location != self._real and not location.startswith(self._real.rstrip(os.sep) + os.sep)
+        outside = (
+            is_link and location != self._real and not location.startswith(self._real.rstrip(os.sep) + os.sep)
+        )
         refusal = f"The symbolic link {name} leads outside of the source's root."
         if stat.S_ISDIR(info.st_mode):
             if not PRUNED.isdisjoint(names) or location == self._apart or self._pruned(_nfc(raw)):
@@ -144,7 +179,11 @@ class Directory:
             if outside:
                 return Skipped("", "E_FORBIDDEN", refusal)
             if is_link and linked:
-                return Skipped("", "E_FORBIDDEN", f"The symbolic link {name} lies beneath another one and is not followed.")
+                return Skipped(
+                    "",
+                    "E_FORBIDDEN",
+                    f"The symbolic link {name} lies beneath another one and is not followed.",
+                )
             if _identity(info) in chain:
                 return Skipped("", "E_CYCLE", f"The symbolic link {name} leads to a directory that holds it.")
             return raw, location, (*chain, _identity(info)), linked or is_link
@@ -156,18 +195,27 @@ class Directory:
 
 
 def read(file: File, limit: int) -> bytes | Skipped | Failed | None:
-    """The file's bytes; None if it has vanished, Skipped over ``limit`` bytes (unread), Failed if it cannot be read or
-    changes while being read (it is read again once)."""
+    """The file's bytes; None if it has vanished, Skipped over ``limit`` bytes (unread), Failed if it cannot
+    be read or changes while being read (it is read again once)."""
     for _ in range(2):
         try:
-            # The location is a resolved path: a link put in its place since then is not followed, a pipe does not block.
+            # The location is a resolved path: a link put in its place since then is not followed, a pipe does
+            # not block.
             descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
                 before = os.fstat(descriptor)
                 if not stat.S_ISREG(before.st_mode):
-                    return Skipped(file.path, "E_UNREADABLE", f"{file.path} is not a regular file (a pipe, socket or device).")
+                    return Skipped(
+                        file.path,
+                        "E_UNREADABLE",
+                        f"{file.path} is not a regular file (a pipe, socket or device).",
+                    )
                 if before.st_size > limit:
-                    return Skipped(file.path, "E_TOO_LARGE", f"{file.path} has {before.st_size} bytes, more than {limit}.")
+                    return Skipped(
+                        file.path,
+                        "E_TOO_LARGE",
+                        f"{file.path} has {before.st_size} bytes, more than {limit}.",
+                    )
                 data = stream.read(before.st_size + 1)
                 after = os.fstat(descriptor)
         except OSError as error:
@@ -176,21 +224,34 @@ def read(file: File, limit: int) -> bytes | Skipped | Failed | None:
             return Failed(file.path, _unreadable(file.path, error, "file"))
         if len(data) == before.st_size == after.st_size and before.st_mtime_ns == after.st_mtime_ns:
             return data
-    return Failed(file.path, TabootError("E_CONFLICT", f"{file.path} changes while it is being read.", path=file.path))
+    return Failed(
+        file.path, TabootError("E_CONFLICT", f"{file.path} changes while it is being read.", path=file.path)
+    )
 
 
 def _named(found: list[tuple[str, File | Skipped | Failed]]) -> Iterator[tuple[str, File | Skipped | Failed]]:
-    """Give each item its locator's path. Of two names with one NFC form, that which has it already (else the smallest)
-    keeps it; a name that is not UTF-8 has no form."""
+    """Give each item its locator's path. Of two names with one NFC form, that which has it already (else the
+    smallest) keeps it; a name that is not UTF-8 has no form."""
     taken: set[str] = set()
     for raw, outcome in sorted(found, key=lambda f: (not _decodable(f[0]), _nfc(f[0]) != f[0], f[0])):
         path = _nfc(raw)
         if not _decodable(raw):
             name = _free(_escaped(raw), raw, taken)
-            yield name, Failed(name, TabootError("E_ENCODING", f"The file name {name} is not UTF-8.", path=name))
+            yield (
+                name,
+                Failed(name, TabootError("E_ENCODING", f"The file name {name} is not UTF-8.", path=name)),
+            )
         elif path in taken:
             name = _free(path, raw, taken)
-            yield name, Failed(name, TabootError("E_CONFLICT", f"Another file's name has the same normal form as {name}.", path=name))
+            yield (
+                name,
+                Failed(
+                    name,
+                    TabootError(
+                        "E_CONFLICT", f"Another file's name has the same normal form as {name}.", path=name
+                    ),
+                ),
+            )
         else:
             taken.add(path)
             yield path, File(path, outcome.location, outcome.names) if isinstance(outcome, File) else outcome
@@ -226,4 +287,9 @@ def _escaped(raw: str) -> str:
 
 
 def _unreadable(path: str, error: OSError, what: str) -> TabootError:
-    return TabootError("E_UNREADABLE", f"The {what} {path or '.'} cannot be read.", path=path, errno=errno.errorcode.get(error.errno or 0))
+    return TabootError(
+        "E_UNREADABLE",
+        f"The {what} {path or '.'} cannot be read.",
+        path=path,
+        errno=errno.errorcode.get(error.errno or 0),
+    )

@@ -1,7 +1,8 @@
 """Connector of web pages (type ``web``): what ``urls`` and ``sitemaps`` list, fetched over HTTP(S).
 
-A page's locator is the canonical key of the URL as listed; two listed URLs with one key are one item. What the entry's globs
-leave out is absent. Every list must have been read and not be empty, or the enumeration is incomplete (rule 15).
+A page's locator is the canonical key of the URL as listed; two listed URLs with one key are one item. What
+the entry's globs leave out is absent. Every list must have been read and not be empty, or the enumeration is
+incomplete (rule 15).
 """
 
 from __future__ import annotations
@@ -35,10 +36,20 @@ from taboot_pipelines.settings import HttpSettings
 MAX_SITEMAPS = 1000
 MAX_SITEMAP_DEPTH = 5
 MAX_LISTED = 1_000_000
-_MIMES = frozenset({
-    "text/html", "application/xhtml+xml", "text/markdown", "text/x-markdown", "text/plain",
-    "application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml",
-})  # fmt: skip
+_MIMES = frozenset(
+    {
+        "text/html",
+        "application/xhtml+xml",
+        "text/markdown",
+        "text/x-markdown",
+        "text/plain",
+        "application/json",
+        "application/yaml",
+        "application/x-yaml",
+        "text/yaml",
+        "text/x-yaml",
+    }
+)
 #: What servers without a better word say; then the name decides.
 _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
 _TEXT_NAME = re.compile(r"(?i).*\.(?:md|markdown|txt|rst|ya?ml|json|html?|xhtml|conf)", re.DOTALL)
@@ -48,7 +59,15 @@ _CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([A-Za-z0-9_.:+-]{1,40})")
 class WebConnector:
     """``urls``, ``sitemaps``, globs and ``allow_cidrs`` of ``entry``. ``limit`` bounds a page's bytes."""
 
-    def __init__(self, entry: WebSource, http: HttpSettings, *, limit: int, resolver: Resolver = resolve, politeness: Politeness | None = None) -> None:
+    def __init__(
+        self,
+        entry: WebSource,
+        http: HttpSettings,
+        *,
+        limit: int,
+        resolver: Resolver = resolve,
+        politeness: Politeness | None = None,
+    ) -> None:
         self._entry = entry
         self._http = http
         self._limit = limit
@@ -58,7 +77,9 @@ class WebConnector:
         self._exclude = UrlGlobs(entry.exclude)
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        """Problems of the lists first, then the pages in the order of their keys, at most ``max_concurrency`` held at once."""
+        """Problems of the lists first, then the pages in the order of their keys, at most ``max_concurrency``
+        held at once.
+        """
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
         with Fetcher(self._http, allowed, resolver=self._resolver, politeness=self._politeness) as fetcher:
             lists = _Lists(fetcher, self._wanted)
@@ -71,7 +92,11 @@ class WebConnector:
         return (not self._include or self._include.matches(key)) and not self._exclude.matches(key)
 
     def _pages(
-        self, fetcher: Fetcher, pages: Mapping[str, WebUrl], known: Mapping[str, Known], tombstoned: Callable[[str], bool]
+        self,
+        fetcher: Fetcher,
+        pages: Mapping[str, WebUrl],
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
     ) -> Iterator[Event]:
         pending: deque[Event | Future[Event]] = deque()
         executor = ThreadPoolExecutor(self._http.max_concurrency, thread_name_prefix="taboot-web")
@@ -81,7 +106,9 @@ class WebConnector:
                 if tombstoned(key):
                     pending.append(Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose."))
                 elif taken >= self._entry.max_pages:
-                    pending.append(Skipped(key, "E_TOO_LARGE", f"{key} lies beyond max_pages ({self._entry.max_pages})."))
+                    pending.append(
+                        Skipped(key, "E_TOO_LARGE", f"{key} lies beyond max_pages ({self._entry.max_pages}).")
+                    )
                 else:
                     taken += 1
                     pending.append(executor.submit(self._page, fetcher, key, pages[key], known.get(key)))
@@ -118,8 +145,9 @@ class WebConnector:
 
 
 class _Lists:
-    """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad, under names that no
-    key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or empty."""
+    """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad,
+    under names that no key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or
+    empty."""
 
     def __init__(self, fetcher: Fetcher, wanted: Callable[[str], bool]) -> None:
         self._fetcher = fetcher
@@ -145,7 +173,10 @@ class _Lists:
                 continue
             seen.add(key)
             if len(seen) > MAX_SITEMAPS or depth > MAX_SITEMAP_DEPTH or len(self.pages) > MAX_LISTED:
-                self._fail(f"{key}#sitemap", TabootError("E_TOO_LARGE", f"The sitemap {key} is one too many, or too deep.", url=key))
+                self._fail(
+                    f"{key}#sitemap",
+                    TabootError("E_TOO_LARGE", f"The sitemap {key} is one too many, or too deep.", url=key),
+                )
                 return
             try:
                 answer = self._fetcher.get(url, MAX_BYTES)
@@ -171,7 +202,8 @@ class _Lists:
         key = canonical_key(url)
         if not self._wanted(key):
             return
-        # Whatever the order of the lists, the same URL stands for a key: the key itself if it is listed, else the smallest.
+        # Whatever the order of the lists, the same URL stands for a key: the key itself if it is listed, else
+        # the smallest.
         have = self.pages.get(key)
         if have is None or (url.text != key, url.text) < (have.text != key, have.text):
             self.pages[key] = url

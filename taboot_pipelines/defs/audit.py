@@ -25,35 +25,77 @@ class AuditConfig(dg.Config):
 
 
 @dg.asset(
-    group_name=GROUP, deps=[kb_shards, qdrant_points, neo4j_subgraph], pool=KNOWLEDGE, kinds={"python"}, owners=OWNERS, code_version="1",
-    check_specs=[dg.AssetCheckSpec("stores_agree", asset="storage_audit", description="Catalog, blobs, tables, shards, Qdrant and Neo4j hold the same.")],
-    description="Every namespace's stores compared by id; what differs, and with `repair` what was derived again.",
+    group_name=GROUP,
+    deps=[kb_shards, qdrant_points, neo4j_subgraph],
+    pool=KNOWLEDGE,
+    kinds={"python"},
+    owners=OWNERS,
+    code_version="1",
+    check_specs=[
+        dg.AssetCheckSpec(
+            "stores_agree",
+            asset="storage_audit",
+            description="Catalog, blobs, tables, shards, Qdrant and Neo4j hold the same.",
+        )
+    ],
+    description=(
+        "Every namespace's stores compared by id; what differs, and with `repair` what was derived again."
+    ),
 )
-def storage_audit(context: dg.AssetExecutionContext, config: AuditConfig, workspace: WorkspaceResource) -> Iterator[Any]:
+def storage_audit(
+    context: dg.AssetExecutionContext, config: AuditConfig, workspace: WorkspaceResource
+) -> Iterator[Any]:
     opened = workspace.open()
     reports = []
     for namespace in sorted({row["namespace"] for row in opened.catalog.sources()}):
         with failures(workspace.runtime, "storage_audit", context.retry_number):
             reports.append(stage.run(opened, namespace, repair=config.repair, deep=config.deep))
     rows = [
-        dg.TableRecord({"namespace": r.namespace, "store": d.store, "kind": d.kind, "id": d.item, "what": d.message, "repaired": d not in r.left})
-        for r in reports for d in r.found
+        dg.TableRecord(
+            {
+                "namespace": r.namespace,
+                "store": d.store,
+                "kind": d.kind,
+                "id": d.item,
+                "what": d.message,
+                "repaired": d not in r.left,
+            }
+        )
+        for r in reports
+        for d in r.found
     ]
     left = [d for r in reports for d in r.left]
     metadata: dict[str, Any] = {
-        "namespaces": len(reports), "discrepancies": len(rows), "left": len(left),
+        "namespaces": len(reports),
+        "discrepancies": len(rows),
+        "left": len(left),
         "checked": dg.MetadataValue.json({r.namespace: r.checked for r in reports}),
     }
     if rows:
         metadata["found"] = dg.MetadataValue.table(rows[:_MOST_SHOWN])
-    yield dg.MaterializeResult(metadata=metadata, check_results=[dg.AssetCheckResult(
-        check_name="stores_agree", passed=not left, metadata={"left": len(left), "ids": dg.MetadataValue.json([d.item for d in left[:20]])},
-    )])
+    yield dg.MaterializeResult(
+        metadata=metadata,
+        check_results=[
+            dg.AssetCheckResult(
+                check_name="stores_agree",
+                passed=not left,
+                metadata={"left": len(left), "ids": dg.MetadataValue.json([d.item for d in left[:20]])},
+            )
+        ],
+    )
 
 
-audit_job = dg.define_asset_job("audit", selection=dg.AssetSelection.assets(storage_audit), description="Compare all stores of every namespace.")
+audit_job = dg.define_asset_job(
+    "audit",
+    selection=dg.AssetSelection.assets(storage_audit),
+    description="Compare all stores of every namespace.",
+)
 daily_reconciliation = dg.ScheduleDefinition(
-    name="daily_reconciliation", job=audit_job, cron_schedule="17 3 * * *", execution_timezone="UTC", default_status=dg.DefaultScheduleStatus.RUNNING,
+    name="daily_reconciliation",
+    job=audit_job,
+    cron_schedule="17 3 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Looks every night whether all stores agree (seed 001 §10.2).",
 )
 

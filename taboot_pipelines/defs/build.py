@@ -1,4 +1,6 @@
-"""Everything put together. Opens nothing: stores are opened by the resource, in the process that uses them."""
+"""Everything put together. Opens nothing: stores are opened by the resource, in the process that uses
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from taboot_pipelines.settings import Settings, load_settings
 def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definitions:
     """The definitions for ``settings`` (default: the environment's).
 
-    ``overrides`` replace resources by name (``workspace``, ``knowledge_base``, ``tables``): the seam for tests and for
-    callers that watch the work. Raises ``E_CONFIG`` for a wrong setting, ``E_EXTRA`` for an executor that is not installed.
+    ``overrides`` replace resources by name (``workspace``, ``knowledge_base``, ``tables``): the seam for
+    tests and for callers that watch the work. Raises ``E_CONFIG`` for a wrong setting, ``E_EXTRA`` for an
+    executor that is not installed.
     """
     if settings is None:
         settings = load_settings()
@@ -31,6 +34,11 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
         **overrides,
     }
     return dg.Definitions(
-        assets=[*ASSETS, *audit.ASSETS], asset_checks=[*CHECKS, *readiness.CHECKS], jobs=[*JOBS, *audit.JOBS], schedules=audit.SCHEDULES,
-        sensors=[*SENSORS, *retries.SENSORS, *readiness.SENSORS], resources=resources, executor=executor(settings, ASSETS),
+        assets=[*ASSETS, *audit.ASSETS],
+        asset_checks=[*CHECKS, *readiness.CHECKS],
+        jobs=[*JOBS, *audit.JOBS],
+        schedules=audit.SCHEDULES,
+        sensors=[*SENSORS, *retries.SENSORS, *readiness.SENSORS],
+        resources=resources,
+        executor=executor(settings, ASSETS),
     )

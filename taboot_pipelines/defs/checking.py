@@ -25,7 +25,11 @@ def checked(workspace: WorkspaceResource, asset: str) -> Iterator[Workspace]:
 def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[tuple[str, str]]:
     """(namespace, source id) of the run's partitions; of every source where a check is run by itself."""
     keys = set(context.partition_keys) if context.has_partition_key else None
-    return [(r["namespace"], r["source_id"]) for r in workspace.catalog.sources() if keys is None or r["source_id"] in keys]
+    return [
+        (r["namespace"], r["source_id"])
+        for r in workspace.catalog.sources()
+        if keys is None or r["source_id"] in keys
+    ]
 
 
 def namespaces_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[str]:
@@ -35,4 +39,7 @@ def namespaces_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) 
 def verdict(checked_rows: int, broken: list[str]) -> dg.AssetCheckResult:
     """Passed if nothing is broken; ``broken`` are ids, of which the first twenty are shown."""
     metadata = {"checked": checked_rows, "broken": len(broken)}
-    return dg.AssetCheckResult(passed=not broken, metadata={**metadata, "ids": dg.MetadataValue.json(broken[:20])} if broken else metadata)
+    return dg.AssetCheckResult(
+        passed=not broken,
+        metadata={**metadata, "ids": dg.MetadataValue.json(broken[:20])} if broken else metadata,
+    )

@@ -22,8 +22,14 @@ _TOGETHER = 8
 
 
 @dg.asset(
-    group_name=GROUP, deps=[raw_blobs], partitions_def=sources_partitions, pool=INGEST, kinds={"deltalake", "markdown"}, owners=OWNERS,
-    io_manager_key=KEY, code_version=f"{stage.VERSION}.{PARSER_VERSION}",
+    group_name=GROUP,
+    deps=[raw_blobs],
+    partitions_def=sources_partitions,
+    pool=INGEST,
+    kinds={"deltalake", "markdown"},
+    owners=OWNERS,
+    io_manager_key=KEY,
+    code_version=f"{stage.VERSION}.{PARSER_VERSION}",
     description="Blobs parsed to normalized Markdown, secrets masked, with a map back to their bytes.",
 )
 def documents(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
@@ -31,26 +37,50 @@ def documents(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -
 
 
 @dg.asset(
-    group_name=GROUP, deps=[documents], partitions_def=sources_partitions, pool=INGEST, kinds={"deltalake", "python"}, owners=OWNERS,
-    io_manager_key=KEY, code_version="1",
-    description="Chunks within the token limits, cut along headings, tables, lists and code, with exact offsets.",
+    group_name=GROUP,
+    deps=[documents],
+    partitions_def=sources_partitions,
+    pool=INGEST,
+    kinds={"deltalake", "python"},
+    owners=OWNERS,
+    io_manager_key=KEY,
+    code_version="1",
+    description=(
+        "Chunks within the token limits, cut along headings, tables, lists and code, with exact offsets."
+    ),
 )
 def chunks(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
     return materialize(context, workspace)
 
 
-@dg.asset_check(asset=chunks, blocking=True, additional_deps=[documents], description="document[start:end] is the chunk's text, in code points, for every chunk (rule 5).")
+@dg.asset_check(
+    asset=chunks,
+    blocking=True,
+    additional_deps=[documents],
+    description="document[start:end] is the chunk's text, in code points, for every chunk (rule 5).",
+)
 def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
     rows, broken = 0, []
     with checked(workspace, "chunks") as opened:
         for namespace, source_id in sources_of(context, opened):
             for first in range(0, BUCKETS, _TOGETHER):
                 at = range(first, first + _TOGETHER)
-                texts = read_published(opened, namespace, source_id, "documents", columns=["doc_id", "text"], buckets=at)
+                texts = read_published(
+                    opened, namespace, source_id, "documents", columns=["doc_id", "text"], buckets=at
+                )
                 by_id = dict(zip(*(c.to_pylist() for c in texts.columns), strict=True))
-                found = read_published(opened, namespace, source_id, "chunks", columns=["chunk_id", "doc_id", "start", "end", "text"], buckets=at)
+                found = read_published(
+                    opened,
+                    namespace,
+                    source_id,
+                    "chunks",
+                    columns=["chunk_id", "doc_id", "start", "end", "text"],
+                    buckets=at,
+                )
                 rows += found.num_rows
-                for chunk_id, doc_id, start, end, text in zip(*(c.to_pylist() for c in found.columns), strict=True):
+                for chunk_id, doc_id, start, end, text in zip(
+                    *(c.to_pylist() for c in found.columns), strict=True
+                ):
                     if by_id.get(doc_id, "")[start:end] != text or not text:
                         broken.append(chunk_id)
     return verdict(rows, broken)

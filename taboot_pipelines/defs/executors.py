@@ -1,8 +1,10 @@
-"""Where the steps of a run are carried out, and what a step that wants a GPU carries: all of it in this one place.
+"""Where the steps of a run are carried out, and what a step that wants a GPU carries: all of it in this one
+place.
 
-A GPU step takes its decorator's arguments from :func:`gpu`: its pool, and the Celery queue of the workers that have a GPU.
-What it asks of Kubernetes depends on the settings, which assets do not know, so :func:`executor` adds it for every step that
-carries the tag where the model runs in the step's process. In one process and with several on one machine only the pool counts.
+A GPU step takes its decorator's arguments from :func:`gpu`: its pool, and the Celery queue of the workers
+that have a GPU. What it asks of Kubernetes depends on the settings, which assets do not know, so
+:func:`executor` adds it for every step that carries the tag where the model runs in the step's process. In
+one process and with several on one machine only the pool counts.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ DEFAULT_QUEUE = "default"
 GPU_QUEUE = "gpu"
 #: The one tag by which dagster-celery chooses a queue, and only as an op's tag.
 QUEUE_TAG = "dagster-celery/queue"
-#: After this long without an acknowledgement Redis hands a step to another worker. Longer than any step takes: a step
-#: that is handed out twice does its work twice, though the leases keep the result right.
+#: After this long without an acknowledgement Redis hands a step to another worker. Longer than any step
+#: takes: a step that is handed out twice does its work twice, though the leases keep the result right.
 VISIBILITY_SECONDS = 12 * 3600
 
 
@@ -41,50 +43,77 @@ def gpu_steps(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
 
 
 def embeds_on_gpu(settings: TorchSettings) -> bool:
-    """Whether the step's own process has the model on a GPU. A server has its own, and the bundled model needs none: a pod
-    that asked for one would wait for a GPU that it leaves idle, for ever in a cluster without any."""
+    """Whether the step's own process has the model on a GPU. A server has its own, and the bundled model
+    needs none: a pod that asked for one would wait for a GPU that it leaves idle, for ever in a cluster
+    without any."""
     return settings.model is not None and not (settings.device or "").startswith("cpu")
 
 
 def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.ExecutorDefinition:
     """The executor that ``TABOOT_EXECUTOR`` names. Touches no network.
 
-    Its configuration is bound here, in code: Dagster keeps none of it with a run, so no broker's password reaches the UI.
-    Raises ``E_CONFIG`` without a broker for Celery, ``E_EXTRA`` if the executor's extra is not installed.
+    Its configuration is bound here, in code: Dagster keeps none of it with a run, so no broker's password
+    reaches the UI. Raises ``E_CONFIG`` without a broker for Celery, ``E_EXTRA`` if the executor's extra is
+    not installed.
     """
     if settings.executor == "multiprocess":
-        # A fresh interpreter takes seconds to load Dagster and the project (6 s of CPU a step, measured); a fork of one that has them none.
-        # The models and the table format stay out of it: each step loads what it needs.
-        return dg.multiprocess_executor.configured({
-            "max_concurrent": settings.executor_max_concurrent, "start_method": {"forkserver": {"preload_modules": ["taboot_pipelines.definitions"]}},
-        })
+        # A fresh interpreter takes seconds to load Dagster and the project (6 s of CPU a step, measured); a
+        # fork of one that has them none. The models and the table format stay out of it: each step loads what
+        # it needs.
+        return dg.multiprocess_executor.configured(
+            {
+                "max_concurrent": settings.executor_max_concurrent,
+                "start_method": {"forkserver": {"preload_modules": ["taboot_pipelines.definitions"]}},
+            }
+        )
     if settings.executor == "celery":
         return _celery(settings.celery)
     if settings.executor == "k8s":
-        return _k8s(settings.k8s, settings.executor_max_concurrent, gpu_steps(assets) if embeds_on_gpu(settings.embedding.torch) else [])
+        return _k8s(
+            settings.k8s,
+            settings.executor_max_concurrent,
+            gpu_steps(assets) if embeds_on_gpu(settings.embedding.torch) else [],
+        )
     # One process per run: the steps of a chain follow each other, and the embedder is loaded once.
     return dg.in_process_executor
 
 
 def celery_app_arguments(settings: CelerySettings) -> dict[str, Any]:
-    """``broker``, ``backend`` and ``config_source`` of the Celery app, equal for the run's side and for the workers'.
+    """``broker``, ``backend`` and ``config_source`` of the Celery app, equal for the run's side and for the
+    workers'.
 
     Raises ``E_CONFIG`` if there is no broker.
     """
     if settings.broker is None:
-        raise TabootError("E_CONFIG", "TABOOT_CELERY__BROKER: the Celery executor needs a broker.", settings=["TABOOT_CELERY__BROKER"])
+        raise TabootError(
+            "E_CONFIG",
+            "TABOOT_CELERY__BROKER: the Celery executor needs a broker.",
+            settings=["TABOOT_CELERY__BROKER"],
+        )
     broker = settings.broker.get_secret_value()
     return {
         "broker": broker,
         "backend": settings.backend.get_secret_value() if settings.backend else broker,
         "config_source": {
             "task_default_queue": DEFAULT_QUEUE,
-            "task_serializer": "json", "result_serializer": "json", "accept_content": ["json"],
-            # One step at a time for each worker, given back to the queue if the worker dies. Steps may be done twice (rule 14).
-            "worker_prefetch_multiplier": 1, "task_acks_late": True, "task_reject_on_worker_lost": True,
-            "task_time_limit": None, "task_soft_time_limit": None,
+            "task_serializer": "json",
+            "result_serializer": "json",
+            "accept_content": ["json"],
+            # One step at a time for each worker, given back to the queue if the worker dies. Steps may be
+            # done twice (rule 14).
+            "worker_prefetch_multiplier": 1,
+            "task_acks_late": True,
+            "task_reject_on_worker_lost": True,
+            "task_time_limit": None,
+            "task_soft_time_limit": None,
             "broker_connection_retry_on_startup": True,
-            "broker_transport_options": {"visibility_timeout": VISIBILITY_SECONDS, "max_retries": 3, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5},
+            "broker_transport_options": {
+                "visibility_timeout": VISIBILITY_SECONDS,
+                "max_retries": 3,
+                "interval_start": 0,
+                "interval_step": 0.2,
+                "interval_max": 0.5,
+            },
             "result_backend_transport_options": {"visibility_timeout": VISIBILITY_SECONDS},
         },
     }
@@ -105,30 +134,41 @@ def _k8s(settings: K8sSettings, max_concurrent: int, steps: Iterable[str]) -> dg
     except ImportError:
         raise _missing("k8s") from None
     config: dict[str, Any] = {
-        "job_image": settings.image, "job_namespace": settings.namespace, "service_account_name": settings.service_account,
+        "job_image": settings.image,
+        "job_namespace": settings.namespace,
+        "service_account_name": settings.service_account,
         # By reference: the names of secrets, never their values.
-        "env_secrets": settings.env_secrets or None, "env_config_maps": settings.env_config_maps or None,
+        "env_secrets": settings.env_secrets or None,
+        "env_config_maps": settings.env_config_maps or None,
         "max_concurrent": max_concurrent or None,
     }
-    return k8s_job_executor.configured({
-        # What is not set here is the run's own: its image, its namespace, its secrets.
-        **{k: v for k, v in config.items() if v is not None},
-        "per_step_k8s_config": {step: gpu_pod(settings) for step in steps},
-    })
+    return k8s_job_executor.configured(
+        {
+            # What is not set here is the run's own: its image, its namespace, its secrets.
+            **{k: v for k, v in config.items() if v is not None},
+            "per_step_k8s_config": {step: gpu_pod(settings) for step in steps},
+        }
+    )
 
 
 def gpu_pod(settings: K8sSettings) -> Mapping[str, Any]:
     """What a GPU step adds to its Kubernetes job (the schema of ``dagster-k8s/config``)."""
     pod: dict[str, Any] = {
         # Nodes with a GPU are commonly tainted with the resource's name, to keep all else away.
-        "tolerations": [{"key": settings.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [{"key": settings.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}]
     }
     if settings.gpu_node_selector:
         pod["node_selector"] = dict(settings.gpu_node_selector)
-    return {"container_config": {"resources": {"limits": {settings.gpu_resource: "1"}}}, "pod_spec_config": pod}
+    return {
+        "container_config": {"resources": {"limits": {settings.gpu_resource: "1"}}},
+        "pod_spec_config": pod,
+    }
 
 
 def _missing(extra: str) -> TabootError:
     return TabootError(
-        "E_EXTRA", f"TABOOT_EXECUTOR={extra} needs the extra {extra}.", remedy=f"Install it: `pip install 'taboot-pipelines[{extra}]'`.", extra=extra
+        "E_EXTRA",
+        f"TABOOT_EXECUTOR={extra} needs the extra {extra}.",
+        remedy=f"Install it: `pip install 'taboot-pipelines[{extra}]'`.",
+        extra=extra,
     )

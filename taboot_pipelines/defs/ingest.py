@@ -19,35 +19,79 @@ class FetchConfig(dg.Config):
 
 
 @dg.asset(
-    group_name=GROUP, partitions_def=sources_partitions, pool=INGEST, kinds={"python", "sqlite"}, owners=OWNERS, code_version="1",
-    description="What the source's connector fetched: immutable bytes, stored once per namespace and SHA-256, and the fetch log.",
+    group_name=GROUP,
+    partitions_def=sources_partitions,
+    pool=INGEST,
+    kinds={"python", "sqlite"},
+    owners=OWNERS,
+    code_version="1",
+    description=(
+        "What the source's connector fetched: immutable bytes, stored once per namespace and SHA-256, and the"
+        " fetch log."
+    ),
 )
-def raw_blobs(context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:
+def raw_blobs(
+    context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource
+) -> dg.MaterializeResult[None]:
     return materialize(context, workspace, confirm_deletes=config.confirm_deletes)
 
 
-@dg.asset_check(asset=raw_blobs, description="discovered = fetched + not modified + skipped + failed, for the last fetch (rule 17).")
-def ledger_adds_up(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+@dg.asset_check(
+    asset=raw_blobs,
+    description="discovered = fetched + not modified + skipped + failed, for the last fetch (rule 17).",
+)
+def ledger_adds_up(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
     with checked(workspace, "raw_blobs") as opened:
         wrong = []
         for namespace, source_id in sources_of(context, opened):
-            job = next((j for j in opened.catalog.jobs(namespace, source_id, limit=5) if j["state"] == "succeeded"), None)
-            if job is not None and job["discovered"] != sum(job[k] for k in ("fetched", "not_modified", "skipped", "failed")):
-                wrong.append({"source": source_id, **{k: job[k] for k in ("job_id", "discovered", "fetched", "not_modified", "skipped", "failed")}})
+            job = next(
+                (j for j in opened.catalog.jobs(namespace, source_id, limit=5) if j["state"] == "succeeded"),
+                None,
+            )
+            if job is not None and job["discovered"] != sum(
+                job[k] for k in ("fetched", "not_modified", "skipped", "failed")
+            ):
+                wrong.append(
+                    {
+                        "source": source_id,
+                        **{
+                            k: job[k]
+                            for k in ("job_id", "discovered", "fetched", "not_modified", "skipped", "failed")
+                        },
+                    }
+                )
     return dg.AssetCheckResult(passed=not wrong, metadata={"wrong": dg.MetadataValue.json(wrong)})
 
 
-@dg.asset_check(asset=raw_blobs, description="No deletions wait for a person (E_MASS_DELETE, rule 15). Adds and edits went on.")
-def no_deletes_held(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+@dg.asset_check(
+    asset=raw_blobs,
+    description="No deletions wait for a person (E_MASS_DELETE, rule 15). Adds and edits went on.",
+)
+def no_deletes_held(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
     with checked(workspace, "raw_blobs") as opened:
         held = {}
         for namespace, source_id in sources_of(context, opened):
             job = next(iter(opened.catalog.jobs(namespace, source_id, limit=1)), None)
             if job is not None and job["held"]:
                 held[source_id] = job["held"]
-    remedy = {"remedy": f"Look at what would go, then run `taboot ingest {' '.join(sorted(held))} --confirm-deletes` if it is right."} if held else {}
+    remedy = (
+        {
+            "remedy": (
+                f"Look at what would go, then run `taboot ingest {' '.join(sorted(held))} --confirm-deletes`"
+                " if it is right."
+            )
+        }
+        if held
+        else {}
+    )
     return dg.AssetCheckResult(
-        passed=not held, severity=dg.AssetCheckSeverity.WARN, metadata={"code": "E_MASS_DELETE", "held": dg.MetadataValue.json(held), **remedy} if held else {},
+        passed=not held,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"code": "E_MASS_DELETE", "held": dg.MetadataValue.json(held), **remedy} if held else {},
     )
 
 

@@ -49,22 +49,30 @@ retention:
       success: 30
 """
 
-_NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+_NO_COMPUTE_LOGS = {
+    "module": "dagster._core.storage.noop_compute_log_manager",
+    "class": "NoOpComputeLogManager",
+}
 
 
 @contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """The persistent instance. Raises ``E_STORAGE`` if it cannot be opened, ``E_BUSY`` while another process creates it."""
+    """The persistent instance. Raises ``E_STORAGE`` if it cannot be opened, ``E_BUSY`` while another process
+    creates it.
+    """
     home = settings.dagster_home
     try:
         opened = _open(home, settings)
     except TabootError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the storage that the file names may raise; its words may quote its URL
+    # Whatever the storage that the file names may raise; its words may quote its URL.
+    except Exception as error:  # noqa: BLE001
         absent = error.__cause__ or error.__context__ or error
         if isinstance(absent, ModuleNotFoundError):
             extra = str(absent.name).partition(".")[0].replace("_", "-")
-            raise TabootError("E_EXTRA", f"{home / 'dagster.yaml'} names {extra}, which is not installed.", extra=extra) from None
+            raise TabootError(
+                "E_EXTRA", f"{home / 'dagster.yaml'} names {extra}, which is not installed.", extra=extra
+            ) from None
         raise _unusable(home, error) from None
     try:
         with opened as instance:
@@ -84,8 +92,13 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
 
 def _unusable(home: Path, error: BaseException) -> TabootError:
     return TabootError(
-        "E_STORAGE", f"Dagster's storage in {home} cannot be used ({type(error).__name__}).", path=str(home),
-        remedy=f"Check that the disk can be written, or that the database that {home / 'dagster.yaml'} names answers.",
+        "E_STORAGE",
+        f"Dagster's storage in {home} cannot be used ({type(error).__name__}).",
+        path=str(home),
+        remedy=(
+            f"Check that the disk can be written, or that the database that {home / 'dagster.yaml'} names"
+            " answers."
+        ),
     )
 
 
@@ -95,14 +108,18 @@ def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = home / "dagster.yaml"
         if not config.exists():
-            # In one step: half a file, or an empty one, would be taken for the operator's own settings ever after.
+            # In one step: half a file, or an empty one, would be taken for the operator's own settings ever
+            # after.
             aside = config.with_name(".dagster.yaml.new")
             aside.write_text(DAGSTER_YAML, encoding="utf-8")
             aside.replace(config)
         # Whatever the file says, this process writes to a terminal: what is printed is not to be redirected.
-        instance = dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS}))
+        instance = dg.DagsterInstance.from_ref(
+            InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS})
+        )
         if config.read_text(encoding="utf-8") == DAGSTER_YAML:
-            # Set where they are missing: the process that wrote the file may have been killed before it came to this.
+            # Set where they are missing: the process that wrote the file may have been killed before it came
+            # to this.
             known = instance.event_log_storage.get_concurrency_keys()
             for pool in LIMITS.keys() - known:
                 instance.event_log_storage.set_concurrency_slots(pool, LIMITS[pool])

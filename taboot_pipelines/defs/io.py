@@ -1,7 +1,8 @@
-"""Tables between assets as Dagster values: ``defs.load_asset_value("documents", partition_key=…)`` gives an Arrow table.
+"""Tables between assets as Dagster values: ``defs.load_asset_value("documents", partition_key=…)`` gives an
+Arrow table.
 
-The stages publish their tables themselves, atomically with the catalog's pointer. So writing an output is checking it,
-and reading an input is reading the published version.
+The stages publish their tables themselves, atomically with the catalog's pointer. So writing an output is
+checking it, and reading an input is reading the published version.
 """
 
 from __future__ import annotations
@@ -23,23 +24,35 @@ KEY = "tables"
 class TableIOManager(dg.ConfigurableIOManager):
     """Arrow tables with the declared schemas of ``model.tables``.
 
-    Input metadata: ``table`` (another table of the asset than its first, such as ``relations`` of ``entity_snapshots``),
-    ``columns``. Several partitions give a mapping from partition key to table, as Dagster's own managers do.
+    Input metadata: ``table`` (another table of the asset than its first, such as ``relations`` of
+    ``entity_snapshots``), ``columns``. Several partitions give a mapping from partition key to table, as
+    Dagster's own managers do.
     """
 
     workspace: WorkspaceResource
 
     def handle_output(self, context: dg.OutputContext, obj: list[StageReport]) -> None:
-        """Check that what the stage reported is what a reader gets: one bucket of each table is read and must conform."""
+        """Check that what the stage reported is what a reader gets: one bucket of each table is read and must
+        conform.
+        """
         asset = context.asset_key.path[-1]
         for report in obj:
             if report.skipped is None:
                 for table in ASSET_TABLES[asset]:
                     bucketed = TABLES[table][1] is not None
-                    read_published(self.workspace.open(), report.namespace, report.source_id, asset, table, buckets=[0] if bucketed else None)
+                    read_published(
+                        self.workspace.open(),
+                        report.namespace,
+                        report.source_id,
+                        asset,
+                        table,
+                        buckets=[0] if bucketed else None,
+                    )
 
     def load_input(self, context: dg.InputContext) -> pa.Table | dict[str, pa.Table]:
-        """Raises ``E_SOURCE_UNKNOWN`` for a partition without a source, ``E_TABLE`` for a table the asset does not have."""
+        """Raises ``E_SOURCE_UNKNOWN`` for a partition without a source, ``E_TABLE`` for a table the asset
+        does not have.
+        """
         asset = context.asset_key.path[-1]
         metadata = context.definition_metadata or {}
         tables = {key: self._read(asset, key, metadata) for key in context.asset_partition_keys}
@@ -50,4 +63,6 @@ class TableIOManager(dg.ConfigurableIOManager):
         found = namespaces(workspace, source_id)
         if not found:
             raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
-        return read_published(workspace, found[-1], source_id, asset, metadata.get("table"), columns=metadata.get("columns"))
+        return read_published(
+            workspace, found[-1], source_id, asset, metadata.get("table"), columns=metadata.get("columns")
+        )

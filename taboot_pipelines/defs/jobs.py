@@ -17,13 +17,22 @@ ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS,
 CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
 
 ingest_source = dg.define_asset_job(
-    "ingest_source", selection=dg.AssetSelection.assets(*ASSETS) - dg.AssetSelection.checks(*readiness.CHECKS),
+    "ingest_source",
+    selection=dg.AssetSelection.assets(*ASSETS) - dg.AssetSelection.checks(*readiness.CHECKS),
     description="The whole chain for one source, its checks included.",
 )
 
 
-@dg.op(out=dg.Out(dg.Nothing), description="Every source through the chain, stage by stage: the namespace's stages run once for all that changed.")
-def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceResource) -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
+@dg.op(
+    out=dg.Out(dg.Nothing),
+    description=(
+        "Every source through the chain, stage by stage: the namespace's stages run once for all that"
+        " changed."
+    ),
+)
+def ingest_every_source(
+    context: dg.OpExecutionContext, workspace: WorkspaceResource
+) -> Iterator[dg.AssetMaterialization | dg.Output[None]]:
     opened = workspace.open()
     with failures(workspace.runtime, "sources"):
         opened.sync_sources()
@@ -44,15 +53,28 @@ def ingest_every_source(context: dg.OpExecutionContext, workspace: WorkspaceReso
                     stopped.add(source_id)
                 context.log.error(f"{source_id}: {stage}: {failure.description}")
                 continue
-            version = {DATA_VERSION_TAG: reports[0].data_version} if len(reports) == 1 and reports[0].data_version else None
-            yield dg.AssetMaterialization(stage, partition=source_id, metadata=metadata_of(reports), tags=version)
+            version = (
+                {DATA_VERSION_TAG: reports[0].data_version}
+                if len(reports) == 1 and reports[0].data_version
+                else None
+            )
+            yield dg.AssetMaterialization(
+                stage, partition=source_id, metadata=metadata_of(reports), tags=version
+            )
     apply_change(context.instance, partition_change(context.instance, opened))
     if failed:
-        raise dg.Failure(f"{len(failed)} of {len(alive)} sources failed.", metadata={"failed": dg.MetadataValue.json(failed)}, allow_retries=False)
+        raise dg.Failure(
+            f"{len(failed)} of {len(alive)} sources failed.",
+            metadata={"failed": dg.MetadataValue.json(failed)},
+            allow_retries=False,
+        )
     yield dg.Output(None)
 
 
-@dg.job(description="Every source of the sources file. The asset checks belong to ingest_source.", executor_def=dg.in_process_executor)
+@dg.job(
+    description="Every source of the sources file. The asset checks belong to ingest_source.",
+    executor_def=dg.in_process_executor,
+)
 def ingest_all() -> None:
     ingest_every_source()
 

@@ -1,4 +1,6 @@
-"""What is served, all from the snapshot: the points in Qdrant, the graph in Neo4j, and the shards, which need no server."""
+"""What is served, all from the snapshot: the points in Qdrant, the graph in Neo4j, and the shards, which need
+no server.
+"""
 
 import dagster as dg
 
@@ -15,24 +17,49 @@ GROUP = "knowledge_base"
 
 
 @dg.asset(
-    group_name="vectors", deps=[entity_snapshots], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"qdrant"}, owners=OWNERS,
-    code_version=points_stage.VERSION, description="The points in Qdrant equal the live chunks. Zero rows where TABOOT_QDRANT__URL is not set.",
+    group_name="vectors",
+    deps=[entity_snapshots],
+    partitions_def=sources_partitions,
+    pool=KNOWLEDGE,
+    kinds={"qdrant"},
+    owners=OWNERS,
+    code_version=points_stage.VERSION,
+    description="The points in Qdrant equal the live chunks. Zero rows where TABOOT_QDRANT__URL is not set.",
 )
-def qdrant_points(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:
+def qdrant_points(
+    context: dg.AssetExecutionContext, workspace: WorkspaceResource
+) -> dg.MaterializeResult[None]:
     return materialize(context, workspace)
 
 
 @dg.asset(
-    group_name="knowledge", deps=[entity_snapshots], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"neo4j"}, owners=OWNERS,
-    code_version=graph_stage.VERSION, description="The graph in Neo4j equals the snapshot. Zero rows where TABOOT_NEO4J__URL is not set.",
+    group_name="knowledge",
+    deps=[entity_snapshots],
+    partitions_def=sources_partitions,
+    pool=KNOWLEDGE,
+    kinds={"neo4j"},
+    owners=OWNERS,
+    code_version=graph_stage.VERSION,
+    description="The graph in Neo4j equals the snapshot. Zero rows where TABOOT_NEO4J__URL is not set.",
 )
-def neo4j_subgraph(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:
+def neo4j_subgraph(
+    context: dg.AssetExecutionContext, workspace: WorkspaceResource
+) -> dg.MaterializeResult[None]:
     return materialize(context, workspace)
 
 
 @dg.asset(
-    group_name=GROUP, deps=[entity_snapshots], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"duckdb"}, owners=OWNERS,
-    code_version=shards_stage.VERSION, description="Content-addressed DuckDB shards and their manifest: the embedded serving store and the portable copy.",
+    group_name=GROUP,
+    deps=[entity_snapshots],
+    partitions_def=sources_partitions,
+    pool=KNOWLEDGE,
+    kinds={"duckdb"},
+    owners=OWNERS,
+    code_version=shards_stage.VERSION,
+    description=(
+        "Content-addressed DuckDB shards and their manifest: the embedded serving store and the portable"
+        " copy."
+    ),
 )
 def kb_shards(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[None]:
     return materialize(context, workspace)

@@ -23,50 +23,113 @@ GROUP = "knowledge"
 
 
 @dg.asset(
-    group_name=GROUP, deps=[documents, chunks], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"deltalake", "python"}, owners=OWNERS,
-    io_manager_key=KEY, code_version=tier_a_stage.VERSION,
-    description="Observations of one deterministic interpretation run per unit: from Compose, nginx, and prose and code.",
+    group_name=GROUP,
+    deps=[documents, chunks],
+    partitions_def=sources_partitions,
+    pool=KNOWLEDGE,
+    kinds={"deltalake", "python"},
+    owners=OWNERS,
+    io_manager_key=KEY,
+    code_version=tier_a_stage.VERSION,
+    description=(
+        "Observations of one deterministic interpretation run per unit: from Compose, nginx, and prose and"
+        " code."
+    ),
 )
-def tier_a_triples(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+def tier_a_triples(
+    context: dg.AssetExecutionContext, workspace: WorkspaceResource
+) -> dg.MaterializeResult[Any]:
     return materialize(context, workspace)
 
 
 @dg.asset(
-    group_name=GROUP, deps=[embeddings, tier_a_triples], partitions_def=sources_partitions, pool=KNOWLEDGE, kinds={"deltalake", "python"}, owners=OWNERS,
-    io_manager_key=KEY, code_version=f"{snapshot_stage.VERSION}.{REDUCER_VERSION}",
-    description="The namespace's entities, relations and mentions of known names. Any source's run brings in everything pending.",
+    group_name=GROUP,
+    deps=[embeddings, tier_a_triples],
+    partitions_def=sources_partitions,
+    pool=KNOWLEDGE,
+    kinds={"deltalake", "python"},
+    owners=OWNERS,
+    io_manager_key=KEY,
+    code_version=f"{snapshot_stage.VERSION}.{REDUCER_VERSION}",
+    description=(
+        "The namespace's entities, relations and mentions of known names. Any source's run brings in"
+        " everything pending."
+    ),
 )
-def entity_snapshots(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+def entity_snapshots(
+    context: dg.AssetExecutionContext, workspace: WorkspaceResource
+) -> dg.MaterializeResult[Any]:
     return materialize(context, workspace)
 
 
-@dg.asset_check(asset=entity_snapshots, blocking=True, description="Every entity is an end of some relation, after names are resolved (rule 10).")
-def no_orphan_node(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+@dg.asset_check(
+    asset=entity_snapshots,
+    blocking=True,
+    description="Every entity is an end of some relation, after names are resolved (rule 10).",
+)
+def no_orphan_node(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
     rows, broken = 0, []
     with checked(workspace, "entity_snapshots") as opened:
         for namespace in namespaces_of(context, opened):
-            names = read_published(opened, namespace, "", "entity_snapshots", "names", columns=["observed_key", "resolved_key"])
-            resolved = {k: v for k, v in zip(*(c.to_pylist() for c in names.columns), strict=True) if v is not None}
-            relations = read_published(opened, namespace, "", "entity_snapshots", "relations", columns=["start_label", "start_key", "end_label", "end_key"])
+            names = read_published(
+                opened, namespace, "", "entity_snapshots", "names", columns=["observed_key", "resolved_key"]
+            )
+            resolved = {
+                k: v for k, v in zip(*(c.to_pylist() for c in names.columns), strict=True) if v is not None
+            }
+            relations = read_published(
+                opened,
+                namespace,
+                "",
+                "entity_snapshots",
+                "relations",
+                columns=["start_label", "start_key", "end_label", "end_key"],
+            )
             ends = {
                 (label, resolve_key(label, key, resolved))
                 for side in ("start", "end")
-                for label, key in zip(*(c.to_pylist() for c in _distinct(relations, [f"{side}_label", f"{side}_key"]).columns), strict=True)
+                for label, key in zip(
+                    *(c.to_pylist() for c in _distinct(relations, [f"{side}_label", f"{side}_key"]).columns),
+                    strict=True,
+                )
             }
-            entities = read_published(opened, namespace, "", "entity_snapshots", "entities", columns=["label", "key"])
+            entities = read_published(
+                opened, namespace, "", "entity_snapshots", "entities", columns=["label", "key"]
+            )
             rows += entities.num_rows
-            broken += [f"{label} {key}" for label, key in zip(*(c.to_pylist() for c in entities.columns), strict=True) if (label, key) not in ends]
+            broken += [
+                f"{label} {key}"
+                for label, key in zip(*(c.to_pylist() for c in entities.columns), strict=True)
+                if (label, key) not in ends
+            ]
     return verdict(rows, broken)
 
 
-@dg.asset_check(asset=entity_snapshots, blocking=True, description="Every relation has a run and supporting spans, in a document that is live (rule 11).")
-def no_edge_without_support(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+@dg.asset_check(
+    asset=entity_snapshots,
+    blocking=True,
+    description="Every relation has a run and supporting spans, in a document that is live (rule 11).",
+)
+def no_edge_without_support(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
     rows, broken = 0, []
     with checked(workspace, "entity_snapshots") as opened:
         for namespace in namespaces_of(context, opened):
-            live = read_published(opened, namespace, "", "entity_snapshots", "doc_state", columns=["doc_id"]).column("doc_id").combine_chunks()
+            live = (
+                read_published(opened, namespace, "", "entity_snapshots", "doc_state", columns=["doc_id"])
+                .column("doc_id")
+                .combine_chunks()
+            )
             found = read_published(
-                opened, namespace, "", "entity_snapshots", "relations", columns=["doc_id", "type", "start_key", "end_key", "run_id", "blob_sha256", "supports"]
+                opened,
+                namespace,
+                "",
+                "entity_snapshots",
+                "relations",
+                columns=["doc_id", "type", "start_key", "end_key", "run_id", "blob_sha256", "supports"],
             )
             held = pc.is_in(found.column("doc_id"), value_set=live.cast(pa.string()))
             for name, empty in (("supports", "[]"), ("run_id", ""), ("blob_sha256", "")):

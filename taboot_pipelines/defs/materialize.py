@@ -1,4 +1,6 @@
-"""From a stage of the chain to a materialization: the same few lines for every asset, errors and retries included."""
+"""From a stage of the chain to a materialization: the same few lines for every asset, errors and retries
+included.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from taboot_pipelines.stages.report import StageReport
 
 _log = logging.getLogger(__name__)
 
-#: Worth another try in a moment; everything else stays as it is until somebody acts. A server whose client has tried for
-#: its own time already (Qdrant, Neo4j, a chat model) is not waited for again: the retry queue and the next run are for that.
+#: Worth another try in a moment; everything else stays as it is until somebody acts. A server whose client
+#: has tried for its own time already (Qdrant, Neo4j, a chat model) is not waited for again: the retry queue
+#: and the next run are for that.
 TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_REDIS"})
 MAX_RETRIES = 2
 
@@ -30,8 +33,12 @@ OWNERS = ["team:taboot"]
 _TEXT_COLUMNS = {"documents": ["doc_id", "title", "text"], "chunks": ["chunk_id", "section", "text"]}
 
 
-def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource, **options: Any) -> dg.MaterializeResult[Any]:
-    """Run the asset's stage for the run's partitions. An expected failure becomes a ``Failure`` that carries its code."""
+def materialize(
+    context: dg.AssetExecutionContext, workspace: WorkspaceResource, **options: Any
+) -> dg.MaterializeResult[Any]:
+    """Run the asset's stage for the run's partitions. An expected failure becomes a ``Failure`` that carries
+    its code.
+    """
     stage = context.asset_key.path[-1]
     reports: list[StageReport] = []
     names = workspace.runtime.settings.metadata_text
@@ -48,16 +55,20 @@ def materialize(context: dg.AssetExecutionContext, workspace: WorkspaceResource,
     if names and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
     versions = [r.data_version for r in reports]
-    version = dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None
+    version = (
+        dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None
+    )
     if stage in ASSET_TABLES:
         return dg.MaterializeResult(metadata=metadata, data_version=version, value=reports)
     # No table, so no value for an I/O manager to keep.
     return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
-def run_reported(runtime: Runtime, stage: str, source_id: str, *, attempt: int = MAX_RETRIES, **options: Any) -> list[StageReport]:
-    """Run one stage of one source and tell the runtime's observers. Raises ``Failure``, or ``RetryRequested`` while
-    ``attempt`` (counted from 0) is not the last."""
+def run_reported(
+    runtime: Runtime, stage: str, source_id: str, *, attempt: int = MAX_RETRIES, **options: Any
+) -> list[StageReport]:
+    """Run one stage of one source and tell the runtime's observers. Raises ``Failure``, or ``RetryRequested``
+    while ``attempt`` (counted from 0) is not the last."""
     with failures(runtime, stage, attempt):
         reports = chain.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
     for report in reports:
@@ -71,7 +82,9 @@ def _log_problems(report: StageReport) -> None:
     with logs.bind(source=report.source_id, namespace=report.namespace, stage=report.stage):
         for problem in report.problems:
             # By id: a log outlives the erasure of a document, and its path may tell something too.
-            _log.warning(problem["code"], extra={"document": shown_item(report, problem["item"], names=False)})
+            _log.warning(
+                problem["code"], extra={"document": shown_item(report, problem["item"], names=False)}
+            )
         for held in report.held:
             _log.warning(held["code"], extra={"deletions": held.get("deletions")})
 
@@ -80,23 +93,38 @@ def _log_problems(report: StageReport) -> None:
 def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterator[None]:
     """Turn errors into Dagster's ``Failure`` with the error response as metadata.
 
-    Retries are asked for here and not by a ``RetryPolicy``, which would try again after an interrupt (Ctrl-C) too.
+    Retries are asked for here and not by a ``RetryPolicy``, which would try again after an interrupt (Ctrl-C)
+    too.
     """
     try:
         yield
     except TabootError as caught:
-        # Dagster stores what it is given: without secrets, and without the server's own words that lie behind the error.
+        # Dagster stores what it is given: without secrets, and without the server's own words that lie behind
+        # the error.
         error = logs.redacted(caught, runtime.settings)
         if error.code in TRANSIENT and attempt < MAX_RETRIES:
-            _log.warning("stage is tried again", extra={"stage": stage, "code": error.code, "attempt": attempt + 1, "reason": error.message})
+            _log.warning(
+                "stage is tried again",
+                extra={"stage": stage, "code": error.code, "attempt": attempt + 1, "reason": error.message},
+            )
             raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=2**attempt) from error
         fail(runtime, stage, error)
-    except Exception as error:  # noqa: BLE001 - a defect's message may quote a document, and Dagster would store it
+    # A defect's message may quote a document, and Dagster would store it.
+    except Exception as error:  # noqa: BLE001
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         where = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else None
-        fail(runtime, stage, TabootError("E_INTERNAL", f"The stage {stage} failed with {type(error).__name__}.", stage=stage, where=where))
+        fail(
+            runtime,
+            stage,
+            TabootError(
+                "E_INTERNAL",
+                f"The stage {stage} failed with {type(error).__name__}.",
+                stage=stage,
+                where=where,
+            ),
+        )
 
 
 def fail(runtime: Runtime, stage: str, error: TabootError) -> NoReturn:
@@ -107,7 +135,9 @@ def fail(runtime: Runtime, stage: str, error: TabootError) -> NoReturn:
 
 
 def _text(workspace: WorkspaceResource, report: StageReport, columns: list[str]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = read_published(
-        workspace.open(), report.namespace, report.source_id, report.stage, columns=columns
-    ).slice(0, 5).to_pylist()
+    rows: list[dict[str, Any]] = (
+        read_published(workspace.open(), report.namespace, report.source_id, report.stage, columns=columns)
+        .slice(0, 5)
+        .to_pylist()
+    )
     return rows

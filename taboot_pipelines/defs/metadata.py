@@ -1,4 +1,6 @@
-"""What a stage's report looks like in the UI. Ids, codes and counts only: no document text unless a setting allows it."""
+"""What a stage's report looks like in the UI. Ids, codes and counts only: no document text unless a setting
+allows it.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,24 @@ _ROWS = 20
 _SAMPLE_CHARS = 200
 #: Counts of what a run did, in the order and the colours in which the plot shows them.
 _BARS = {
-    "discovered": "#4477aa", "fetched": "#228833", "new": "#228833", "interpreted": "#228833", "reused": "#999999", "not_modified": "#999999",
-    "skipped": "#ccbb44", "rejected": "#ccbb44", "removed": "#aa3377", "held": "#ee6677", "failed": "#ee6677",
+    "discovered": "#4477aa",
+    "fetched": "#228833",
+    "new": "#228833",
+    "interpreted": "#228833",
+    "reused": "#999999",
+    "not_modified": "#999999",
+    "skipped": "#ccbb44",
+    "rejected": "#ccbb44",
+    "removed": "#aa3377",
+    "held": "#ee6677",
+    "failed": "#ee6677",
 }
 
 
 def shown_item(report: StageReport, item: str, names: bool) -> str:
-    """How Dagster's storage names an item: by id, since an erasure does not reach it; ``taboot status`` has the paths."""
+    """How Dagster's storage names an item: by id, since an erasure does not reach it; ``taboot status`` has
+    the paths.
+    """
     if names or item.startswith("document:"):
         return item
     kind = next((k for k in ("compose:", "nginx:") if item.startswith(k)), "")
@@ -43,13 +56,18 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     counts = Counter[str]()
     for report in reports:
         counts.update(report.counts)
-    problems = [(p["code"], shown_item(report, p["item"], names)) for report in reports for p in report.problems]
+    problems = [
+        (p["code"], shown_item(report, p["item"], names)) for report in reports for p in report.problems
+    ]
     held = [h for report in reports for h in report.held]
     skipped = sorted({report.skipped for report in reports if report.skipped})
-    sample = [{k: v for k, v in row.items() if names or k != "path"} for report in reports for row in report.sample][:_ROWS]
+    sample = [
+        {k: v for k, v in row.items() if names or k != "path"} for report in reports for row in report.sample
+    ][:_ROWS]
     result: dict[str, Any] = {
         "source": ", ".join(sorted({f"{r.namespace}/{r.source_id}" for r in reports})),
-        # `skipped` is the reason why a stage had nothing to do, so the count of skipped items has a longer name.
+        # `skipped` is the reason why a stage had nothing to do, so the count of skipped items has a longer
+        # name.
         **{"skipped_items" if name == "skipped" else name: int(value) for name, value in counts.items()},
         "seconds": round(sum(r.seconds for r in reports), 3),
         "bytes": sum(r.bytes for r in reports),
@@ -62,15 +80,24 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     if tables:
         result["tables"] = dg.MetadataValue.json(tables)
     if problems:
-        result["problems"] = dg.MetadataValue.md(_markdown(("code", "item"), problems, counts.get("failed", 0)))
+        result["problems"] = dg.MetadataValue.md(
+            _markdown(("code", "item"), problems, counts.get("failed", 0))
+        )
     if held:
-        result["held"] = dg.MetadataValue.md(_markdown(("code", "deletions", "remedy"), [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held]))
+        result["held"] = dg.MetadataValue.md(
+            _markdown(
+                ("code", "deletions", "remedy"),
+                [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held],
+            )
+        )
     if sample:
         result["sample"] = dg.MetadataValue.table(_records(sample))
     bars = {name: counts[name] for name in _BARS if counts.get(name)}
     # An unchanged stage has nothing to draw, and drawing is what would cost it most.
     if bars and not skipped:
-        result["plot"] = dg.MetadataValue.md(f"![{reports[0].stage}](data:image/png;base64,{base64.b64encode(_bar_chart(bars)).decode()})")
+        result["plot"] = dg.MetadataValue.md(
+            f"![{reports[0].stage}](data:image/png;base64,{base64.b64encode(_bar_chart(bars)).decode()})"
+        )
     return result
 
 
@@ -80,19 +107,33 @@ def error_metadata(error: TabootError) -> dict[str, Any]:
 
 def text_rows(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
     """Sample rows with text, cut short; for the setting that allows it."""
-    return dg.MetadataValue.table(_records([
-        {k: v[:_SAMPLE_CHARS] if isinstance(v, str) else v for k, v in row.items()} for row in rows
-    ]))
+    return dg.MetadataValue.table(
+        _records(
+            [{k: v[:_SAMPLE_CHARS] if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+        )
+    )
 
 
 def _records(rows: Sequence[Mapping[str, Any]]) -> list[dg.TableRecord]:
     # Dagster takes the columns from the first row and plain values only.
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return [dg.TableRecord({n: v if isinstance(v := row.get(n), (str, int, float, bool)) else "" if v is None else str(v) for n in names}) for row in rows]
+    return [
+        dg.TableRecord(
+            {
+                n: v if isinstance(v := row.get(n), (str, int, float, bool)) else "" if v is None else str(v)
+                for n in names
+            }
+        )
+        for row in rows
+    ]
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[object]], total: int = 0) -> str:
-    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *(f"| {' | '.join(_cell(c) for c in row)} |" for row in rows[:_ROWS])]
+    lines = [
+        f"| {' | '.join(header)} |",
+        f"|{' --- |' * len(header)}",
+        *(f"| {' | '.join(_cell(c) for c in row)} |" for row in rows[:_ROWS]),
+    ]
     more = max(total, len(rows)) - min(len(rows), _ROWS)
     if more > 0:
         lines.append(f"\n… and {more} more; `taboot status` lists them all.")
@@ -105,7 +146,9 @@ def _cell(value: object) -> str:
 
 
 def _bar_chart(bars: Mapping[str, int]) -> bytes:
-    """A PNG of horizontal bars, about 1 KB. Drawn by Pillow: plotting libraries take a second to load, more than many runs."""
+    """A PNG of horizontal bars, about 1 KB. Drawn by Pillow: plotting libraries take a second to load, more
+    than many runs.
+    """
     from PIL import Image, ImageDraw, ImageFont
 
     row, label, width = 22, 110, 480

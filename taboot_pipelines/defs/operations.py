@@ -12,16 +12,30 @@ from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.workspace import Workspace
 
-_BUSY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+_BUSY = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 @dg.sensor(
-    job=ingest_source, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Keeps the partitions equal to the sources file; runs new sources once, and sources that left it until they are retired.",
+    job=ingest_source,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Keeps the partitions equal to the sources file; runs new sources once, and sources that left it"
+        " until they are retired."
+    ),
 )
-def sources_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult | dg.SkipReason:
+def sources_sensor(
+    context: dg.SensorEvaluationContext, workspace: WorkspaceResource
+) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
-    # An invalid or empty file raises E_SOURCES here: the tick fails, visibly, and nothing has changed (rule 15).
+    # An invalid or empty file raises E_SOURCES here: the tick fails, visibly, and nothing has changed (rule
+    # 15).
     opened.sync_sources()
     change = partition_change(context.instance, opened)
     drop = [key for key in change.drop if not _busy(context.instance, key)]
@@ -30,7 +44,12 @@ def sources_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceReso
         source_id, namespace = row["source_id"], row["namespace"]
         if row["state"] == "retiring":
             # Asked for again each hour, should the run that deletes everything fail.
-            requests.append(_request(source_id, f"retire:{namespace}:{source_id}:{row['updated_at']}:{int(_now().timestamp() // 3600)}"))
+            requests.append(
+                _request(
+                    source_id,
+                    f"retire:{namespace}:{source_id}:{row['updated_at']}:{int(_now().timestamp() // 3600)}",
+                )
+            )
         elif not opened.catalog.jobs(namespace, source_id, limit=1):
             requests.append(_request(source_id, f"new:{namespace}:{source_id}:{row['updated_at']}"))
     changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
@@ -39,35 +58,56 @@ def sources_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceReso
     if drop:
         changes.append(sources_partitions.build_delete_request(drop))
     if not requests and not changes:
-        return dg.SkipReason(f"{len(context.instance.get_dynamic_partitions(NAME))} sources, as in the sources file.")
+        return dg.SkipReason(
+            f"{len(context.instance.get_dynamic_partitions(NAME))} sources, as in the sources file."
+        )
     return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=changes)
 
 
 @dg.sensor(
-    job=ingest_source, minimum_interval_seconds=60, default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Runs each source at the times of its `schedule` (cron, UTC). What was missed is caught up by one run.",
+    job=ingest_source,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Runs each source at the times of its `schedule` (cron, UTC). What was missed is caught up by one"
+        " run."
+    ),
 )
 def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
     seen: dict[str, str] = orjson.loads(context.cursor or "{}")
     now, requests, cursor = _now(), [], {}
     for source_id, schedule in sorted(_schedules(workspace.open()).items()):
         fire = _last_fire(schedule, now).isoformat()
-        # A source seen for the first time has just been run by the other sensor; a busy one is due as soon as it is free.
+        # A source seen for the first time has just been run by the other sensor; a busy one is due as soon as
+        # it is free.
         if seen.get(source_id, fire) == fire:
             cursor[source_id] = fire
-        elif _busy(context.instance, source_id) or not context.instance.has_dynamic_partition(NAME, source_id):
+        elif _busy(context.instance, source_id) or not context.instance.has_dynamic_partition(
+            NAME, source_id
+        ):
             cursor[source_id] = seen[source_id]
         else:
             cursor[source_id] = fire
             requests.append(_request(source_id, f"due:{source_id}:{fire}"))
-    return dg.SensorResult(run_requests=requests, cursor=orjson.dumps(cursor).decode(), skip_reason=None if requests else dg.SkipReason("No source is due."))
+    return dg.SensorResult(
+        run_requests=requests,
+        cursor=orjson.dumps(cursor).decode(),
+        skip_reason=None if requests else dg.SkipReason("No source is due."),
+    )
 
 
 @dg.sensor(
-    job=ingest_source, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Runs a source again whose failed items may be mended by another try: after 1, 5 and 25 s, then no more.",
+    job=ingest_source,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Runs a source again whose failed items may be mended by another try: after 1, 5 and 25 s, then no"
+        " more."
+    ),
 )
-def due_dead_letters(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult | dg.SkipReason:
+def due_dead_letters(
+    context: dg.SensorEvaluationContext, workspace: WorkspaceResource
+) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
     namespaces = sorted({row["namespace"] for row in opened.catalog.sources(states=("active",))})
     # The key names the failure: a run that does not come to try it again is not asked for twice.
@@ -75,13 +115,16 @@ def due_dead_letters(context: dg.SensorEvaluationContext, workspace: WorkspaceRe
         _request(d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
         for namespace in namespaces
         for d in dead_letters.due(opened, namespace)
-        if context.instance.has_dynamic_partition(NAME, d.source_id) and not _busy(context.instance, d.source_id)
+        if context.instance.has_dynamic_partition(NAME, d.source_id)
+        and not _busy(context.instance, d.source_id)
     ]
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("No dead letter is due.")
 
 
 @dg.sensor(
-    minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING, name="stale_runs",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    name="stale_runs",
     description="Marks runs whose process is dead as failed and frees their pool slots.",
 )
 def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
@@ -89,7 +132,10 @@ def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource
     return dg.SkipReason(f"Marked as failed: {', '.join(dead)}." if dead else "No dead run.")
 
 
-@dg.run_failure_sensor(default_status=dg.DefaultSensorStatus.RUNNING, description="Logs which source failed, with its error code and what to do about it.")
+@dg.run_failure_sensor(
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Logs which source failed, with its error code and what to do about it.",
+)
 def run_failures(context: dg.RunFailureSensorContext) -> None:
     source = context.dagster_run.tags.get(TAG, context.dagster_run.job_name)
     for event in context.get_step_failure_events():
@@ -108,7 +154,10 @@ def _busy(instance: dg.DagsterInstance, source_id: str) -> bool:
 
 def _schedules(workspace: Workspace) -> dict[str, str]:
     """source id -> cron expression, for sources that have one."""
-    entries = ((row["source_id"], orjson.loads(row["config"]).get("schedule")) for row in workspace.catalog.sources(states=("active",)))
+    entries = (
+        (row["source_id"], orjson.loads(row["config"]).get("schedule"))
+        for row in workspace.catalog.sources(states=("active",))
+    )
     return {source_id: schedule for source_id, schedule in entries if schedule}
 
 

@@ -23,7 +23,9 @@ class Change:
 
 
 def partition_change(instance: dg.DagsterInstance, workspace: Workspace) -> Change:
-    """A source keeps its partition until a run has deleted all it held and the catalog calls it retired (rule 15)."""
+    """A source keeps its partition until a run has deleted all it held and the catalog calls it retired (rule
+    15).
+    """
     present = set(instance.get_dynamic_partitions(NAME))
     wanted = {row["source_id"] for row in workspace.catalog.sources()}
     return Change(tuple(sorted(wanted - present)), tuple(sorted(present - wanted)))

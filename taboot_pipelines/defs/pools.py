@@ -1,6 +1,8 @@
-"""Pools: how many steps of a kind run at once on one instance. Limits live in the instance (UI: Deployment, Concurrency).
+"""Pools: how many steps of a kind run at once on one instance. Limits live in the instance (UI: Deployment,
+Concurrency).
 
-A slot belongs to a run, wherever its steps are carried out, so the pools hold for every executor and for ``taboot ingest``.
+A slot belongs to a run, wherever its steps are carried out, so the pools hold for every executor and for
+``taboot ingest``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Reading what a stage has published: always at the version its pointer names, never a newer, unpublished one."""
+"""Reading what a stage has published: always at the version its pointer names, never a newer, unpublished
+one.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,23 @@ def namespaces(workspace: Workspace, source_id: str) -> list[str]:
 
 
 def read_published(
-    workspace: Workspace, namespace: str, source_id: str, asset: str, table: str | None = None, *, columns: Sequence[str] | None = None,
+    workspace: Workspace,
+    namespace: str,
+    source_id: str,
+    asset: str,
+    table: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
     buckets: Collection[int] | None = None,
 ) -> pa.Table:
-    """Rows of one of the asset's tables (default its first); empty if nothing is published yet. Raises ``E_TABLE``."""
+    """Rows of one of the asset's tables (default its first); empty if nothing is published yet. Raises
+    ``E_TABLE``.
+    """
     known = ASSET_TABLES.get(asset)
     if known is None or (table or known[0]) not in known:
-        raise TabootError("E_TABLE", f"The asset {asset} has no table {table or asset}.", table=table, asset=asset)
+        raise TabootError(
+            "E_TABLE", f"The asset {asset} has no table {table or asset}.", table=table, asset=asset
+        )
     base = table or known[0]
     owner = NAMESPACE if asset in _SHARED else source_id
     if asset == "embeddings":

@@ -1,7 +1,9 @@
-"""Readiness: whether every configured part answers, as an asset check of ``raw_blobs``, where every chain begins.
+"""Readiness: whether every configured part answers, as an asset check of ``raw_blobs``, where every chain
+begins.
 
-It is no part of the chain's job: a run finds out by itself what is down, and most runs take less time than the question.
-A sensor asks every few minutes and reports what has changed without a run; a person may run the check from the UI.
+It is no part of the chain's job: a run finds out by itself what is down, and most runs take less time than
+the question. A sensor asks every few minutes and reports what has changed without a run; a person may run the
+check from the UI.
 """
 
 import dagster as dg
@@ -15,15 +17,23 @@ NAME = "readiness"
 _EVERY_SECONDS = 300
 
 
-@dg.asset_check(asset=raw_blobs, name=NAME, description="Every configured part answers; names each with its version, its latency and what is wrong.")
+@dg.asset_check(
+    asset=raw_blobs,
+    name=NAME,
+    description="Every configured part answers; names each with its version, its latency and what is wrong.",
+)
 def readiness(workspace: WorkspaceResource) -> dg.AssetCheckResult:
     found = health.check(workspace.runtime.settings)
     return dg.AssetCheckResult(passed=_well(found), severity=_severity(found), metadata=_metadata(found))
 
 
 @dg.sensor(
-    name="parts", minimum_interval_seconds=_EVERY_SECONDS, default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Asks every configured part and reports to the check `readiness` when what is wrong has changed.",
+    name="parts",
+    minimum_interval_seconds=_EVERY_SECONDS,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Asks every configured part and reports to the check `readiness` when what is wrong has changed."
+    ),
 )
 def parts_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
     # Without the bundled model, which would stay in the memory of the code server.
@@ -31,10 +41,24 @@ def parts_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResour
     wrong = ", ".join(h.part for h in found if not h.ok)
     # The parts and whether they are well, not their latencies, which always differ.
     seen = ";".join(f"{h.part}={h.backend}:{h.version}:{h.ok}" for h in found)
-    events = [] if context.cursor == seen else [
-        dg.AssetCheckEvaluation(asset_key=raw_blobs.key, check_name=NAME, passed=_well(found), severity=_severity(found), metadata=_metadata(found))
-    ]
-    return dg.SensorResult(cursor=seen, asset_events=events, skip_reason=dg.SkipReason(f"Not well: {wrong}." if wrong else "All parts are well."))
+    events = (
+        []
+        if context.cursor == seen
+        else [
+            dg.AssetCheckEvaluation(
+                asset_key=raw_blobs.key,
+                check_name=NAME,
+                passed=_well(found),
+                severity=_severity(found),
+                metadata=_metadata(found),
+            )
+        ]
+    )
+    return dg.SensorResult(
+        cursor=seen,
+        asset_events=events,
+        skip_reason=dg.SkipReason(f"Not well: {wrong}." if wrong else "All parts are well."),
+    )
 
 
 def _well(found: list[Health]) -> bool:
@@ -49,12 +73,22 @@ def _severity(found: list[Health]) -> dg.AssetCheckSeverity:
 
 def _metadata(found: list[Health]) -> dict[str, dg.MetadataValue]:
     rows = [
-        dg.TableRecord({
-            "part": h.part, "backend": h.backend, "state": "well" if h.ok else "unwell", "version": h.version or "",
-            "latency (ms)": "" if h.latency_ms is None else f"{h.latency_ms:.1f}", "what is wrong": h.message,
-        }) for h in found
+        dg.TableRecord(
+            {
+                "part": h.part,
+                "backend": h.backend,
+                "state": "well" if h.ok else "unwell",
+                "version": h.version or "",
+                "latency (ms)": "" if h.latency_ms is None else f"{h.latency_ms:.1f}",
+                "what is wrong": h.message,
+            }
+        )
+        for h in found
     ]
-    return {"parts": dg.MetadataValue.table(rows), **{h.part: dg.MetadataValue.text(h.message) for h in found if not h.ok}}
+    return {
+        "parts": dg.MetadataValue.table(rows),
+        **{h.part: dg.MetadataValue.text(h.message) for h in found if not h.ok},
+    }
 
 
 CHECKS = [readiness]

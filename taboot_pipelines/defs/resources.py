@@ -1,6 +1,7 @@
 """Resources: the workspace that the stages work in, and the knowledge base that they fill.
 
-No setting is a Dagster config field of the workspace: config is stored with every run, and settings hold secrets.
+No setting is a Dagster config field of the workspace: config is stored with every run, and settings hold
+secrets.
 """
 
 import logging
@@ -30,12 +31,18 @@ _log = logging.getLogger(__name__)
 class Runtime:
     """What one process opens once and shares among its runs, sensors and checks, and who watches the work.
 
-    ``on_report`` and ``on_error`` are told what each stage did, or why it failed: the command line's way to see into a run.
+    ``on_report`` and ``on_error`` are told what each stage did, or why it failed: the command line's way to
+    see into a run.
     """
 
     def __init__(
-        self, settings: Settings, *, workspace: Workspace | None = None, progress: Progress = no_progress,
-        on_report: Callable[[StageReport], None] | None = None, on_error: Callable[[str, TabootError], None] | None = None,
+        self,
+        settings: Settings,
+        *,
+        workspace: Workspace | None = None,
+        progress: Progress = no_progress,
+        on_report: Callable[[StageReport], None] | None = None,
+        on_error: Callable[[str, TabootError], None] | None = None,
     ) -> None:
         self.settings = settings
         self.progress = progress
@@ -56,14 +63,16 @@ class Runtime:
 class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Stores, leases, embedder and sources of the chain, opened lazily.
 
-    When it is set up for a run, dead runs are swept first and then every few seconds: in a set-up without a daemon nobody
-    else frees the pool slots of a killed run (rule 14).
+    When it is set up for a run, dead runs are swept first and then every few seconds: in a set-up without a
+    daemon nobody else frees the pool slots of a killed run (rule 14).
     """
 
     runtime: dg.ResourceDependency[Runtime]
 
     def open(self) -> Workspace:
-        """Raises ``E_CATALOG``, ``E_STORAGE``, without the words of the server: Dagster stores every error with its causes."""
+        """Raises ``E_CATALOG``, ``E_STORAGE``, without the words of the server: Dagster stores every error
+        with its causes.
+        """
         try:
             return self.runtime.workspace()
         except TabootError as error:
@@ -75,7 +84,12 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             stack.enter_context(logs.writing(self.runtime.settings))
             run, instance = context.run, context.instance
             # The resource is set up twice for a run, once for the I/O manager: one sweeper is enough.
-            if run is not None and instance is not None and not instance.is_ephemeral and self.runtime.swept_by != run.run_id:
+            if (
+                run is not None
+                and instance is not None
+                and not instance.is_ephemeral
+                and self.runtime.swept_by != run.run_id
+            ):
                 stack.enter_context(self._watching(run.run_id, instance))
             yield self
 
@@ -87,7 +101,9 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 sweep_dead_runs(instance, self.open().catalog)
             except (TabootError, SQLAlchemyError, dg.DagsterError) as error:
                 # The step opens the same stores, and its failure has a code and further tries.
-                _log.warning("dead runs could not be looked for", extra={"run": run_id, "reason": type(error).__name__})
+                _log.warning(
+                    "dead runs could not be looked for", extra={"run": run_id, "reason": type(error).__name__}
+                )
             with sweeping(instance):
                 yield
         finally:

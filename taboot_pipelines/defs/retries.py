@@ -1,6 +1,8 @@
-"""The sensor that drains Qdrant's retry queue (seed 001 §5.5): a namespace whose points could not be written is tried again.
+"""The sensor that drains Qdrant's retry queue (seed 001 §5.5): a namespace whose points could not be written
+is tried again.
 
-The queue only says when. A run of the stage compares what is there with what should be, and does nothing if nothing is missing.
+The queue only says when. A run of the stage compares what is there with what should be, and does nothing if
+nothing is missing.
 """
 
 import time
@@ -12,14 +14,27 @@ from taboot_pipelines.defs.partitions import NAME, TAG
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.qdrant_points import QUEUE, STAGE
 
-_BUSY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+_BUSY = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 @dg.sensor(
-    job=ingest_source, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Writes a namespace's points again after Qdrant did not answer: after 30 s, then twice as long each time, at most an hour.",
+    job=ingest_source,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Writes a namespace's points again after Qdrant did not answer: after 30 s, then twice as long each"
+        " time, at most an hour."
+    ),
 )
-def qdrant_retries(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult | dg.SkipReason:
+def qdrant_retries(
+    context: dg.SensorEvaluationContext, workspace: WorkspaceResource
+) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
     if opened.settings.qdrant.url is None:
         return dg.SkipReason("TABOOT_QDRANT__URL is not set.")
@@ -30,11 +45,23 @@ def qdrant_retries(context: dg.SensorEvaluationContext, workspace: WorkspaceReso
     requests = []
     for namespace, names in sorted(sources.items()):
         due = opened.state.queued(namespace, QUEUE).get(namespace)
-        # Any source of the namespace will do, since its run brings in everything pending; one that runs now will do it by itself.
+        # Any source of the namespace will do, since its run brings in everything pending; one that runs now
+        # will do it by itself.
         free = next((s for s in sorted(names) if context.instance.has_dynamic_partition(NAME, s)), None)
-        if due is not None and due <= now and free is not None and not any(_busy(context.instance, s) for s in names):
+        if (
+            due is not None
+            and due <= now
+            and free is not None
+            and not any(_busy(context.instance, s) for s in names)
+        ):
             # The key names the failure: a run that does not come to try again is not asked for twice.
-            requests.append(dg.RunRequest(partition_key=free, run_key=f"{STAGE}:{namespace}:{due:.3f}", asset_selection=[dg.AssetKey(STAGE)]))
+            requests.append(
+                dg.RunRequest(
+                    partition_key=free,
+                    run_key=f"{STAGE}:{namespace}:{due:.3f}",
+                    asset_selection=[dg.AssetKey(STAGE)],
+                )
+            )
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("No namespace is due.")
 
 

@@ -1,9 +1,10 @@
 """Dagster's SQLite storage without its overhead, for many short runs in one process.
 
-For each of a run's four hundred statements Dagster opens a connection, compiles the statement anew and closes it; for
-each run it makes a database by loading its whole migration history. That is most of the time of a run in which nothing
-changed. Here the same statements go to the same files over one connection per database, and a run's database is made
-with the tables and the revision of the index beside it. Only for the process that asks; others use the files as ever.
+For each of a run's four hundred statements Dagster opens a connection, compiles the statement anew and closes
+it; for each run it makes a database by loading its whole migration history. That is most of the time of a run
+in which nothing changed. Here the same statements go to the same files over one connection per database, and
+a run's database is made with the tables and the revision of the index beside it. Only for the process that
+asks; others use the files as ever.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _INDEX = "index"
 
 
 def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
-    """Make the instance keep its SQLite connections; returns what closes them. Other storages are left alone."""
+    """Make the instance keep its SQLite connections; returns what closes them. Other storages are left
+    alone.
+    """
     from dagster._core.storage.event_log import SqliteEventLogStorage
     from dagster._core.storage.runs import SqliteRunStorage
 
@@ -32,7 +35,10 @@ def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
     events: Any = instance.event_log_storage
     runs: Any = instance.run_storage
     # The exact classes: a subclass or a successor may work in another way, and then is used as it is.
-    stock_events, stock_runs = type(instance.event_log_storage) is SqliteEventLogStorage, type(instance.run_storage) is SqliteRunStorage
+    stock_events, stock_runs = (
+        type(instance.event_log_storage) is SqliteEventLogStorage,
+        type(instance.run_storage) is SqliteRunStorage,
+    )
     if stock_events and hasattr(events, "_connect") and hasattr(events, "_initialized_dbs"):
         shards = _Shards(events)
         events._connect = shards.connect
@@ -62,7 +68,11 @@ class _Kept:
         with self._lock:
             engine = self._engines.get(name)
             if engine is None:
-                engine = sa.create_engine(url, poolclass=QueuePool, connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False})
+                engine = sa.create_engine(
+                    url,
+                    poolclass=QueuePool,
+                    connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
+                )
                 sa.event.listen(engine, "connect", _no_wait_for_disk)
                 self._engines[name] = engine
         with engine.connect() as connection, connection.begin():
@@ -110,16 +120,20 @@ class _Shards(_Kept):
         url = self._storage.conn_string_for_shard(shard)
         with self.begin(shard, url) as connection:
             SqlEventLogStorageMetadata.create_all(connection, checkfirst=False)
-            connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
-            connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
+            connection.execute(
+                sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+            )
+            connection.execute(
+                sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision}
+            )
         with self._engines[shard].connect() as plain:
             plain.execute(sa.text("PRAGMA journal_mode=WAL"))
         self._storage._initialized_dbs.add(shard)
 
 
 def _no_wait_for_disk(connection: Any, _record: Any) -> None:
-    # In WAL mode this keeps the database whole always, and every commit over the death of a process; only a loss of power
-    # may take the last events.
+    # In WAL mode this keeps the database whole always, and every commit over the death of a process; only a
+    # loss of power may take the last events.
     connection.execute("PRAGMA synchronous=NORMAL")
 
 

@@ -1,8 +1,9 @@
 """Runs whose process is dead are marked failed and give back what they held (DESIGN rule 14).
 
-A run killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run would wait for it for
-ever. Who the process was is read from the run's own events (every worker reports its pid before its first step), so it
-holds for runs started by the command line, the UI and the daemon alike. Only runs of this machine are judged.
+A run killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run would
+wait for it for ever. Who the process was is read from the run's own events (every worker reports its pid
+before its first step), so it holds for runs started by the command line, the UI and the daemon alike. Only
+runs of this machine are judged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ PID_TAG = "taboot/pid"
 BORN_TAG = "taboot/process_started"
 HOST_TAG = "taboot/host"
 
-_UNFINISHED = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+_UNFINISHED = [
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
 #: A run that was handed to a process which never reported is given up after this long.
 _START_SECONDS = 900.0
 _INTERVAL_SECONDS = 5.0
@@ -44,9 +50,11 @@ def process_tags() -> dict[str, str]:
 
 
 def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None) -> list[str]:
-    """Mark dead runs failed (dead and canceling: canceled), free the pool slots of every ended run; returns their ids.
+    """Mark dead runs failed (dead and canceling: canceled), free the pool slots of every ended run; returns
+    their ids.
 
-    With ``catalog``, jobs of dead processes are marked failed there too. Safe at any time, from several processes.
+    With ``catalog``, jobs of dead processes are marked failed there too. Safe at any time, from several
+    processes.
     """
     if catalog is not None:
         catalog.fail_dead_jobs()
@@ -59,11 +67,16 @@ def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None
             instance.report_run_canceled(run, "The process of this run ended while it was being canceled.")
         else:
             instance.report_run_failed(run, "The process of this run ended before the run did.")
-        _log.warning("the process of a run is dead", extra={"run": run.run_id, "partition": run.tags.get("dagster/partition")})
+        _log.warning(
+            "the process of a run is dead",
+            extra={"run": run.run_id, "partition": run.tags.get("dagster/partition")},
+        )
         dead.append(run.run_id)
     holders = instance.event_log_storage.get_concurrency_run_ids()
     if holders:
-        unfinished = {r.run_id for r in instance.get_runs(RunsFilter(run_ids=sorted(holders))) if not r.is_finished}
+        unfinished = {
+            r.run_id for r in instance.get_runs(RunsFilter(run_ids=sorted(holders))) if not r.is_finished
+        }
         for run_id in holders - unfinished:
             _log.warning("pool slots of an ended run are freed", extra={"run": run_id})
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
@@ -72,7 +85,9 @@ def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None
 
 @contextlib.contextmanager
 def sweeping(instance: dg.DagsterInstance, interval: float = _INTERVAL_SECONDS) -> Iterator[None]:
-    """Sweep every ``interval`` seconds while the block runs: another run may die while this one waits for its slot."""
+    """Sweep every ``interval`` seconds while the block runs: another run may die while this one waits for its
+    slot.
+    """
     stop = threading.Event()
 
     def work() -> None:
@@ -104,14 +119,23 @@ def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
         return _runs(int(run.tags[PID_TAG]), float(run.tags[BORN_TAG]))
     for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
         event = entry.dagster_event
-        pid = event.engine_event_data.metadata.get("pid") if event is not None and event.step_key is None else None
+        pid = (
+            event.engine_event_data.metadata.get("pid")
+            if event is not None and event.step_key is None
+            else None
+        )
         if pid is not None and str(pid.value).isdigit():
             return _runs(int(str(pid.value)), entry.timestamp) or _step_at_work(instance, run.run_id)
-    return run.status != DagsterRunStatus.STARTING or time.time() - record.update_timestamp.timestamp() < _START_SECONDS
+    return (
+        run.status != DagsterRunStatus.STARTING
+        or time.time() - record.update_timestamp.timestamp() < _START_SECONDS
+    )
 
 
 def _step_at_work(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Whether a step of a multiprocess run goes on though the run's own process is dead: its slot is then still in use."""
+    """Whether a step of a multiprocess run goes on though the run's own process is dead: its slot is then
+    still in use.
+    """
     for entry in instance.all_logs(run_id, of_type=DagsterEventType.STEP_WORKER_STARTED):
         event = entry.dagster_event
         pid = event.engine_event_data.metadata.get("pid") if event is not None else None
@@ -129,7 +153,9 @@ def _host() -> str:
 
 
 def _runs(pid: int, born_by: float) -> bool:
-    """Whether process ``pid`` lives and is the one that was born by then (seconds since the epoch), not a later one."""
+    """Whether process ``pid`` lives and is the one that was born by then (seconds since the epoch), not a
+    later one.
+    """
     import psutil
 
     try:

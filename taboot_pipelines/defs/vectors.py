@@ -20,21 +20,42 @@ GROUP = "vectors"
 
 
 @dg.asset(
-    group_name=GROUP, deps=[chunks], partitions_def=sources_partitions, **gpu(EMBED), kinds={"deltalake", "onnx"}, owners=OWNERS,
-    io_manager_key=KEY, code_version="1", description="One vector per distinct chunk text of the namespace and embedding space.",
+    group_name=GROUP,
+    deps=[chunks],
+    partitions_def=sources_partitions,
+    **gpu(EMBED),
+    kinds={"deltalake", "onnx"},
+    owners=OWNERS,
+    io_manager_key=KEY,
+    code_version="1",
+    description="One vector per distinct chunk text of the namespace and embedding space.",
 )
 def embeddings(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
     return materialize(context, workspace)
 
 
-@dg.asset_check(asset=embeddings, blocking=True, additional_deps=[chunks], description="Every chunk's text has a vector of the space in force (rule 7).")
-def every_chunk_embedded(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
+@dg.asset_check(
+    asset=embeddings,
+    blocking=True,
+    additional_deps=[chunks],
+    description="Every chunk's text has a vector of the space in force (rule 7).",
+)
+def every_chunk_embedded(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
     rows, broken = 0, []
     with checked(workspace, "embeddings") as opened:
         for namespace, source_id in sources_of(context, opened):
             found = read_published(opened, namespace, source_id, "chunks", columns=["chunk_id", "sha256"])
             vectors = read_published(opened, namespace, source_id, "embeddings", columns=["sha256"])
-            missing = found.filter(pc.invert(pc.is_in(found.column("sha256"), value_set=vectors.column("sha256").combine_chunks().cast(pa.string()))))
+            missing = found.filter(
+                pc.invert(
+                    pc.is_in(
+                        found.column("sha256"),
+                        value_set=vectors.column("sha256").combine_chunks().cast(pa.string()),
+                    )
+                )
+            )
             rows += found.num_rows
             broken += missing.column("chunk_id").to_pylist()
     return verdict(rows, broken)

@@ -1,8 +1,9 @@
-"""What each line of a document is, and how good a place its start is to cut: a line scanner of CommonMark's block structure.
+"""What each line of a document is, and how good a place its start is to cut: a line scanner of CommonMark's
+block structure.
 
-It does not parse: a line's kind is all that a chunker needs, and a full parser takes longer than everything else together.
-Where it differs from CommonMark 0.31 it errs toward what technical documents mean: a fence may be indented or quoted, and
-indented text under an admonition (``!!! note``) is prose.
+It does not parse: a line's kind is all that a chunker needs, and a full parser takes longer than everything
+else together. Where it differs from CommonMark 0.31 it errs toward what technical documents mean: a fence may
+be indented or quoted, and indented text under an admonition (``!!! note``) is prose.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class Cut(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Per line: its kind, the cut before it, the number of its section and of its block. ``sections`` are heading paths
-    (``A > B``), the first is empty. ``spans`` are ranges of lines to keep whole where they fit: code and tables."""
+    """Per line: its kind, the cut before it, the number of its section and of its block. ``sections`` are
+    heading paths (``A > B``), the first is empty. ``spans`` are ranges of lines to keep whole where they fit:
+    code and tables.
+    """
 
     kinds: list[Kind]
     cuts: list[Cut]
@@ -102,8 +105,12 @@ def scan_code(lines: Sequence[str]) -> Outline:
     return outline
 
 
-def _grade_code(lines: Sequence[str], start: int, end: int, cuts: list[Cut], *, after_blank: Cut, edge: Cut) -> None:
-    """Grade the lines of code ``[start, end)``: ``edge`` for one at the left edge, ``after_blank`` if a blank line is before."""
+def _grade_code(
+    lines: Sequence[str], start: int, end: int, cuts: list[Cut], *, after_blank: Cut, edge: Cut
+) -> None:
+    """Grade the lines of code ``[start, end)``: ``edge`` for one at the left edge, ``after_blank`` if a blank
+    line is before.
+    """
     texts = [line.strip() for line in lines[start:end]]
     indents = [indent_of(line) if text else -1 for line, text in zip(lines[start:end], texts, strict=True)]
     left = min((n for n in indents if n >= 0), default=0)
@@ -215,7 +222,13 @@ class _Scanner:
             return 0
         if first in "`~" or (first == ">" and text.lstrip("> \t")[:3] in ("```", "~~~")):
             return self.fence(i, text, first == ">")
-        if first in "=-" and self.open is Kind.PROSE and not inside and _SETEXT.match(text) and i - self.paragraph <= 3:
+        if (
+            first in "=-"
+            and self.open is Kind.PROSE
+            and not inside
+            and _SETEXT.match(text)
+            and i - self.paragraph <= 3
+        ):
             title = " ".join(line.strip() for line in self.lines[self.paragraph : i])
             return self.title(self.paragraph, i + 1, 1 if first == "=" else 2, title)
         if first in "-*_" and _RULE.match(text):
@@ -233,14 +246,20 @@ class _Scanner:
         return 0
 
     def title(self, start: int, end: int, level: int, title: str) -> int:
-        title = _ANCHOR.sub("", _LINK.sub(r"\1", title[:_SCANNED_TITLE])).replace("`", "").replace("**", "").strip()[:_TITLE_CHARS]
+        title = (
+            _ANCHOR.sub("", _LINK.sub(r"\1", title[:_SCANNED_TITLE]))
+            .replace("`", "")
+            .replace("**", "")
+            .strip()[:_TITLE_CHARS]
+        )
         while self.path and self.path[-1][0] >= level:
             self.path.pop()
         self.path.append((level, title))
         self.out.sections.append(" > ".join(name for _, name in self.path if name))
         self.current = len(self.out.sections) - 1
         self.blocks += 1
-        # A setext underline comes after its text, which had been taken for a paragraph under the heading above.
+        # A setext underline comes after its text, which had been taken for a paragraph under the heading
+        # above.
         glued = self.heading or (start < end - 1 and self.out.cuts[start] == Cut.GLUE)
         for i in range(start, end):
             self.heading = glued if i == start else True
@@ -273,7 +292,9 @@ class _Scanner:
         return j
 
     def code(self, start: int, end: int, kind: Kind = Kind.CODE) -> None:
-        """Lines ``[start, end)`` are one block of code, its first and last line (a fence's, if it has one) kept to it."""
+        """Lines ``[start, end)`` are one block of code, its first and last line (a fence's, if it has one)
+        kept to it.
+        """
         lead = self.begin(led_in=True)
         cuts = self.out.cuts
         _grade_code(self.lines, start, end, cuts, after_blank=Cut.MAJOR, edge=Cut.MINOR)
@@ -363,7 +384,9 @@ class _Scanner:
         return i + 1
 
     def indented(self, i: int) -> int:
-        """Indented code runs to the next line that stands further left; blank lines at its end are not its own."""
+        """Indented code runs to the next line that stands further left; blank lines at its end are not its
+        own.
+        """
         lines = self.lines
         j = end = i
         while j < len(lines):

@@ -1,19 +1,22 @@
-"""Documents to chunks that follow their structure, within the limits of one pinned tokenizer (DESIGN rules 5 and 6).
+"""Documents to chunks that follow their structure, within the limits of one pinned tokenizer (DESIGN rules 5
+and 6).
 
-A document is a row of *pieces* (a line; a sentence or words of a long one), each with its tokens and with how good a place
-its start is to cut. Token counts add up at the ends of lines and sentences, so a chunk's size is a difference of two prefix
-sums and packing is a search for the best cut in a window. A chunk with finer pieces is counted again as it came out.
+A document is a row of *pieces* (a line; a sentence or words of a long one), each with its tokens and with how
+good a place its start is to cut. Token counts add up at the ends of lines and sentences, so a chunk's size is
+a difference of two prefix sums and packing is a search for the best cut in a window. A chunk with finer
+pieces is counted again as it came out.
 
 The rules, the stronger first:
 
-1. A chunk has at most ``content_tokens`` tokens (and :data:`CHARS_PER_TOKEN` code points a token: 10,000 letters in a row
-   are one unknown token to BERT), so that no embedder with that limit ever cuts one off.
+1. A chunk has at most ``content_tokens`` tokens (and :data:`CHARS_PER_TOKEN` code points a token: 10,000
+   letters in a row are one unknown token to BERT), so that no embedder with that limit ever cuts one off.
 2. It has at least ``min_tokens``, unless the document is smaller, or the limit in code points cuts first.
-3. Code blocks, tables and rows that fit are whole in a chunk. Where what comes before is too small for a chunk
-   of its own, that one takes in the beginning of the block, which the next chunk repeats.
+3. Code blocks, tables and rows that fit are whole in a chunk. Where what comes before is too small for a
+   chunk of its own, that one takes in the beginning of the block, which the next chunk repeats.
 4. A new chunk begins at a heading; a heading stays with what follows.
-5. Otherwise the cut is the best that the window offers, the last of equals. Where it parts a block, or two paragraphs of one
-   section, the neighbours share up to ``overlap_tokens``; code that an empty line parts shares nothing.
+5. Otherwise the cut is the best that the window offers, the last of equals. Where it parts a block, or two
+   paragraphs of one section, the neighbours share up to ``overlap_tokens``; code that an empty line parts
+   shares nothing.
 """
 
 from __future__ import annotations
@@ -36,17 +39,32 @@ CHUNKER_VERSION = "1"
 #: Most code points of a chunk for each token it may have.
 CHARS_PER_TOKEN = 16
 
-_PROSE_TYPES = frozenset({
-    "text/markdown", "text/x-markdown", "text/html", "application/xhtml+xml", "text/plain", "text/x-rst", "text/asciidoc", "message/rfc822",
-})
-_CONTENT: dict[Kind, ContentType] = {Kind.PROSE: "prose", Kind.CODE: "code", Kind.TABLE: "table", Kind.LIST: "list", Kind.HEADING: "prose"}
+_PROSE_TYPES = frozenset(
+    {
+        "text/markdown",
+        "text/x-markdown",
+        "text/html",
+        "application/xhtml+xml",
+        "text/plain",
+        "text/x-rst",
+        "text/asciidoc",
+        "message/rfc822",
+    }
+)
+_CONTENT: dict[Kind, ContentType] = {
+    Kind.PROSE: "prose",
+    Kind.CODE: "code",
+    Kind.TABLE: "table",
+    Kind.LIST: "list",
+    Kind.HEADING: "prose",
+}
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _SENTENCE = re.compile(r"(?<=[.!?])[ \t]+")
 _WORD = re.compile(r"\S+\s*")
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
-#: Code points of a piece of text without white space, and of one that holds nothing but letters and digits: with more than
-#: 100 of them BERT sees one unknown token (max_input_chars_per_word).
+#: Code points of a piece of text without white space, and of one that holds nothing but letters and digits:
+#: with more than 100 of them BERT sees one unknown token (max_input_chars_per_word).
 _GRAIN = 64
 _STRETCH = 512
 #: Running text is cut no finer for want of overlap.
@@ -56,22 +74,31 @@ _MOST_MARKS = 32
 
 
 class Chunker:
-    """Cuts documents into chunks. Safe to share by threads. ``fingerprint`` names everything a chunk set depends on."""
+    """Cuts documents into chunks. Safe to share by threads. ``fingerprint`` names everything a chunk set
+    depends on.
+    """
 
     def __init__(self, settings: ChunkingSettings) -> None:
         self._limit = settings.content_tokens
         self._chars = self._limit * CHARS_PER_TOKEN
-        # Half a chunk at most, so that every chunk brings something new and a small one finds room beside another.
+        # Half a chunk at most, so that every chunk brings something new and a small one finds room beside
+        # another.
         self._least = min(settings.min_tokens, self._limit // 2)
         self._overlap = min(settings.overlap_tokens, self._limit // 2)
-        parts = {"chunker": CHUNKER_VERSION, "tokenizer": TOKENIZER_SHA256, "settings": settings.model_dump(mode="json")}
+        parts = {
+            "chunker": CHUNKER_VERSION,
+            "tokenizer": TOKENIZER_SHA256,
+            "settings": settings.model_dump(mode="json"),
+        }
         self.fingerprint = hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def chunk(self, text: str, mime: str) -> list[Chunk]:
-        """The chunks of a document, in its order: starts and ends ascend, ``text[c.start:c.end] == c.text`` in code points.
+        """The chunks of a document, in its order: starts and ends ascend, ``text[c.start:c.end] == c.text``
+        in code points.
 
-        Every code point that is no white space is in at least one. ``mime`` says whether it is Markdown (also HTML made into
-        it, plain text) or code (anything else). A text of white space has none. Raises ``E_ENCODING`` for a lone surrogate.
+        Every code point that is no white space is in at least one. ``mime`` says whether it is Markdown (also
+        HTML made into it, plain text) or code (anything else). A text of white space has none. Raises
+        ``E_ENCODING`` for a lone surrogate.
         """
         if not text.strip():
             return []
@@ -89,10 +116,12 @@ class Chunker:
             else:
                 tokens = TOKENIZER.count(text[start:end])
             for a, b, n in self._exact(text, start, end, tokens):
-                chunks.append(Chunk(len(chunks), a, b, text[a:b], n, outline.sections[section], _CONTENT[kind]))
+                chunks.append(
+                    Chunk(len(chunks), a, b, text[a:b], n, outline.sections[section], _CONTENT[kind])
+                )
         return chunks
 
-    # --- packing -----------------------------------------------------------------------------------------------
+    # --- packing --------------------------------------------------------------------------------------------
 
     def _pack(self, p: _Pieces) -> list[tuple[int, int]]:
         """Ranges of pieces, first and last ascending."""
@@ -152,7 +181,11 @@ class Chunker:
             if not flowing or p.section[cut] != p.section[cut - 1]:
                 return cut
             floor = cut
-            while floor > start + 1 and p.kinds[floor - 1] in (Kind.PROSE, Kind.BLANK) and p.section[floor - 1] == p.section[cut]:
+            while (
+                floor > start + 1
+                and p.kinds[floor - 1] in (Kind.PROSE, Kind.BLANK)
+                and p.section[floor - 1] == p.section[cut]
+            ):
                 floor -= 1
         else:
             floor = max(start + 1, bisect_left(p.block, p.block[cut], 0, cut))
@@ -165,18 +198,24 @@ class Chunker:
         return max(open_to, key=p.cuts.__getitem__, default=cut)
 
     def _tail(self, p: _Pieces, start: int, cut: int) -> int:
-        """Where the last chunk begins if what is left after ``cut`` is too small for one: as far back as makes it large
-        enough, to the beginning of a block that it would part."""
+        """Where the last chunk begins if what is left after ``cut`` is too small for one: as far back as
+        makes it large enough, to the beginning of a block that it would part."""
         end = len(p.kinds)
         back = bisect_right(p.tokens, p.tokens[end] - self._least, start, cut + 1) - 1
         back = max(back, start + 1)
         whole = p.whole[back]
-        if whole > start and p.tokens[end] - p.tokens[whole] <= self._limit and p.at[end] - p.at[whole] <= self._chars:
+        if (
+            whole > start
+            and p.tokens[end] - p.tokens[whole] <= self._limit
+            and p.at[end] - p.at[whole] <= self._chars
+        ):
             return whole
         return max(back, bisect_left(p.at, p.at[end] - self._chars, 0, cut))
 
     def _exact(self, text: str, start: int, end: int, tokens: int) -> Iterator[tuple[int, int, int]]:
-        """The span with its tokens; halved while it exceeds the limit, which only text in which counts do not add up can."""
+        """The span with its tokens; halved while it exceeds the limit, which only text in which counts do not
+        add up can.
+        """
         todo = [(start, end, tokens)]
         while todo:
             a, b, n = todo.pop()
@@ -192,14 +231,16 @@ class Chunker:
 
 
 class _Pieces:
-    """The document as a row of pieces. ``at`` and ``tokens`` are prefix sums with one more entry than there are pieces.
+    """The document as a row of pieces. ``at`` and ``tokens`` are prefix sums with one more entry than there
+    are pieces.
 
-    ``whole[k]`` is the first piece of the code block, table or row which fits a chunk and which a cut before ``k`` would part,
-    -1 if there is none.
+    ``whole[k]`` is the first piece of the code block, table or row which fits a chunk and which a cut before
+    ``k`` would part, -1 if there is none.
     """
 
     def __init__(self, lines: list[str], outline: Outline, limit: int, least: int, overlap: int) -> None:
-        # A larger piece could leave its predecessor too small; running text is cut so fine that neighbours can share some.
+        # A larger piece could leave its predecessor too small; running text is cut so fine that neighbours
+        # can share some.
         coarse, fine = limit - least, min(max(overlap, _FINEST), limit - least)
         longest = coarse * CHARS_PER_TOKEN // 2
         counts = TOKENIZER.count_many(lines)
@@ -214,7 +255,11 @@ class _Pieces:
         begins: list[int] = []
         rows: list[tuple[int, int]] = []
         done = 0
-        for i in [k for k, (n, line) in enumerate(zip(counts, lines, strict=True)) if n > fine or len(line) > longest] + [len(lines)]:
+        for i in [
+            k
+            for k, (n, line) in enumerate(zip(counts, lines, strict=True))
+            if n > fine or len(line) > longest
+        ] + [len(lines)]:
             # Up to the next long line, each is one piece.
             begins += range(len(self.sizes), len(self.sizes) + i - done)
             self.sizes += counts[done:i]
@@ -251,11 +296,16 @@ class _Pieces:
         self.whole = [-1] * (len(self.sizes) + 1)
         # The outer ones last: they win.
         for first, last in rows + [(begins[a], begins[b]) for a, b in outline.spans]:
-            if self.tokens[last] - self.tokens[first] <= limit and self.at[last] - self.at[first] <= limit * CHARS_PER_TOKEN:
+            if (
+                self.tokens[last] - self.tokens[first] <= limit
+                and self.at[last] - self.at[first] <= limit * CHARS_PER_TOKEN
+            ):
                 self.whole[first + 1 : last] = [first] * (last - first - 1)
 
     def adds_up(self, first: int, last: int) -> bool:
-        """Whether the pieces of ``[first, last)``, and what they were cut from, are whole lines or sentences."""
+        """Whether the pieces of ``[first, last)``, and what they were cut from, are whole lines or
+        sentences.
+        """
         return bisect_left(self._fine, first) == bisect_right(self._fine, last)
 
     def majority(self, first: int, last: int) -> tuple[Kind, int]:
@@ -276,8 +326,8 @@ class _Pieces:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends, which joined are the text. Only LF, CR LF and CR end one: at other controls (and so in
-    ``str.splitlines``) token counts do not add up."""
+    """The lines with their ends, which joined are the text. Only LF, CR LF and CR end one: at other controls
+    (and so in ``str.splitlines``) token counts do not add up."""
     if "\r" in text:
         return _LINE.findall(text)
     lines = [line + "\n" for line in text.split("\n")]
@@ -286,7 +336,9 @@ def _lines(text: str) -> list[str]:
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without blank lines before it and without white space after it; empty if there is nothing else."""
+    """The span without blank lines before it and without white space after it; empty if there is nothing
+    else.
+    """
     part = text[start:end]
     end = start + len(part.rstrip())
     ink = len(part) - len(part.lstrip())
@@ -296,7 +348,9 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _split(line: str, fine: int, coarse: int, flowing: bool) -> list[tuple[int, int, Cut]]:
-    """A line's sentences, and the words of those with more than ``fine`` tokens: (code points, tokens, the cut before)."""
+    """A line's sentences, and the words of those with more than ``fine`` tokens: (code points, tokens, the
+    cut before).
+    """
     if not flowing:
         return _words(line, coarse)
     starts = [0, *(m.end() for m in _SENTENCE.finditer(line) if m.end() < len(line)), len(line)]
@@ -322,19 +376,23 @@ def _words(text: str, coarse: int) -> list[tuple[int, int, Cut]]:
             parts.append((len(word), count, Cut.WORD))
         else:
             grains = list(_grains(word, min(_GRAIN, coarse)))
-            parts += [(len(g), n, Cut.WORD) for g, n in zip(grains, TOKENIZER.count_many(grains), strict=True)]
+            parts += [
+                (len(g), n, Cut.WORD) for g, n in zip(grains, TOKENIZER.count_many(grains), strict=True)
+            ]
     return parts
 
 
 def _grains(word: str, size: int) -> Iterator[str]:
-    """Text without white space in parts of about ``size`` code points, cut beside punctuation where there is some: counts
-    add up there. A longer stretch of letters is one unknown token and goes in larger parts."""
+    """Text without white space in parts of about ``size`` code points, cut beside punctuation where there is
+    some: counts add up there. A longer stretch of letters is one unknown token and goes in larger parts."""
     start, end = 0, len(word)
     while start < end:
         stop = min(start + size, end)
         if stop < end:
             lowest = start + size // 2
-            cut = next((k for k in range(stop, lowest, -1) if not (_lettered(word[k - 1]) and _lettered(word[k]))), 0)
+            cut = next(
+                (k for k in range(stop, lowest, -1) if not (_lettered(word[k - 1]) and _lettered(word[k]))), 0
+            )
             if cut:
                 stop = cut
             else:
@@ -352,8 +410,9 @@ def _lettered(char: str) -> bool:
 
 
 def _whole_character(text: str, cut: int, start: int) -> int:
-    """``cut``, or the nearest place before it (after ``start``) that is not inside a grapheme cluster: before a combining
-    mark, a joiner, a modifier, in a joined emoji, in a flag, in CR LF (the common rules of UAX 29)."""
+    """``cut``, or the nearest place before it (after ``start``) that is not inside a grapheme cluster: before
+    a combining mark, a joiner, a modifier, in a joined emoji, in a flag, in CR LF (the common rules of UAX
+    29)."""
     for k in range(cut, max(start, cut - _MOST_MARKS), -1):
         after, before = text[k], text[k - 1]
         if after.isascii() and before.isascii():
@@ -365,7 +424,9 @@ def _whole_character(text: str, cut: int, start: int) -> int:
                 flags -= 1
             return k if (k - flags) % 2 == 0 else (k - 1 if k - 1 > start else cut)
         elif before != "\u200d" and not (
-            after in "\u200c\u200d" or unicodedata.category(after) in ("Mn", "Mc", "Me") or "\U0001f3fb" <= after <= "\U0001f3ff"
+            after in "\u200c\u200d"
+            or unicodedata.category(after) in ("Mn", "Mc", "Me")
+            or "\U0001f3fb" <= after <= "\U0001f3ff"
         ):
             return k
     return cut

@@ -20,12 +20,16 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_META_CHARSET = re.compile(rb"""<meta\s[^>]{0,400}?charset\s{0,8}=\s{0,8}["']?\s{0,8}([A-Za-z0-9_.:-]{2,40})""", re.I)
+_META_CHARSET = re.compile(
+    rb"""<meta\s[^>]{0,400}?charset\s{0,8}=\s{0,8}["']?\s{0,8}([A-Za-z0-9_.:-]{2,40})""", re.I
+)
 _META_PREFIX = 4096
 #: Python's name -> ours, where the bare name is ambiguous about byte order or adds a mark when encoding.
 _RENAMED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le", "iso8859-1": "iso-8859-1"}
 #: Stateful or not a charset of documents: one code point has no byte range of its own.
-_REFUSED = re.compile(r"^(utf-7|hz|iso2022|idna|punycode|undefined|mbcs|oem|raw.unicode|unicode.escape|charmap)", re.I)
+_REFUSED = re.compile(
+    r"^(utf-7|hz|iso2022|idna|punycode|undefined|mbcs|oem|raw.unicode|unicode.escape|charmap)", re.I
+)
 _SAMPLE = 65536
 _STATISTICS = 400
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
@@ -64,7 +68,9 @@ def _mostly_utf8(body: bytes, error: UnicodeDecodeError) -> bool:
 
 
 def _guess(body: bytes) -> tuple[str, str] | None:
-    """A charset by statistics on the first 64 KiB, accepted only if all of ``body`` survives the round trip."""
+    """A charset by statistics on the first 64 KiB, accepted only if all of ``body`` survives the round
+    trip.
+    """
     from charset_normalizer import from_bytes
 
     try:
@@ -80,11 +86,12 @@ def _guess(body: bytes) -> tuple[str, str] | None:
 
 
 def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, str, int]:
-    """``(text, charset, bom bytes)`` with ``text.encode(charset) == data[bom:]``; newlines are kept as they are.
+    """``(text, charset, bom bytes)`` with ``text.encode(charset) == data[bom:]``; newlines are kept as they
+    are.
 
-    ``charset`` is what the transport declared. For HTML a page that is UTF-8 but for some damaged bytes is read all the
-    same: those bytes come as lone surrogates (PEP 383), and ``text.encode(charset, "surrogateescape")`` is the inverse.
-    Raises ``E_ENCODING``.
+    ``charset`` is what the transport declared. For HTML a page that is UTF-8 but for some damaged bytes is
+    read all the same: those bytes come as lone surrogates (PEP 383), and ``text.encode(charset,
+    "surrogateescape")`` is the inverse. Raises ``E_ENCODING``.
     """
     for bom, codec in _BOMS:
         if data.startswith(bom):
@@ -94,7 +101,9 @@ def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, s
             if codec == "utf-8":
                 break
             if codec.startswith("utf-16"):
-                raise TabootError("E_ENCODING", f"The file has a byte order mark of {codec} but is not valid {codec}.")
+                raise TabootError(
+                    "E_ENCODING", f"The file has a byte order mark of {codec} but is not valid {codec}."
+                )
     bom_bytes = 3 if data.startswith(codecs.BOM_UTF8) else 0
     body = data[bom_bytes:]
     declared = [charset] if charset else []
@@ -120,7 +129,9 @@ def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, s
             if html:
                 return body.decode("utf-8", "surrogateescape"), "utf-8", bom_bytes
             raise TabootError(
-                "E_ENCODING", f"The file is UTF-8 but for a damaged byte at {error.start + bom_bytes}.", byte=error.start + bom_bytes
+                "E_ENCODING",
+                f"The file is UTF-8 but for a damaged byte at {error.start + bom_bytes}.",
+                byte=error.start + bom_bytes,
             ) from None
         damaged = error.start + bom_bytes
     western = _try(body, "cp1252")
@@ -135,4 +146,8 @@ def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, s
         return guess[0], guess[1], bom_bytes
     if western is not None:
         return western, "cp1252", bom_bytes
-    raise TabootError("E_ENCODING", f"The file is in no charset that could be told; it stops being UTF-8 at byte {damaged}.", byte=damaged)
+    raise TabootError(
+        "E_ENCODING",
+        f"The file is in no charset that could be told; it stops being UTF-8 at byte {damaged}.",
+        byte=damaged,
+    )

@@ -1,9 +1,9 @@
 """Which blocks of a page are its main content.
 
-Pages of known documentation generators say it themselves, by their markup. For all others trafilatura decides (Barbaresi
-2021, ACL demo): its text is taken as evidence, and the blocks of the positioned tree whose words it holds are kept, so that
-code, tables and positions come from the tree. Where trafilatura finds nothing, or the page is too large for it, markup
-and link density decide.
+Pages of known documentation generators say it themselves, by their markup. For all others trafilatura decides
+(Barbaresi 2021, ACL demo): its text is taken as evidence, and the blocks of the positioned tree whose words
+it holds are kept, so that code, tables and positions come from the tree. Where trafilatura finds nothing, or
+the page is too large for it, markup and link density decide.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ _CONTAINERS: tuple[tuple[str | None, str, str], ...] = (
 )
 #: Names that others use as well: they count on a page whose generator is known.
 _GENERIC = (("div", "itemprop", "articleBody"), ("div", "role", "main"))  # Read the Docs; Sphinx, MkDocs
-_GENERATOR = re.compile(r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc")
+_GENERATOR = re.compile(
+    r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc"
+)
 _BOILERPLATE_TAGS = frozenset(("nav", "footer", "aside", "form", "header"))
-_BOILERPLATE_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "complementary", "menu", "dialog", "alertdialog"))
+_BOILERPLATE_ROLES = frozenset(
+    ("navigation", "banner", "contentinfo", "search", "complementary", "menu", "dialog", "alertdialog")
+)
 _BOILERPLATE = re.compile(
     r"(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|toc|table-of-contents|breadcrumbs?|sidebar|footer|pagination|pager|prev-?next|edit-?this-?page|edit-?page|"
     r"share|sharing|social|newsletter|subscribe|cookies?|consent|banner|related|recommended|advert\w*|sponsor\w*|promo|comments?|feedback|skip-link)(?:$|[\s_-])"
@@ -52,10 +56,16 @@ def _furniture(element: Element) -> bool:
     names = f"{element.get('class')} {element.get('id')}"
     if tag == "aside":
         return _BOILERPLATE.search(names) is not None
-    return tag in ("div", "section", "ul", "header", "p") and names != " " and _DOC_FURNITURE.search(names) is not None
+    return (
+        tag in ("div", "section", "ul", "header", "p")
+        and names != " "
+        and _DOC_FURNITURE.search(names) is not None
+    )
 
 
-_DOC_FURNITURE = re.compile(r"(?i)(?:^|[\s_-])(?:toc|breadcrumbs?|pagination|edit-?this-?page|edit-?page|page-nav|rst-footer-buttons|feedback|tocCollapsible\w*|toctree-wrapper-nav)(?:$|[\s_-])")
+_DOC_FURNITURE = re.compile(
+    r"(?i)(?:^|[\s_-])(?:toc|breadcrumbs?|pagination|edit-?this-?page|edit-?page|page-nav|rst-footer-buttons|feedback|tocCollapsible\w*|toctree-wrapper-nav)(?:$|[\s_-])"
+)
 
 
 def _boilerplate(element: Element) -> bool:
@@ -75,7 +85,9 @@ def _documentation(source: str, root: Element) -> Element | None:
     """The element that a documentation generator puts its text in, or None."""
     found: dict[int, Element] = {}
     mains: list[Element] = []
-    generated = "_static/documentation_options.js" in source or "_static/pygments.css" in source  # Sphinx names itself rarely
+    generated = (
+        "_static/documentation_options.js" in source or "_static/pygments.css" in source
+    )  # Sphinx names itself rarely
     known = _CONTAINERS + _GENERIC
     for element in root.walk():
         if element.tag == "meta" and element.get("name").lower() == "generator":
@@ -85,7 +97,11 @@ def _documentation(source: str, root: Element) -> Element | None:
         if not element.attributes or is_hidden(element):
             continue
         for rank, (tag, attribute, word) in enumerate(known):
-            if (tag is None or element.tag == tag) and rank not in found and word in element.get(attribute).split():
+            if (
+                (tag is None or element.tag == tag)
+                and rank not in found
+                and word in element.get(attribute).split()
+            ):
                 found[rank] = element
     ranks = sorted(r for r in found if generated or r < len(_CONTAINERS))
     if ranks:
@@ -108,7 +124,10 @@ def _library_text(source: str) -> str:
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     try:
-        return trafilatura.extract(source, favor_precision=True, include_comments=False, include_tables=True) or ""
+        return (
+            trafilatura.extract(source, favor_precision=True, include_comments=False, include_tables=True)
+            or ""
+        )
     except Exception:  # noqa: BLE001  whatever it stumbles over, the page can still be read by its markup
         return ""
 
@@ -156,8 +175,10 @@ def _tokens(text: str) -> list[str]:
 
 
 def _in_order(candidates: list[list[tuple[int, int, int]]], length: int) -> set[int]:
-    """The blocks of the heaviest selection in which each follows the one before in the library's text, without overlap:
-    a teaser that repeats the text elsewhere on the page loses against the text. O(n log n), a Fenwick tree of maxima."""
+    """The blocks of the heaviest selection in which each follows the one before in the library's text,
+    without overlap: a teaser that repeats the text elsewhere on the page loses against the text. O(n log n),
+    a Fenwick tree of maxima.
+    """
     tree: list[tuple[int, int]] = [(0, -1)] * (length + 2)
     nodes: list[tuple[int, int]] = []  # (block, node before)
     best = (0, -1)
@@ -186,7 +207,9 @@ def _in_order(candidates: list[list[tuple[int, int, int]]], length: int) -> set[
 
 
 def _supported(blocks: list[Block], text: str) -> list[Block]:
-    """The blocks that the library's text holds, in its order, and the code, tables and headings between them."""
+    """The blocks that the library's text holds, in its order, and the code, tables and headings between
+    them.
+    """
     evidence = _Evidence(text)
     words = [_tokens(b.plain) for b in blocks]
     chosen = _in_order([evidence.places(w) for w in words], len(evidence.words))
@@ -207,7 +230,13 @@ def _supported(blocks: list[Block], text: str) -> list[Block]:
 
 def _by_markup(source: str, root: Element) -> list[Block]:
     """Main content by element names, class names and link density alone."""
-    candidates = [e for e in root.walk() if e.tag in ("main", "article") or e.get("role") == "main" or e.get("id") in ("content", "main", "main-content")]
+    candidates = [
+        e
+        for e in root.walk()
+        if e.tag in ("main", "article")
+        or e.get("role") == "main"
+        or e.get("id") in ("content", "main", "main-content")
+    ]
     for element in [*candidates[:1], root]:
         blocks = [b for b in render(source, element, _boilerplate) if b.linked < 0.8 or b.kind == "heading"]
         if sum(len(b.plain) for b in blocks) >= 200:

@@ -13,14 +13,37 @@ Kind = Literal["heading", "paragraph", "item", "code", "table"]
 #: Code points ``[start, end)`` of the block's Markdown, and of the source.
 Segment = tuple[int, int, int, int]
 
-_SKIPPED = RAW | frozenset(["noscript", "button", "input", "select", "option", "datalist", "object", "embed", "audio", "video", "canvas", "nav", "head", "dialog"])
+_SKIPPED = RAW | frozenset(
+    [
+        "noscript",
+        "button",
+        "input",
+        "select",
+        "option",
+        "datalist",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "canvas",
+        "nav",
+        "head",
+        "dialog",
+    ]
+)
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200d\u2060\ufeff\x00]")
 _SPACE = re.compile(r"[ \t\n\r\f\v\u00a0\u2000-\u200a\u202f\u205f\u3000]+")
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 #: Line numbers, permalinks and copy buttons of documentation generators.
-_FURNITURE = re.compile(r"(?:^|\s)(?:headerlink|header-anchor|anchor-link|anchorjs-link|hash-link|linenos|lineno|md-clipboard|copybtn|md-content__button|md-source-file|visually-hidden|sr-only|screen-reader-text|clipboard-copy|zeroclipboard-container|mw-editsection)(?:\s|$)")
-_LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight(?:-source)?|brush:|sourceCode)[-\s]?([A-Za-z0-9+#_.-]{1,30})")
-_NOT_LANGUAGES = frozenset(("none", "plaintext", "text", "default", "highlight", "notranslate", "wrap", "copy"))
+_FURNITURE = re.compile(
+    r"(?:^|\s)(?:headerlink|header-anchor|anchor-link|anchorjs-link|hash-link|linenos|lineno|md-clipboard|copybtn|md-content__button|md-source-file|visually-hidden|sr-only|screen-reader-text|clipboard-copy|zeroclipboard-container|mw-editsection)(?:\s|$)"
+)
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language|lang|highlight(?:-source)?|brush:|sourceCode)[-\s]?([A-Za-z0-9+#_.-]{1,30})"
+)
+_NOT_LANGUAGES = frozenset(
+    ("none", "plaintext", "text", "default", "highlight", "notranslate", "wrap", "copy")
+)
 _ESCAPED_START = re.compile(r"^(#{1,6}(?=\s)|`{3,}|~{3,})")
 _BACKTICKS = re.compile(r"`+")
 
@@ -79,7 +102,11 @@ def is_hidden(element: Element) -> bool:
     attributes = element.attributes
     if not attributes:
         return False
-    if "hidden" in attributes or attributes.get("aria-hidden") == "true" or _HIDDEN_STYLE.search(attributes.get("style", "")[:400]):
+    if (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or _HIDDEN_STYLE.search(attributes.get("style", "")[:400])
+    ):
         return True
     return "class" in attributes and _FURNITURE.search(attributes["class"]) is not None
 
@@ -92,7 +119,7 @@ class _Renderer:
         self.runs: list[_Run] = []
         self.groups = 0
 
-    # Inline content ------------------------------------------------------------------------------------------------
+    # Inline content -----------------------------------------------------------------------------------------
 
     def add_text(self, start: int, end: int, in_link: bool = False) -> None:
         for text, a, b in pieces(self.source, start, end):
@@ -108,7 +135,9 @@ class _Renderer:
             if in_link and (alt := element.get("alt").strip()):
                 self.runs.append(_Run(alt[:300], -1, -1, False, True))
             return
-        if tag in ("code", "kbd", "samp", "tt") and not any(c.tag in BLOCK for c in element.walk() if c is not element):
+        if tag in ("code", "kbd", "samp", "tt") and not any(
+            c.tag in BLOCK for c in element.walk() if c is not element
+        ):
             self.inline_code(element, in_link)
             return
         if tag == "a":
@@ -121,7 +150,12 @@ class _Renderer:
             label = "".join(r.text for r in self.runs[mark:]).strip()
             if label in ("¶", "#", "§", "🔗", "") and not href.startswith("http"):
                 del self.runs[mark:]  # a permalink of a heading
-            elif href[:8].lower().startswith(("http://", "https://")) and label != href and not re.search(r"[\s<>()]", href) and not in_link:
+            elif (
+                href[:8].lower().startswith(("http://", "https://"))
+                and label != href
+                and not re.search(r"[\s<>()]", href)
+                and not in_link
+            ):
                 self.runs.insert(mark, _Run("[", -1, -1, True))
                 self.runs.append(_Run(f"]({href})", -1, -1, True))
             return
@@ -143,7 +177,9 @@ class _Renderer:
         self.runs.append(_Run(pad + fence, -1, -1, True))
 
     def take_line(self) -> tuple[str, str, int, int, float]:
-        """The collected runs as one Markdown text: (text, words alone, source start, source end, share in links)."""
+        """The collected runs as one Markdown text: (text, words alone, source start, source end, share in
+        links).
+        """
         runs, self.runs = self.runs, []
         out: list[str] = []
         plain: list[str] = []
@@ -175,10 +211,19 @@ class _Renderer:
         text = re.sub(r" ?\n[ \n]*", "\n", text)
         return text, "".join(plain).strip(), start, end, linked / total if total else 0.0
 
-    # Blocks --------------------------------------------------------------------------------------------------------
+    # Blocks -------------------------------------------------------------------------------------------------
 
-    def emit(self, kind: Kind, lines: list[tuple[str, int, int]], plain: str, context: _Context, linked: float = 0.0) -> None:
-        """Add a block of (line, source start, source end); neighbouring lines of equal range share a segment."""
+    def emit(
+        self,
+        kind: Kind,
+        lines: list[tuple[str, int, int]],
+        plain: str,
+        context: _Context,
+        linked: float = 0.0,
+    ) -> None:
+        """Add a block of (line, source start, source end); neighbouring lines of equal range share a
+        segment.
+        """
         parts: list[str] = []
         segments: list[Segment] = []
         at = 0
@@ -196,7 +241,9 @@ class _Renderer:
         if at:
             self.blocks.append(Block(kind, "".join(parts), plain, segments, context.group, linked))
 
-    def flush(self, context: _Context, owner: Element | None = None, kind: Kind = "paragraph", prefix: str = "") -> None:
+    def flush(
+        self, context: _Context, owner: Element | None = None, kind: Kind = "paragraph", prefix: str = ""
+    ) -> None:
         """What was collected becomes a block. Its range is the owner's, if it is all that the owner holds."""
         text, plain, start, end, linked = self.take_line()
         if not text or start < 0:
@@ -234,7 +281,9 @@ class _Renderer:
         if tag in ("h1", "h2", "h3", "h4", "h5", "h6"):
             blocks = len(self.blocks)
             self.children(element, context)
-            self.flush(context, element if len(self.blocks) == blocks else None, "heading", "#" * int(tag[1]) + " ")
+            self.flush(
+                context, element if len(self.blocks) == blocks else None, "heading", "#" * int(tag[1]) + " "
+            )
         elif tag == "pre":
             self.code(element, context)
         elif tag in ("ul", "ol", "menu", "dir"):
@@ -381,7 +430,10 @@ class _Renderer:
 
 def _language(element: Element) -> str:
     """The language that the block's classes name, of its own, its ``code`` or the two elements around."""
-    candidates: list[Element] = [element, *(c for c in element.children if isinstance(c, Element) and c.tag == "code")]
+    candidates: list[Element] = [
+        element,
+        *(c for c in element.children if isinstance(c, Element) and c.tag == "code"),
+    ]
     parent = element.parent
     for _ in range(3):
         if parent is None or parent.tag not in ("div", "figure", "td", "span"):
@@ -392,13 +444,19 @@ def _language(element: Element) -> str:
         stated = each.get("data-lang") or each.get("data-language")
         if not stated and (found := _LANGUAGE.search(each.get("class")[:400])):
             stated = found[1]
-        if stated and stated.lower() not in _NOT_LANGUAGES and re.fullmatch(r"[A-Za-z0-9+#_.-]{1,30}", stated):
+        if (
+            stated
+            and stated.lower() not in _NOT_LANGUAGES
+            and re.fullmatch(r"[A-Za-z0-9+#_.-]{1,30}", stated)
+        ):
             return stated.lower()
     return ""
 
 
 def _rows(table: Element) -> tuple[list[Element], list[Element], bool]:
-    """(rows, captions, whether it holds data): a table with blocks of its own in its cells only lays out the page."""
+    """(rows, captions, whether it holds data): a table with blocks of its own in its cells only lays out the
+    page.
+    """
     rows: list[Element] = []
     captions: list[Element] = []
     for child in table.children:
@@ -430,15 +488,19 @@ def render(source: str, content: Element, skip: Callable[[Element], bool] = lamb
 
 
 def join(blocks: Iterable[Block]) -> tuple[str, list[Segment]]:
-    """One Markdown text and its segments. Blank lines between blocks belong to the block before them, so that every
-    code point of the text lies in a segment."""
+    """One Markdown text and its segments. Blank lines between blocks belong to the block before them, so that
+    every code point of the text lies in a segment."""
     parts: list[str] = []
     segments: list[Segment] = []
     at = 0
     previous: Block | None = None
     for block in blocks:
         if previous is not None:
-            gap = "\n" if block.group and block.group == previous.group and block.kind == previous.kind == "item" else "\n\n"
+            gap = (
+                "\n"
+                if block.group and block.group == previous.group and block.kind == previous.kind == "item"
+                else "\n\n"
+            )
             a, b, c, d = segments[-1]
             segments[-1] = (a, b + len(gap), c, d)
             parts.append(gap)

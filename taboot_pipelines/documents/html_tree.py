@@ -1,9 +1,9 @@
 """A tolerant HTML parser whose nodes know where they stand in the source.
 
-Every element and every run of text carries its code point range, so a position is never searched for afterwards
-(DESIGN rule 5). Tree building follows the parts of the HTML standard that decide which block holds a text: void
-elements, raw text, implied end tags, ignored stray end tags. Depth is bounded, so that recursion over the tree is safe;
-elements nested deeper are left out of the tree while their text stays.
+Every element and every run of text carries its code point range, so a position is never searched for
+afterwards (DESIGN rule 5). Tree building follows the parts of the HTML standard that decide which block holds
+a text: void elements, raw text, implied end tags, ignored stray end tags. Depth is bounded, so that recursion
+over the tree is safe; elements nested deeper are left out of the tree while their text stays.
 """
 
 from __future__ import annotations
@@ -21,13 +21,51 @@ MAX_DEPTH = 100
 _MARKUP = re.compile(r"<(?:!--|[!?]|/?[A-Za-z])")
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>]{0,64})([^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+)>""")
 _NAME = re.compile(r"</?([A-Za-z][^\s/>]{0,64})")
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]{1,100})(?:\s{0,20}=\s{0,20}(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]*)))?""")
+_ATTRIBUTE = re.compile(
+    r"""([^\s"'<>/=]{1,100})(?:\s{0,20}=\s{0,20}(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]*)))?"""
+)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?")
 
-VOID = frozenset(["area", "base", "basefont", "br", "col", "embed", "frame", "hr", "img", "input", "keygen", "link", "meta", "param", "source", "track", "wbr"])
-RAW = frozenset(["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "svg", "math", "template"])
+VOID = frozenset(
+    [
+        "area",
+        "base",
+        "basefont",
+        "br",
+        "col",
+        "embed",
+        "frame",
+        "hr",
+        "img",
+        "input",
+        "keygen",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    ]
+)
+RAW = frozenset(
+    [
+        "script",
+        "style",
+        "textarea",
+        "title",
+        "xmp",
+        "iframe",
+        "noembed",
+        "noframes",
+        "svg",
+        "math",
+        "template",
+    ]
+)
 BLOCK = word_list("taboot_pipelines.documents", "html_block_elements.txt")
-_CLOSES_P = BLOCK - frozenset(("body", "html", "head", "option", "optgroup", "td", "th", "tr", "tbody", "thead", "tfoot"))
+_CLOSES_P = BLOCK - frozenset(
+    ("body", "html", "head", "option", "optgroup", "td", "th", "tr", "tbody", "thead", "tfoot")
+)
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 #: A start tag of the key closes an open element of the first set, looked for no further up than the second.
 _SECTIONS = frozenset(("tbody", "thead", "tfoot"))
@@ -60,7 +98,17 @@ class Text:
 class Element:
     """``[start, end)`` runs from the start tag to the end tag (or to where the element was closed)."""
 
-    __slots__ = ("_attributes", "_raw", "children", "content_end", "content_start", "end", "parent", "start", "tag")
+    __slots__ = (
+        "_attributes",
+        "_raw",
+        "children",
+        "content_end",
+        "content_start",
+        "end",
+        "parent",
+        "start",
+        "tag",
+    )
 
     def __init__(self, tag: str, raw: str, start: int, content_start: int, parent: Element | None) -> None:
         self.tag = tag
@@ -195,14 +243,21 @@ def parse(source: str) -> Element:
             plain = _NAME.match(source, at)
             if close < 0 or plain is None:
                 break
-            ending, name, attributes, pos = opening.startswith("</"), plain[1].lower(), source[plain.end() : close], close + 1
+            ending, name, attributes, pos = (
+                opening.startswith("</"),
+                plain[1].lower(),
+                source[plain.end() : close],
+                close + 1,
+            )
         if ending:
             if too_deep[name]:
                 too_deep[name] -= 1
             elif name in ("p", "br") and not open_tags[name]:
                 pass
             elif open_tags[name]:
-                barrier = frozenset(("table",)) if name in _ENDS_ANYWHERE and name != "table" else _BARRIER - {name}
+                barrier = (
+                    frozenset(("table",)) if name in _ENDS_ANYWHERE and name != "table" else _BARRIER - {name}
+                )
                 if name in ("body", "html", "table"):
                     barrier = frozenset()
                 if (index := find_up(frozenset((name,)), barrier)) > 0:
@@ -210,7 +265,11 @@ def parse(source: str) -> Element:
             continue
         if name in ("html", "body") and open_tags[name]:
             continue
-        if name in _CLOSES_P and open_tags["p"] and (index := find_up(frozenset(("p",)), _BARRIER | {"button"})) > 0:
+        if (
+            name in _CLOSES_P
+            and open_tags["p"]
+            and (index := find_up(frozenset(("p",)), _BARRIER | {"button"})) > 0
+        ):
             close_to(index, at, at)
         if name in _IMPLIED and (index := find_up(*_IMPLIED[name])) > 0:
             close_to(index, at, at)

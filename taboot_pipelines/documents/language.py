@@ -1,4 +1,5 @@
-"""Which language a document is written in (fastText's lid.176, the compressed model of Joulin et al. 2016, in the package).
+"""Which language a document is written in (fastText's lid.176, the compressed model of Joulin et al. 2016, in
+the package).
 
 Being wrong costs a document, so ``und`` is the answer whenever prose is short or the model is unsure.
 """
@@ -21,11 +22,27 @@ _MIN_SCORE_HINTED = 0.35
 _SAMPLE = 4000
 
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[^\n]*$|\Z)", re.S | re.M)
-_NOISE = re.compile(r"`[^`\n]{1,400}`|https?://[^\s)>\]]+|<[^<>\n]{1,300}>|\]\([^()\n]*\)|^\s*\|?[-:| ]{3,}$|^(?: {4}|\t)[^\n]*$", re.M)
+_NOISE = re.compile(
+    r"`[^`\n]{1,400}`|https?://[^\s)>\]]+|<[^<>\n]{1,300}>|\]\([^()\n]*\)|^\s*\|?[-:| ]{3,}$|^(?:"
+    r" {4}|\t)[^\n]*$",
+    re.M,
+)
 #: A word of prose has no digits, dots, slashes or underscores in or beside it.
 _WORD = re.compile(r"(?<![\w./@:=-])[^\W\d_]+(?:['’-][^\W\d_]+)*(?![\w/@=_])")
-_SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff]")
-_TO_639_1 = {"zh-cn": "zh", "zh-tw": "zh", "wuu": "zh", "yue": "zh", "arz": "ar", "nb": "no", "nds": "de", "als": "de", "bar": "de"}
+_SPACELESS = re.compile(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff]"
+)
+_TO_639_1 = {
+    "zh-cn": "zh",
+    "zh-tw": "zh",
+    "wuu": "zh",
+    "yue": "zh",
+    "arz": "ar",
+    "nb": "no",
+    "nds": "de",
+    "als": "de",
+    "bar": "de",
+}
 _lock = threading.Lock()
 
 
@@ -36,7 +53,9 @@ def normalize(tag: str) -> str:
 
 
 def prose(text: str) -> str:
-    """The words of running text in the first part of a Markdown document: no code, URLs, markup or identifiers."""
+    """The words of running text in the first part of a Markdown document: no code, URLs, markup or
+    identifiers.
+    """
     text = _FENCED.sub(" ", text[:_PREFIX])
     text = _NOISE.sub(" ", text)
     lines = []
@@ -83,5 +102,7 @@ def _rank(sample: str) -> list[tuple[str, float]]:
 
 
 def allowed(lang: str, languages: Sequence[str]) -> bool:
-    """Whether a source that lists ``languages`` takes the document; no list takes all, as does an unknown language."""
+    """Whether a source that lists ``languages`` takes the document; no list takes all, as does an unknown
+    language.
+    """
     return not languages or lang == UNDETERMINED or lang in {normalize(x) for x in languages}

@@ -1,4 +1,6 @@
-"""What a document says about itself: title, author, description, keywords, canonical URL, og:image and its own date."""
+"""What a document says about itself: title, author, description, keywords, canonical URL, og:image and its
+own date.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _ISO = re.compile(
 
 @dataclass(slots=True)
 class Facts:
-    """``metadata`` has only keys that the document fills: author, description, keywords, canonical_url, og_image."""
+    """``metadata`` has only keys that the document fills: author, description, keywords, canonical_url,
+    og_image.
+    """
 
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -34,7 +38,9 @@ class Facts:
             self.metadata[key] = cleaned
 
     def put_keywords(self, value: object) -> None:
-        parts: Iterable[object] = value if isinstance(value, list) else value.split(",") if isinstance(value, str) else ()
+        parts: Iterable[object] = (
+            value if isinstance(value, list) else value.split(",") if isinstance(value, str) else ()
+        )
         words = list(dict.fromkeys(filter(None, (_clean(p) for p in parts))))[:_MAX_KEYWORDS]
         if words and "keywords" not in self.metadata:
             self.metadata["keywords"] = words
@@ -45,7 +51,9 @@ def _clean(value: object) -> str:
         return ""
     text = str(value)
     # Lone surrogates (bytes that were not UTF-8) can be stored nowhere.
-    text = "".join(c if not "\ud800" <= c <= "\udfff" else "\ufffd" for c in text[: 4 * MAX_VALUE]).replace("\x00", "")
+    text = "".join(c if not "\ud800" <= c <= "\udfff" else "\ufffd" for c in text[: 4 * MAX_VALUE]).replace(
+        "\x00", ""
+    )
     return _SPACES.sub(" ", text).strip()[:MAX_VALUE]
 
 
@@ -60,11 +68,14 @@ def parse_date(value: object) -> datetime | None:
     if m[4] is None and re.match(r"[0-9]", value[m.end() : m.end() + 1]):
         return None  # a longer number, not a date
     zone = m[8] or "Z"
-    zone = "+00:00" if zone.upper() in ("Z", "UTC", "GMT") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    zone = (
+        "+00:00" if zone.upper() in ("Z", "UTC", "GMT") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    )
     micro = (m[7] or "").ljust(6, "0")[:6]
     try:
         parsed = datetime.fromisoformat(
-            f"{m[1]}-{int(m[2]):02}-{int(m[3]):02}T{int(m[4] or 0):02}:{m[5] or '00'}:{m[6] or '00'}.{micro}{zone}"
+            f"{m[1]}-{int(m[2]):02}-{int(m[3]):02}"
+            f"T{int(m[4] or 0):02}:{m[5] or '00'}:{m[6] or '00'}.{micro}{zone}"
         )
         parsed.astimezone(UTC)  # the first and last days of the calendar have no UTC time in other zones
     except (ValueError, OverflowError):
@@ -72,12 +83,25 @@ def parse_date(value: object) -> datetime | None:
     return parsed
 
 
-# HTML ------------------------------------------------------------------------------------------------------------------
+# HTML -------------------------------------------------------------------------------------------------------
 
 _DATE_NAMES = (
-    "article:published_time", "og:published_time", "datepublished", "date", "dc.date", "dc.date.issued", "dcterms.date", "dcterms.created",
-    "dcterms.issued", "citation_publication_date", "pubdate", "publishdate", "publish_date", "parsely-pub-date", "sailthru.date",
-)  # fmt: skip
+    "article:published_time",
+    "og:published_time",
+    "datepublished",
+    "date",
+    "dc.date",
+    "dc.date.issued",
+    "dcterms.date",
+    "dcterms.created",
+    "dcterms.issued",
+    "citation_publication_date",
+    "pubdate",
+    "publishdate",
+    "publish_date",
+    "parsely-pub-date",
+    "sailthru.date",
+)
 _ARTICLE = re.compile(r"(?i)article|posting|report|webpage|howto|techarticle")
 
 
@@ -106,7 +130,11 @@ def of_html(source: str, root: Element) -> Facts:
             named = f"{element.get('itemprop')} {element.get('class')} {element.get('pubdate', 'no')}".lower()
             if "datepublished" in named or "published" in named or not named.endswith("no"):
                 times.append(element.get("datetime"))
-        elif tag == "script" and element.get("type").split(";")[0].strip().lower() == "application/ld+json" and len(scripts) < 20:
+        elif (
+            tag == "script"
+            and element.get("type").split(";")[0].strip().lower() == "application/ld+json"
+            and len(scripts) < 20
+        ):
             scripts.append(source[element.content_start : element.content_end])
     linked: dict[str, str] = {}
     for script in scripts:
@@ -172,22 +200,26 @@ def _json_ld(script: str, found: dict[str, str]) -> None:
             stack.extend(v for v in reversed(node.values()) if isinstance(v, dict | list))
 
 
-# Markdown and other text -----------------------------------------------------------------------------------------------
+# Markdown and other text ------------------------------------------------------------------------------------
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.{0,60000}?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
+_FRONT_MATTER = re.compile(
+    r"\A---[ \t]*\r?\n(.{0,60000}?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M
+)
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _ATX = re.compile(r"[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$")
 _SETEXT = re.compile(r"[ ]{0,3}(?:=+|-{2,})[ \t]*$")
 _UNDERLINE = re.compile(r"([=\-`:'\"~^_*+#<>])\1{2,}[ \t]*$")
 _HTML_HEADING = re.compile(r"<h[1-3][^>]{0,300}>([^<]{1,300})</h[1-3]>", re.I)
-_MARKS = re.compile(r"!\[[^\]\[]*\]\([^()]*\)|\[([^\]\[]*)\]\([^()]*\)|<[^<>]{1,300}>|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}")
+_MARKS = re.compile(
+    r"!\[[^\]\[]*\]\([^()]*\)|\[([^\]\[]*)\]\([^()]*\)|<[^<>]{1,300}>|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}"
+)
 #: Headings are looked for in this many lines at the beginning.
 _TITLE_LINES = 400
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], int]:
-    """(fields, end) of YAML front matter, as plain scalars and lists of scalars; ({}, 0) without one. Anything odd in it
-    (anchors, tags, deep nesting) is passed over: it is data of strangers."""
+    """(fields, end) of YAML front matter, as plain scalars and lists of scalars; ({}, 0) without one.
+    Anything odd in it (anchors, tags, deep nesting) is passed over: it is data of strangers."""
     m = _FRONT_MATTER.match(text)
     if m is None:
         return {}, 0
@@ -195,7 +227,11 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
 
     fields: dict[str, Any] = {}
     try:
-        node = yaml.compose(m[1], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if "&" not in m[1] else None
+        node = (
+            yaml.compose(m[1], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            if "&" not in m[1]
+            else None
+        )
     except (yaml.YAMLError, RecursionError, ValueError):
         node = None
     if isinstance(node, yaml.MappingNode):
@@ -205,7 +241,10 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
             if isinstance(value, yaml.ScalarNode):
                 fields.setdefault(key.value.strip().lower(), value.value)
             elif isinstance(value, yaml.SequenceNode):
-                fields.setdefault(key.value.strip().lower(), [v.value for v in value.value if isinstance(v, yaml.ScalarNode)])
+                fields.setdefault(
+                    key.value.strip().lower(),
+                    [v.value for v in value.value if isinstance(v, yaml.ScalarNode)],
+                )
     elif "&" in m[1]:  # no anchors are followed; `key: value` lines say enough
         for line in m[1].split("\n")[:200]:
             key, colon, value = line.partition(": ")
@@ -263,7 +302,11 @@ def _first_heading(text: str, start: int, restructured: bool) -> str:
         title = ""
         if not restructured and (m := _ATX.match(line[:1000])):
             title = m[1]
-        elif previous.strip() and (_UNDERLINE if restructured else _SETEXT).match(line[:300]) and not previous.lstrip().startswith(("-", "|", ">", "*")):
+        elif (
+            previous.strip()
+            and (_UNDERLINE if restructured else _SETEXT).match(line[:300])
+            and not previous.lstrip().startswith(("-", "|", ">", "*"))
+        ):
             title = previous
         elif not restructured and (m := _HTML_HEADING.search(line[:2000])):
             title = m[1]

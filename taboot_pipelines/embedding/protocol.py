@@ -1,4 +1,6 @@
-"""What every embedder offers. Spaces never mix (DESIGN rule 20): a store names the space its vectors belong to."""
+"""What every embedder offers. Spaces never mix (DESIGN rule 20): a store names the space its vectors belong
+to.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ class Embedder(Protocol):
     def space(self) -> Space: ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors of shape (len(texts), dimension), in the order of ``texts``, validated. Raises ``E_VECTOR``,
-        ``E_EMBEDDER``, ``E_MODEL``, ``E_TOKEN_LIMIT``."""
+        """Unit vectors of shape (len(texts), dimension), in the order of ``texts``, validated. Raises
+        ``E_VECTOR``, ``E_EMBEDDER``, ``E_MODEL``, ``E_TOKEN_LIMIT``."""
         ...
 
     def embed_query(self, text: str) -> Vectors:

@@ -1,7 +1,7 @@
 """The embedder behind a Text Embeddings Inference server (huggingface/text-embeddings-inference, ``/embed``).
 
-Batches are as large as the server says it takes and several are in flight at once; what is refused as too large is halved
-(:mod:`taboot_pipelines.inference.tei`), and every vector is looked at before it is one.
+Batches are as large as the server says it takes and several are in flight at once; what is refused as too
+large is halved (:mod:`taboot_pipelines.inference.tei`), and every vector is looked at before it is one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,21 @@ _PEER = Peer("The embedding server", "TABOOT_TEI", "E_EMBEDDER", "E_EMBEDDER", m
 
 
 class TeiEmbedder:
-    """Embeds by HTTP. Made without a request: the space is asked for when it is first needed. Safe to share by threads.
+    """Embeds by HTTP. Made without a request: the space is asked for when it is first needed. Safe to share
+    by threads.
 
-    ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. ``memory`` is a file that keeps
-    the dimension of each model met. Raises ``E_CONFIG`` for a URL or key that no request could carry.
+    ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. ``memory`` is a file
+    that keeps the dimension of each model met. Raises ``E_CONFIG`` for a URL or key that no request could
+    carry.
     """
 
     def __init__(
-        self, settings: TeiSettings, *, backoff_seconds: float = 0.5, memory: Path | None = None, circuit: Circuit | None = None
+        self,
+        settings: TeiSettings,
+        *,
+        backoff_seconds: float = 0.5,
+        memory: Path | None = None,
+        circuit: Circuit | None = None,
     ) -> None:
         self._settings = settings
         self._memory = memory
@@ -57,25 +64,34 @@ class TeiEmbedder:
 
     @property
     def space(self) -> Space:
-        """The space of the model that is served now. A changed model is ``E_EMBEDDER``: its vectors would mix with those of
-        the first (DESIGN rule 20)."""
+        """The space of the model that is served now. A changed model is ``E_EMBEDDER``: its vectors would mix
+        with those of the first (DESIGN rule 20)."""
         info = self._server.info()
         with self._lock:
             if self._space is None:
                 if info.max_input_length <= SPECIAL_TOKENS:
-                    raise TabootError("E_EMBEDDER", "The embedding server's model reads no text at all.", limit=info.max_input_length)
-                self._space = Space(info.model, info.revision, self._dimension(info), info.max_input_length - SPECIAL_TOKENS)
+                    raise TabootError(
+                        "E_EMBEDDER",
+                        "The embedding server's model reads no text at all.",
+                        limit=info.max_input_length,
+                    )
+                self._space = Space(
+                    info.model, info.revision, self._dimension(info), info.max_input_length - SPECIAL_TOKENS
+                )
             elif (info.model, info.revision) != (self._space.model, self._space.revision):
                 raise TabootError(
-                    "E_EMBEDDER", "The embedding server serves another model than before.",
+                    "E_EMBEDDER",
+                    "The embedding server serves another model than before.",
                     remedy="Open the knowledge base again; a new model needs a new ingest.",
-                    was=self._space.model, now=info.model,
+                    was=self._space.model,
+                    now=info.model,
                 )
             return self._space
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Unit vectors of shape (len(texts), dimension). Raises ``E_EMBEDDER``, ``E_VECTOR``, ``E_TOKEN_LIMIT`` (with the index
-        of the text), ``E_ENCODING`` for text that has no UTF-8, ``E_CIRCUIT_OPEN``."""
+        """Unit vectors of shape (len(texts), dimension). Raises ``E_EMBEDDER``, ``E_VECTOR``,
+        ``E_TOKEN_LIMIT`` (with the index of the text), ``E_ENCODING`` for text that has no UTF-8,
+        ``E_CIRCUIT_OPEN``."""
         dimension = self.space.dimension
         out = np.empty((len(texts), dimension), np.float32)
 
@@ -90,8 +106,12 @@ class TeiEmbedder:
         vector: Vectors = self.embed([self._settings.prefix_query + text])[0]
         return vector
 
-    def _batch(self, texts: Sequence[str], first: int, dimension: int | None, stop: threading.Event) -> Vectors:
-        """The vectors of one request; ``first`` is the index of ``texts[0]`` in the caller's list, for messages."""
+    def _batch(
+        self, texts: Sequence[str], first: int, dimension: int | None, stop: threading.Event
+    ) -> Vectors:
+        """The vectors of one request; ``first`` is the index of ``texts[0]`` in the caller's list, for
+        messages.
+        """
 
         def read(answer: Any, some: Sequence[str], start: int) -> Vectors:
             return unit_vectors(answer, len(some), dimension, first=start)
@@ -100,8 +120,8 @@ class TeiEmbedder:
         return np.concatenate(self._server.ask("/embed", request, "inputs", first, stop, read, _too_long))
 
     def _dimension(self, info: Info) -> int:
-        """``/info`` does not tell the dimension: one embedding does, once per model and home, so that an unchanged ingest
-        embeds nothing. A wrong memory is noticed by the first batch (``E_VECTOR``)."""
+        """``/info`` does not tell the dimension: one embedding does, once per model and home, so that an
+        unchanged ingest embeds nothing. A wrong memory is noticed by the first batch (``E_VECTOR``)."""
         name = f"{info.model}@{info.revision}"
         known: dict[str, int] = {}
         if self._memory is not None and self._memory.exists():
@@ -119,4 +139,9 @@ class TeiEmbedder:
 
 
 def _too_long(text: str, index: int) -> TabootError:
-    return TabootError("E_TOKEN_LIMIT", f"Text {index} is longer than the embedding server reads.", index=index, characters=len(text))
+    return TabootError(
+        "E_TOKEN_LIMIT",
+        f"Text {index} is longer than the embedding server reads.",
+        index=index,
+        characters=len(text),
+    )

@@ -14,7 +14,8 @@ MIN_NORM = 0.1
 
 
 def unit_vectors(raw: Any, count: int, dimension: int | None = None, *, first: int = 0) -> Vectors:
-    """``raw`` (``count`` rows of ``dimension`` numbers, None: any) as float32 rows of length 1, in the same order.
+    """``raw`` (``count`` rows of ``dimension`` numbers, None: any) as float32 rows of length 1, in the same
+    order.
 
     Raises ``E_VECTOR`` naming the index of the first row that is not a usable vector, counted from ``first``.
     """
@@ -25,15 +26,22 @@ def unit_vectors(raw: Any, count: int, dimension: int | None = None, *, first: i
                 raise ValueError
             rows = given.astype(np.float64, copy=False)
     except (ValueError, TypeError, OverflowError):
-        raise _refuse("does not hold rows of numbers of one length", first + _first_odd(raw), dimension) from None
+        raise _refuse(
+            "does not hold rows of numbers of one length", first + _first_odd(raw), dimension
+        ) from None
     if rows.ndim != 2 or rows.shape[0] != count:
         raise TabootError(
-            "E_VECTOR", f"The embedder answered {rows.shape[0] if rows.ndim else 0} vectors for {count} texts.", expected=count
+            "E_VECTOR",
+            f"The embedder answered {rows.shape[0] if rows.ndim else 0} vectors for {count} texts.",
+            expected=count,
         )
     if rows.shape[1] == 0 or (dimension is not None and rows.shape[1] != dimension):
         raise TabootError(
-            "E_VECTOR", f"Vector {first} has {rows.shape[1]} dimensions, not {dimension or 'one or more'}.",
-            index=first, dimension=rows.shape[1], expected=dimension,
+            "E_VECTOR",
+            f"Vector {first} has {rows.shape[1]} dimensions, not {dimension or 'one or more'}.",
+            index=first,
+            dimension=rows.shape[1],
+            expected=dimension,
         )
     # Beyond float32 a number could not be stored; NaN compares false.
     bad = ~(np.abs(rows) <= np.finfo(np.float32).max).all(axis=1)

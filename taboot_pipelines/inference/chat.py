@@ -1,4 +1,6 @@
-"""Chat models: batches of independent prompts in, answers or typed errors out. The protocol and what all of them share."""
+"""Chat models: batches of independent prompts in, answers or typed errors out. The protocol and what all of
+them share.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One prompt. ``schema``: a JSON Schema (2020-12) that the answer must satisfy, which the model is also held to while it
-    writes; None asks for text. ``max_output_tokens``: default that of the settings."""
+    """One prompt. ``schema``: a JSON Schema (2020-12) that the answer must satisfy, which the model is also
+    held to while it writes; None asks for text. ``max_output_tokens``: default that of the settings."""
 
     messages: Sequence[Message]
     schema: Mapping[str, Any] | None = None
@@ -38,14 +40,18 @@ class Usage:
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ChatResult:
-    """An answer, or ``error``: ``E_LLM``, ``E_LLM_TIMEOUT``, ``E_LLM_MALFORMED``, ``E_SCHEMA_INVALID``, ``E_TOKEN_LIMIT``,
-    ``E_ENCODING``, ``E_CIRCUIT_OPEN``, ``E_GPU_OOM``. ``value`` is the parsed and validated JSON where a schema was asked for.
-    ``finish_reason`` is ``stop`` or ``length``; a text cut off by ``length`` is still an answer, JSON is not."""
+    """An answer, or ``error``: ``E_LLM``, ``E_LLM_TIMEOUT``, ``E_LLM_MALFORMED``, ``E_SCHEMA_INVALID``,
+    ``E_TOKEN_LIMIT``, ``E_ENCODING``, ``E_CIRCUIT_OPEN``, ``E_GPU_OOM``. ``value`` is the parsed and
+    validated JSON where a schema was asked for. ``finish_reason`` is ``stop`` or ``length``; a text cut off
+    by ``length`` is still an answer, JSON is not.
+    """
 
     text: str = ""
     value: Any = None
@@ -66,11 +72,15 @@ class ChatResult:
 class ChatModel(Protocol):
     @property
     def model(self) -> str:
-        """The model's name, part of every cache key. Raises ``E_LLM`` if a server has to be asked and does not answer."""
+        """The model's name, part of every cache key. Raises ``E_LLM`` if a server has to be asked and does
+        not answer.
+        """
         ...
 
     def complete(self, requests: Sequence[ChatRequest]) -> list[ChatResult]:
-        """One result a request, in their order. A bad window never fails its batch: what went wrong is in its result."""
+        """One result a request, in their order. A bad window never fails its batch: what went wrong is in its
+        result.
+        """
         ...
 
     def totals(self) -> dict[str, Totals]:
@@ -84,7 +94,9 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """``attempts`` counts answers that were paid for, usable or not; ``requests`` and ``failed`` count results."""
+    """``attempts`` counts answers that were paid for, usable or not; ``requests`` and ``failed`` count
+    results.
+    """
 
     requests: int = 0
     failed: int = 0
@@ -103,7 +115,10 @@ class Accounts:
         with self._lock:
             was = self._totals.get(result.model, Totals())
             self._totals[result.model] = Totals(
-                was.requests + 1, was.failed + (result.error is not None), was.attempts + result.attempts, was.usage + result.usage
+                was.requests + 1,
+                was.failed + (result.error is not None),
+                was.attempts + result.attempts,
+                was.usage + result.usage,
             )
 
     def totals(self) -> dict[str, Totals]:
@@ -112,11 +127,15 @@ class Accounts:
 
 
 def open_chat(settings: Settings, circuit: Circuit | None = None) -> ChatModel | None:
-    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are ``E_CONFIG``."""
+    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are
+    ``E_CONFIG``.
+    """
     given = settings.llm
     if given.url and given.vllm_model:
         raise TabootError(
-            "E_CONFIG", "TABOOT_LLM__URL and TABOOT_LLM__VLLM_MODEL are both set.", remedy="Unset one of them.",
+            "E_CONFIG",
+            "TABOOT_LLM__URL and TABOOT_LLM__VLLM_MODEL are both set.",
+            remedy="Unset one of them.",
             settings=["TABOOT_LLM__URL", "TABOOT_LLM__VLLM_MODEL"],
         )
     if given.url:

@@ -1,8 +1,10 @@
-"""One way to ask a model's server: bounded in time, in size and in how many at once, and tried again where that may help.
+"""One way to ask a model's server: bounded in time, in size and in how many at once, and tried again where
+that may help.
 
-What may pass (408, 425, 429, 5xx, time-outs, broken connections) is tried again with full jitter (Brooker, "Exponential
-Backoff and Jitter", AWS 2015), not before a ``Retry-After``. Every attempt ends by its deadline, however slowly an answer
-drips. The server's own words are never repeated in an error: they may quote the text that it was sent.
+What may pass (408, 425, 429, 5xx, time-outs, broken connections) is tried again with full jitter (Brooker,
+"Exponential Backoff and Jitter", AWS 2015), not before a ``Retry-After``. Every attempt ends by its deadline,
+however slowly an answer drips. The server's own words are never repeated in an error: they may quote the text
+that it was sent.
 """
 
 from __future__ import annotations
@@ -83,11 +85,12 @@ class Reply:
 
 
 class Circuit:
-    """A circuit breaker kept in the state store (seed 001 §8.8: open after 5 failures in a row, for 30 s), so that all
-    processes give a server that is down its rest. A state store that fails itself lets requests through.
+    """A circuit breaker kept in the state store (seed 001 §8.8: open after 5 failures in a row, for 30 s), so
+    that all processes give a server that is down its rest. A state store that fails itself lets requests
+    through.
 
-    The store is asked at most once a second, and told of successes every 30 s unless there was a failure: a request must
-    not cost two writes.
+    The store is asked at most once a second, and told of successes every 30 s unless there was a failure: a
+    request must not cost two writes.
     """
 
     def __init__(self, hints: Lenient, name: str, namespace: str) -> None:
@@ -105,14 +108,19 @@ class Circuit:
         if seconds > 0:
             self._cleared = float("-inf")
             raise TabootError(
-                "E_CIRCUIT_OPEN", f"{peer.name} failed repeatedly and is not asked for another {seconds:.0f} s.",
-                setting=f"{peer.setting}__URL", seconds=round(seconds),
+                "E_CIRCUIT_OPEN",
+                f"{peer.name} failed repeatedly and is not asked for another {seconds:.0f} s.",
+                setting=f"{peer.setting}__URL",
+                seconds=round(seconds),
             )
         self._checked = now
 
     def failed(self) -> None:
         self._checked = self._cleared = float("-inf")
-        self._hints.ask(lambda state: state.circuit_failed(self._namespace, self._name, rest_seconds=SERVER_REST_SECONDS), False)
+        self._hints.ask(
+            lambda state: state.circuit_failed(self._namespace, self._name, rest_seconds=SERVER_REST_SECONDS),
+            False,
+        )
 
     def succeeded(self) -> None:
         now = time.monotonic()
@@ -127,15 +135,22 @@ class _Unanswered(TabootError):
 
 
 class RetryingClient:
-    """Requests to one server, by many threads. Made without touching the network; ``E_CONFIG`` for a URL or key that no
-    request could carry.
+    """Requests to one server, by many threads. Made without touching the network; ``E_CONFIG`` for a URL or
+    key that no request could carry.
 
-    ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. Callers hold ``slots`` while they
-    ask, so that no more than ``max_concurrency`` requests are on their way, whatever the number of threads. Proxies are
-    taken from the environment (``HTTPS_PROXY``, ``NO_PROXY``).
+    ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. Callers hold
+    ``slots`` while they ask, so that no more than ``max_concurrency`` requests are on their way, whatever the
+    number of threads. Proxies are taken from the environment (``HTTPS_PROXY``, ``NO_PROXY``).
     """
 
-    def __init__(self, peer: Peer, settings: ServerSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        settings: ServerSettings,
+        *,
+        backoff_seconds: float = 0.5,
+        circuit: Circuit | None = None,
+    ) -> None:
         self.peer = peer
         self.settings = settings
         self.slots = threading.BoundedSemaphore(settings.max_concurrency)
@@ -145,11 +160,18 @@ class RetryingClient:
         self._lock = threading.Lock()
         self._url, userinfo = _server_url(settings.url or "", f"{peer.setting}__URL")
         self.path = self._url.target.decode("ascii").rstrip("/")
-        self._headers = [("Host", _authority(self._url)), ("Accept", "application/json"), ("Accept-Encoding", "identity"), ("User-Agent", "taboot-pipelines")]
+        self._headers = [
+            ("Host", _authority(self._url)),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+            ("User-Agent", "taboot-pipelines"),
+        ]
         key = settings.api_key.get_secret_value() if settings.api_key else ""
         if key and not re.fullmatch(r"[\x21-\x7e]+", key):
             name = f"{peer.setting}__API_KEY"
-            raise TabootError("E_CONFIG", f"{name}: holds characters that an HTTP header cannot carry.", settings=[name])
+            raise TabootError(
+                "E_CONFIG", f"{name}: holds characters that an HTTP header cannot carry.", settings=[name]
+            )
         if key:
             self._headers.append(("Authorization", f"Bearer {key}"))
         elif userinfo:
@@ -162,12 +184,18 @@ class RetryingClient:
             pool.close()
 
     def call(
-        self, method: str, path: str, body: bytes | None = None, *, stop: threading.Event | None = None, deadline: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        stop: threading.Event | None = None,
+        deadline: float | None = None,
     ) -> Reply:
         """Ask until something comes back that will not pass, or the attempts are used up, or ``stop`` is set.
 
-        ``path`` is appended to the URL's own; ``deadline`` (``time.monotonic``) ends all attempts together, without one each
-        has the settings' timeout. Raises the peer's codes and ``E_CIRCUIT_OPEN``.
+        ``path`` is appended to the URL's own; ``deadline`` (``time.monotonic``) ends all attempts together,
+        without one each has the settings' timeout. Raises the peer's codes and ``E_CIRCUIT_OPEN``.
         """
         if self._circuit is not None:
             self._circuit.check(self.peer)
@@ -181,7 +209,9 @@ class RetryingClient:
             self._circuit.succeeded()
         return reply
 
-    def _persist(self, method: str, path: str, body: bytes | None, stop: threading.Event, deadline: float | None) -> Reply:
+    def _persist(
+        self, method: str, path: str, body: bytes | None, stop: threading.Event, deadline: float | None
+    ) -> Reply:
         attempt = 0
         while True:
             retry_after = 0.0
@@ -193,46 +223,99 @@ class RetryingClient:
                 retry_after = seconds_of(reply.headers.get("retry-after"))
             except _Unanswered as error:
                 failure = error
-            pause = max(retry_after, random.uniform(0, min(_MAX_BACKOFF, self._backoff * 2.0 ** min(attempt, 16))))
+            pause = max(
+                retry_after, random.uniform(0, min(_MAX_BACKOFF, self._backoff * 2.0 ** min(attempt, 16)))
+            )
             late = deadline is not None and time.monotonic() + pause >= deadline
-            if attempt >= self.settings.max_retries or retry_after > _MAX_RETRY_AFTER or late or stop.wait(pause):
+            if (
+                attempt >= self.settings.max_retries
+                or retry_after > _MAX_RETRY_AFTER
+                or late
+                or stop.wait(pause)
+            ):
                 raise failure
             attempt += 1
 
-    def send(self, method: str, path: str, body: bytes | None = None, *, deadline: float | None = None, root: bool = False) -> Reply:
-        """One attempt. ``root``: ``path`` is the server's, not below the URL's own. Raises the peer's codes if none came."""
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        deadline: float | None = None,
+        root: bool = False,
+    ) -> Reply:
+        """One attempt. ``root``: ``path`` is the server's, not below the URL's own. Raises the peer's codes
+        if none came.
+        """
         peer = self.peer
         now = time.monotonic()
         self._deadline.at = now + self.settings.timeout_seconds if deadline is None else deadline
-        headers = [*self._headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))] if body is not None else self._headers
+        headers = (
+            [*self._headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+            if body is not None
+            else self._headers
+        )
         target = path if root else self.path + path
-        timeout = {"connect": min(_CONNECT_SECONDS, self.settings.timeout_seconds), "pool": max(0.0, self._deadline.at - now)}
+        timeout = {
+            "connect": min(_CONNECT_SECONDS, self.settings.timeout_seconds),
+            "pool": max(0.0, self._deadline.at - now),
+        }
         try:
             with self._connections().stream(
-                method, httpcore.URL(scheme=self._url.scheme, host=self._url.host, port=self._url.port, target=target.encode("ascii")),
-                headers=[(n.encode(), v.encode("latin-1")) for n, v in headers], content=body, extensions={"timeout": timeout},
+                method,
+                httpcore.URL(
+                    scheme=self._url.scheme,
+                    host=self._url.host,
+                    port=self._url.port,
+                    target=target.encode("ascii"),
+                ),
+                headers=[(n.encode(), v.encode("latin-1")) for n, v in headers],
+                content=body,
+                extensions={"timeout": timeout},
             ) as response:
                 parts: list[bytes] = []
                 size = 0
                 for part in response.iter_stream():
                     size += len(part)
                     if size > peer.max_answer:
-                        raise TabootError(peer.code, f"{peer.name}'s answer exceeds {peer.max_answer} bytes.", path=path)
+                        raise TabootError(
+                            peer.code, f"{peer.name}'s answer exceeds {peer.max_answer} bytes.", path=path
+                        )
                     parts.append(part)
                 received = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in response.headers}
                 return Reply(response.status, b"".join(parts), received)
         except httpcore.TimeoutException:
-            raise _Unanswered(peer.timeout_code, f"{peer.name} did not answer within {self.settings.timeout_seconds:g} s.", path=path) from None
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol, OSError, ValueError, RuntimeError) as error:
-            # RuntimeError: the pool was closed. The cause is named by its type only: its text may hold parts of the URL.
-            raise _Unanswered(peer.code, f"{peer.name} could not be reached ({type(error).__name__}).", path=path) from None
+            raise _Unanswered(
+                peer.timeout_code,
+                f"{peer.name} did not answer within {self.settings.timeout_seconds:g} s.",
+                path=path,
+            ) from None
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.UnsupportedProtocol,
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as error:
+            # RuntimeError: the pool was closed. The cause is named by its type only: its text may hold parts
+            # of the URL.
+            raise _Unanswered(
+                peer.code, f"{peer.name} could not be reached ({type(error).__name__}).", path=path
+            ) from None
 
     def refusal(self, status: int, path: str, remedy: str | None = None, **details: Any) -> TabootError:
         """The error for a status that is no answer."""
         if status in (401, 403):
             remedy = f"Check {self.peer.setting}__API_KEY."
         return TabootError(
-            self.peer.code, f"{self.peer.name} answered {path} with HTTP {status}.", remedy=remedy, path=path, status=status, **details
+            self.peer.code,
+            f"{self.peer.name} answered {path} with HTTP {status}.",
+            remedy=remedy,
+            path=path,
+            status=status,
+            **details,
         )
 
     def _connections(self) -> httpcore.ConnectionPool:
@@ -246,7 +329,9 @@ class RetryingClient:
         # One more than the slots: a health check is not to wait for the work.
         size = self.settings.max_concurrency + 1
         options: dict[str, Any] = {
-            "max_connections": size, "max_keepalive_connections": size, "keepalive_expiry": _KEEPALIVE_SECONDS,
+            "max_connections": size,
+            "max_keepalive_connections": size,
+            "keepalive_expiry": _KEEPALIVE_SECONDS,
             "network_backend": _Backend(self._deadline),
         }
         if self._url.scheme == b"https":
@@ -261,9 +346,11 @@ class RetryingClient:
 
 
 def gather(count: int, size: int, workers: int, work: Callable[[int, int, threading.Event], None]) -> None:
-    """Call ``work(start, end, stop)`` for each slice of at most ``size`` of ``count`` things, ``workers`` at a time.
+    """Call ``work(start, end, stop)`` for each slice of at most ``size`` of ``count`` things, ``workers`` at
+    a time.
 
-    The first failure is raised; the others are told by ``stop`` and not waited for longer than their request takes.
+    The first failure is raised; the others are told by ``stop`` and not waited for longer than their request
+    takes.
     """
     from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
@@ -311,7 +398,11 @@ def is_unicode(text: str) -> bool:
 
 def _server_url(text: str, setting: str) -> tuple[httpcore.URL, str]:
     """The URL, without its userinfo, and that ("user:password", or "")."""
-    match = re.fullmatch(r"(https?)://(?:([^/?#@\s]*)@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(?::([0-9]{1,5}))?(/[!-~]*)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(
+        r"(https?)://(?:([^/?#@\s]*)@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(?::([0-9]{1,5}))?(/[!-~]*)?",
+        text.strip(),
+        re.IGNORECASE,
+    )
     try:
         if match is None or any(c in (match[5] or "") for c in "?#"):
             raise ValueError
@@ -320,7 +411,9 @@ def _server_url(text: str, setting: str) -> tuple[httpcore.URL, str]:
         if not re.fullmatch(r"[A-Za-z0-9._:-]+", host) or not 0 < port < 65536:
             raise ValueError
     except (ValueError, UnicodeError):
-        raise TabootError("E_CONFIG", f"{setting}: is not an http:// or https:// URL of a server.", settings=[setting]) from None
+        raise TabootError(
+            "E_CONFIG", f"{setting}: is not an http:// or https:// URL of a server.", settings=[setting]
+        ) from None
     return httpcore.URL(scheme=scheme, host=host, port=port, target=match[5] or "/"), unquote(match[2] or "")
 
 
@@ -348,17 +441,26 @@ class _Deadline(threading.local):
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Connections whose every operation ends by the thread's deadline: httpcore's own timeouts begin anew with each byte."""
+    """Connections whose every operation ends by the thread's deadline: httpcore's own timeouts begin anew
+    with each byte.
+    """
 
     def __init__(self, deadline: _Deadline) -> None:
         self._deadline = deadline
         self._inner = httpcore.SyncBackend()
 
     def connect_tcp(
-        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        return _Stream(self._inner.connect_tcp(host, port, self._deadline.left(timeout), local_address, socket_options), self._deadline)
+        return _Stream(
+            self._inner.connect_tcp(host, port, self._deadline.left(timeout), local_address, socket_options),
+            self._deadline,
+        )
 
 
 class _Stream(httpcore.NetworkStream):
@@ -376,8 +478,12 @@ class _Stream(httpcore.NetworkStream):
     def close(self) -> None:
         self._inner.close()
 
-    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None) -> httpcore.NetworkStream:
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, self._deadline.left(timeout)), self._deadline)
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _Stream(
+            self._inner.start_tls(ssl_context, server_hostname, self._deadline.left(timeout)), self._deadline
+        )
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

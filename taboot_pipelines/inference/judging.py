@@ -1,5 +1,5 @@
-"""What a model wrote is judged here, whoever served it: complete, JSON, and what the schema asks. A server that is told to
-keep to a schema may ignore it in silence (vLLM from 0.12 does so with ``guided_json``)."""
+"""What a model wrote is judged here, whoever served it: complete, JSON, and what the schema asks. A server
+that is told to keep to a schema may ignore it in silence (vLLM from 0.12 does so with ``guided_json``)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,32 @@ WORTH_ASKING_AGAIN = frozenset({"E_LLM_MALFORMED", "E_SCHEMA_INVALID"})
 def judge(request: ChatRequest, text: str, finish_reason: str) -> Any:
     """The value of an answer, None where no schema was asked for.
 
-    Raises ``E_LLM`` for an answer that was withheld, ``E_LLM_MALFORMED`` for one that was cut off or is not JSON (or holds a key
-    twice, NaN, a lone surrogate), ``E_SCHEMA_INVALID`` naming the part of the schema. The answer is never quoted.
+    Raises ``E_LLM`` for an answer that was withheld, ``E_LLM_MALFORMED`` for one that was cut off or is not
+    JSON (or holds a key twice, NaN, a lone surrogate), ``E_SCHEMA_INVALID`` naming the part of the schema.
+    The answer is never quoted.
     """
     if finish_reason not in ("stop", "length"):
-        known = finish_reason if finish_reason in ("content_filter", "tool_calls", "function_call", "abort", "error") else "unknown"
-        raise TabootError("E_LLM", f"The model gave no answer (finish reason {known}).", remedy="Look at the window; its content may have been refused.")
+        known = (
+            finish_reason
+            if finish_reason in ("content_filter", "tool_calls", "function_call", "abort", "error")
+            else "unknown"
+        )
+        raise TabootError(
+            "E_LLM",
+            f"The model gave no answer (finish reason {known}).",
+            remedy="Look at the window; its content may have been refused.",
+        )
     if request.schema is None:
         if _surrogates(text):
-            raise TabootError("E_LLM_MALFORMED", "The model's answer holds a lone surrogate and has no UTF-8.")
+            raise TabootError(
+                "E_LLM_MALFORMED", "The model's answer holds a lone surrogate and has no UTF-8."
+            )
         return None
     if finish_reason == "length":
         raise TabootError(
-            "E_LLM_MALFORMED", "The model's answer was cut off before its JSON was complete.", remedy="Raise TABOOT_LLM__MAX_OUTPUT_TOKENS, or send smaller windows.",
+            "E_LLM_MALFORMED",
+            "The model's answer was cut off before its JSON was complete.",
+            remedy="Raise TABOOT_LLM__MAX_OUTPUT_TOKENS, or send smaller windows.",
             characters=len(text),
         )
     value = parse(text)
@@ -45,16 +58,24 @@ def judge(request: ChatRequest, text: str, finish_reason: str) -> Any:
 def parse(text: str) -> Any:
     """Strict JSON (RFC 8259), no key twice. Raises ``E_LLM_MALFORMED``."""
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=_integer, parse_float=_number)
+        value = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=_integer, parse_float=_number
+        )
     except (ValueError, RecursionError):
-        raise TabootError("E_LLM_MALFORMED", "The model's answer is not JSON.", characters=len(text)) from None
+        raise TabootError(
+            "E_LLM_MALFORMED", "The model's answer is not JSON.", characters=len(text)
+        ) from None
     level, depth = [value], 0
     while level:
         depth += 1
         if depth > _MAX_DEPTH:
-            raise TabootError("E_LLM_MALFORMED", f"The model's answer is nested deeper than {_MAX_DEPTH} levels.")
+            raise TabootError(
+                "E_LLM_MALFORMED", f"The model's answer is nested deeper than {_MAX_DEPTH} levels."
+            )
         if any(isinstance(v, str) and _surrogates(v) for v in level):
-            raise TabootError("E_LLM_MALFORMED", "The model's answer holds a lone surrogate and has no UTF-8.")
+            raise TabootError(
+                "E_LLM_MALFORMED", "The model's answer holds a lone surrogate and has no UTF-8."
+            )
         inner: list[Any] = []
         for v in level:
             if isinstance(v, dict):
@@ -71,12 +92,18 @@ def validate(value: Any, schema: Mapping[str, Any]) -> None:
         error = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
     except TabootError:
         raise
-    except Exception as failure:  # noqa: BLE001 - a schema with a reference that leads nowhere fails in the library's own ways
-        raise TabootError("E_SCHEMA_INVALID", f"The request's schema cannot be applied ({type(failure).__name__}).") from None
+    # A schema with a reference that leads nowhere fails in the library's own ways.
+    except Exception as failure:  # noqa: BLE001
+        raise TabootError(
+            "E_SCHEMA_INVALID", f"The request's schema cannot be applied ({type(failure).__name__})."
+        ) from None
     if error is not None:
-        # The place in the schema is ours to name; the place in the answer may be made of the answer's own words.
+        # The place in the schema is ours to name; the place in the answer may be made of the answer's own
+        # words.
         place = "/".join(str(part) for part in error.absolute_schema_path)
-        raise TabootError("E_SCHEMA_INVALID", f"The model's answer does not satisfy the schema at {place}.", place=place)
+        raise TabootError(
+            "E_SCHEMA_INVALID", f"The model's answer does not satisfy the schema at {place}.", place=place
+        )
 
 
 @lru_cache(maxsize=64)
@@ -89,7 +116,9 @@ def _validator(schema: str) -> Any:
         jsonschema.Draft202012Validator.check_schema(loaded)
     except jsonschema.SchemaError as error:
         place = "/".join(str(part) for part in error.absolute_path)
-        raise TabootError("E_SCHEMA_INVALID", f"The request's schema is no JSON Schema at /{place}.") from None
+        raise TabootError(
+            "E_SCHEMA_INVALID", f"The request's schema is no JSON Schema at /{place}."
+        ) from None
     # An empty registry fetches nothing, whatever a schema refers to.
     return jsonschema.Draft202012Validator(loaded, registry=Registry())
 

@@ -1,8 +1,9 @@
 """The client of vLLM, or of any server with OpenAI's ``/v1/chat/completions`` and ``/v1/models``.
 
-A schema goes as ``response_format`` (``json_schema``), which vLLM, llama.cpp and OpenAI hold the model to; the answer is judged
-here all the same. Temperature and seed are fixed, so that the same question gets the same answer as far as the server can;
-an answer that is not usable is asked for again with the next seed and a little warmth, since repeating the same would repeat it.
+A schema goes as ``response_format`` (``json_schema``), which vLLM, llama.cpp and OpenAI hold the model to;
+the answer is judged here all the same. Temperature and seed are fixed, so that the same question gets the
+same answer as far as the server can; an answer that is not usable is asked for again with the next seed and a
+little warmth, since repeating the same would repeat it.
 """
 
 from __future__ import annotations
@@ -25,14 +26,23 @@ from taboot_pipelines.settings import LlmSettings
 _PEER = Peer("The model's server", "TABOOT_LLM", "E_LLM", "E_LLM_TIMEOUT", max_answer=16 * 1024 * 1024)
 #: The least temperature of a question that is asked again.
 _WARMTH = 0.3
-#: How servers say that a prompt is longer than the model reads (vLLM, OpenAI, llama.cpp); matched, never repeated.
-_TOO_LONG = re.compile(rb"context[_ ](?:length|size|window)|maximum (?:model|input|context) length|max_model_len|prompt is too long", re.IGNORECASE)
+#: How servers say that a prompt is longer than the model reads (vLLM, OpenAI, llama.cpp); matched, never
+#: repeated.
+_TOO_LONG = re.compile(
+    rb"context[_ ](?:length|size|window)|maximum (?:model|input|context) length|max_model_len|prompt is too"
+    rb" long",
+    re.IGNORECASE,
+)
 
 
 class OpenAiChat:
-    """Completes by HTTP, ``max_concurrency`` prompts at once. Made without a request; safe to share by threads."""
+    """Completes by HTTP, ``max_concurrency`` prompts at once. Made without a request; safe to share by
+    threads.
+    """
 
-    def __init__(self, settings: LlmSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None) -> None:
+    def __init__(
+        self, settings: LlmSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None
+    ) -> None:
         self._settings = settings
         self._http = RetryingClient(_PEER, settings, backoff_seconds=backoff_seconds, circuit=circuit)
         # A bare address means OpenAI's usual place.
@@ -48,13 +58,15 @@ class OpenAiChat:
                 deadline = time.monotonic() + self._settings.timeout_seconds
                 names = self._names(self._http.call("GET", f"{self._prefix}/models", deadline=deadline))
                 if not names:
-                    raise TabootError("E_LLM", "The model's server lists no model.", remedy="Set TABOOT_LLM__MODEL.")
+                    raise TabootError(
+                        "E_LLM", "The model's server lists no model.", remedy="Set TABOOT_LLM__MODEL."
+                    )
                 self._model = names[0]
             return self._model
 
     def complete(self, requests: Sequence[ChatRequest]) -> list[ChatResult]:
-        """As :meth:`ChatModel.complete`. Each request has ``TABOOT_LLM__TIMEOUT_SECONDS`` from when it is first sent, its
-        retries included."""
+        """As :meth:`ChatModel.complete`. Each request has ``TABOOT_LLM__TIMEOUT_SECONDS`` from when it is
+        first sent, its retries included."""
         results = [ChatResult()] * len(requests)
         if not requests:
             return results
@@ -75,7 +87,9 @@ class OpenAiChat:
         return self._accounts.totals()
 
     def health(self) -> Health:
-        """Whether ``/models`` lists the model; one attempt, nothing is completed. vLLM tells its version, others do not."""
+        """Whether ``/models`` lists the model; one attempt, nothing is completed. vLLM tells its version,
+        others do not.
+        """
 
         def ask() -> tuple[str | None, str]:
             names = self._names(self._http.send("GET", f"{self._prefix}/models"))
@@ -83,14 +97,20 @@ class OpenAiChat:
             version = f"{self._version()} {wanted}".strip()
             if wanted in names:
                 return version, ""
-            return version, "The server at TABOOT_LLM__URL does not list the model; load it there or correct TABOOT_LLM__MODEL."
+            return (
+                version,
+                (
+                    "The server at TABOOT_LLM__URL does not list the model; load it there or correct"
+                    " TABOOT_LLM__MODEL."
+                ),
+            )
 
         return probe("llm", "openai", ask)
 
     def close(self) -> None:
         self._http.close()
 
-    # --- one request -------------------------------------------------------------------------------------------
+    # --- one request ----------------------------------------------------------------------------------------
 
     def _one(self, request: ChatRequest, model: str, stop: threading.Event) -> ChatResult:
         begin = time.monotonic()
@@ -101,7 +121,9 @@ class OpenAiChat:
         for attempt in range(self._settings.max_retries + 1):
             try:
                 body = _body(request, model, attempt, self._settings)
-                reply = self._http.call("POST", f"{self._prefix}/chat/completions", body, stop=stop, deadline=deadline)
+                reply = self._http.call(
+                    "POST", f"{self._prefix}/chat/completions", body, stop=stop, deadline=deadline
+                )
                 text, finish, used = _read(self._accepted(reply))
                 attempts, usage = attempts + 1, usage + used
                 value, error = judge(request, text, finish), None
@@ -112,14 +134,27 @@ class OpenAiChat:
                     continue
             break
         if error is not None and attempts > 1:
-            error = TabootError(error.code, error.message, remedy=error.remedy, **{**error.details, "attempts": attempts})
-        return ChatResult(text if error is None else "", value, usage, time.monotonic() - begin, finish, model, attempts, error)
+            error = TabootError(
+                error.code, error.message, remedy=error.remedy, **{**error.details, "attempts": attempts}
+            )
+        return ChatResult(
+            text if error is None else "",
+            value,
+            usage,
+            time.monotonic() - begin,
+            finish,
+            model,
+            attempts,
+            error,
+        )
 
     def _accepted(self, reply: Reply) -> Mapping[str, Any]:
         """The body of a 200, as a mapping."""
         if reply.status in (400, 413, 422) and _TOO_LONG.search(reply.body):
             raise TabootError(
-                "E_TOKEN_LIMIT", "The prompt is longer than the model reads.", remedy="Send smaller windows, or use a model with a longer context.",
+                "E_TOKEN_LIMIT",
+                "The prompt is longer than the model reads.",
+                remedy="Send smaller windows, or use a model with a longer context.",
                 status=reply.status,
             )
         if reply.status != 200:
@@ -166,14 +201,26 @@ def _body(request: ChatRequest, model: str, attempt: int, settings: LlmSettings)
         "stream": False,
     }
     if request.schema is not None:
-        given["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(request.schema), "strict": True}}
+        given["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(request.schema), "strict": True},
+        }
     try:
         return orjson.dumps(given)
     except (TypeError, ValueError, RecursionError):
-        index = next((i for i, m in enumerate(request.messages) if not isinstance(m.content, str) or not is_unicode(m.content)), None)
+        index = next(
+            (
+                i
+                for i, m in enumerate(request.messages)
+                if not isinstance(m.content, str) or not is_unicode(m.content)
+            ),
+            None,
+        )
         if index is None:
             raise TabootError("E_SCHEMA_INVALID", "The request's schema is not JSON.") from None
-        raise TabootError("E_ENCODING", f"Message {index} holds a lone surrogate and has no UTF-8.", index=index) from None
+        raise TabootError(
+            "E_ENCODING", f"Message {index} holds a lone surrogate and has no UTF-8.", index=index
+        ) from None
 
 
 def _read(answer: Mapping[str, Any]) -> tuple[str, str, Usage]:
@@ -190,10 +237,14 @@ def _read(answer: Mapping[str, Any]) -> tuple[str, str, Usage]:
 
 
 def _usage(given: Any) -> Usage:
-    counts = [given.get(key) if isinstance(given, dict) else None for key in ("prompt_tokens", "completion_tokens")]
+    counts = [
+        given.get(key) if isinstance(given, dict) else None for key in ("prompt_tokens", "completion_tokens")
+    ]
     prompt, completion = (n if type(n) is int and n >= 0 else 0 for n in counts)
     return Usage(prompt, completion)
 
 
 def _not_openai(path: str) -> TabootError:
-    return TabootError("E_LLM", f"The model's server's {path} is not that of an OpenAI-compatible server.", path=path)
+    return TabootError(
+        "E_LLM", f"The model's server's {path} is not that of an OpenAI-compatible server.", path=path
+    )

@@ -1,4 +1,6 @@
-"""Cross-encoders that say how well texts answer a query: the protocol and the client of a TEI server's ``/rerank``."""
+"""Cross-encoders that say how well texts answer a query: the protocol and the client of a TEI server's
+``/rerank``.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ _PEER = Peer("The reranker", "TABOOT_RERANKER", "E_RERANKER", "E_RERANKER", max_
 
 class Reranker(Protocol):
     def rank(self, query: str, texts: Sequence[str]) -> Scores:
-        """Relevance from 0 to 1, shape (len(texts),), in the order of ``texts``: all finite; a text that is too long is read
-        up to the model's limit. Raises ``E_RERANKER``, ``E_CIRCUIT_OPEN``, ``E_ENCODING``, ``E_MODEL``, ``E_GPU_OOM``."""
+        """Relevance from 0 to 1, shape (len(texts),), in the order of ``texts``: all finite; a text that is
+        too long is read up to the model's limit. Raises ``E_RERANKER``, ``E_CIRCUIT_OPEN``, ``E_ENCODING``,
+        ``E_MODEL``, ``E_GPU_OOM``.
+        """
         ...
 
     def health(self) -> Health: ...
@@ -33,11 +37,15 @@ class Reranker(Protocol):
 
 
 def open_reranker(settings: Settings, circuit: Circuit | None = None) -> Reranker | None:
-    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are ``E_CONFIG``."""
+    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are
+    ``E_CONFIG``.
+    """
     given = settings.reranker
     if given.url and given.torch.model:
         raise TabootError(
-            "E_CONFIG", "TABOOT_RERANKER__URL and TABOOT_RERANKER__TORCH__MODEL are both set.", remedy="Unset one of them.",
+            "E_CONFIG",
+            "TABOOT_RERANKER__URL and TABOOT_RERANKER__TORCH__MODEL are both set.",
+            remedy="Unset one of them.",
             settings=["TABOOT_RERANKER__URL", "TABOOT_RERANKER__TORCH__MODEL"],
         )
     if given.url:
@@ -52,7 +60,9 @@ def open_reranker(settings: Settings, circuit: Circuit | None = None) -> Reranke
 class TeiReranker:
     """Ranks by HTTP (``/rerank``, sigmoid scores). Made without a request; safe to share by threads."""
 
-    def __init__(self, settings: RerankerSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None) -> None:
+    def __init__(
+        self, settings: RerankerSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None
+    ) -> None:
         self._server = TeiServer(_PEER, settings, backoff_seconds=backoff_seconds, circuit=circuit)
 
     def rank(self, query: str, texts: Sequence[str]) -> Scores:
@@ -60,7 +70,9 @@ class TeiReranker:
 
         def work(start: int, end: int, stop: threading.Event) -> None:
             request = {"query": query, "texts": list(texts[start:end]), "raw_scores": False, "truncate": True}
-            out[start:end] = np.concatenate(self._server.ask("/rerank", request, "texts", start, stop, _scores, _too_large))
+            out[start:end] = np.concatenate(
+                self._server.ask("/rerank", request, "texts", start, stop, _scores, _too_large)
+            )
 
         self._server.batches(texts, work)
         return out
@@ -77,16 +89,33 @@ def _scores(answer: Any, texts: Sequence[str], first: int) -> Scores:
     """``[{index, score}]`` in any order, as one score a text; each index exactly once, each score finite."""
     out = np.full(len(texts), np.nan)
     if not isinstance(answer, list) or len(answer) != len(texts):
-        raise TabootError("E_RERANKER", f"The reranker did not answer one score for each of {len(texts)} texts.", expected=len(texts))
+        raise TabootError(
+            "E_RERANKER",
+            f"The reranker did not answer one score for each of {len(texts)} texts.",
+            expected=len(texts),
+        )
     for row in answer:
         index, score = (row.get("index"), row.get("score")) if isinstance(row, dict) else (None, None)
         if type(index) is not int or not 0 <= index < len(texts) or not math.isnan(out[index]):
-            raise TabootError("E_RERANKER", "The reranker's answer names a text that was not asked, or one twice.", first=first)
+            raise TabootError(
+                "E_RERANKER",
+                "The reranker's answer names a text that was not asked, or one twice.",
+                first=first,
+            )
         if not isinstance(score, int | float) or isinstance(score, bool) or not math.isfinite(score):
-            raise TabootError("E_RERANKER", f"The reranker's score of text {first + index} is not a finite number.", index=first + index)
+            raise TabootError(
+                "E_RERANKER",
+                f"The reranker's score of text {first + index} is not a finite number.",
+                index=first + index,
+            )
         out[index] = score
     return out
 
 
 def _too_large(text: str, index: int) -> TabootError:
-    return TabootError("E_RERANKER", f"Text {index} is larger than the reranker takes in one request.", index=index, characters=len(text))
+    return TabootError(
+        "E_RERANKER",
+        f"Text {index} is larger than the reranker takes in one request.",
+        index=index,
+        characters=len(text),
+    )

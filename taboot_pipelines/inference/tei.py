@@ -1,4 +1,6 @@
-"""What the clients of Text Embeddings Inference share (huggingface/text-embeddings-inference: ``/info``, ``/health``)."""
+"""What the clients of Text Embeddings Inference share (huggingface/text-embeddings-inference: ``/info``,
+``/health``).
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,18 @@ class Info:
 class TeiServer:
     """One TEI server. Made without a request."""
 
-    def __init__(self, peer: Peer, settings: ServerSettings, *, backoff_seconds: float, circuit: Circuit | None) -> None:
+    def __init__(
+        self, peer: Peer, settings: ServerSettings, *, backoff_seconds: float, circuit: Circuit | None
+    ) -> None:
         self.http = RetryingClient(peer, settings, backoff_seconds=backoff_seconds, circuit=circuit)
         self._lock = threading.Lock()
         self._info: Info | None = None
         self._asked = 0.0
 
     def info(self) -> Info:
-        """The server's limits, asked again when they are old. Raises the peer's code for a server that is not TEI."""
+        """The server's limits, asked again when they are old. Raises the peer's code for a server that is not
+        TEI.
+        """
         with self._lock:
             if self._info is None or time.monotonic() - self._asked >= INFO_TTL:
                 reply = self.http.call("GET", "/info")
@@ -61,7 +67,9 @@ class TeiServer:
             return self._info
 
     def health(self, part: str, kind: str) -> Health:
-        """``/health`` and ``/info``, one attempt each; a model that is not of ``kind`` is a warning in words."""
+        """``/health`` and ``/info``, one attempt each; a model that is not of ``kind`` is a warning in
+        words.
+        """
 
         def ask() -> tuple[str | None, str]:
             reply = self.http.send("GET", "/health")
@@ -69,7 +77,10 @@ class TeiServer:
                 raise self.http.refusal(reply.status, "/health")
             info = self._read(self.http.send("GET", "/info"))
             wrong = info.kind not in ("", kind)
-            said = f"The server at {self.http.peer.setting}__URL serves {_a(info.kind)} model, not {_a(kind)} model; set the URL of one that does."
+            said = (
+                f"The server at {self.http.peer.setting}__URL serves {_a(info.kind)} model, not {_a(kind)}"
+                " model; set the URL of one that does."
+            )
             return f"{info.version} {info.model}".strip(), said if wrong else ""
 
         return probe(part, "tei", ask)
@@ -80,24 +91,39 @@ class TeiServer:
         gather(len(texts), size, self.http.settings.max_concurrency, work)
 
     def ask(
-        self, path: str, request: Mapping[str, Any], field: str, start: int, stop: threading.Event, read: Callable[[Any, Sequence[str], int], T],
+        self,
+        path: str,
+        request: Mapping[str, Any],
+        field: str,
+        start: int,
+        stop: threading.Event,
+        read: Callable[[Any, Sequence[str], int], T],
         too_long: Callable[[str, int], TabootError],
     ) -> list[T]:
-        """POST ``request``, whose ``field`` lists texts of which the first is number ``start`` to the caller, and ``read`` the
-        answer; what is refused as too large (413) is halved, down to one text, which is ``too_long``."""
+        """POST ``request``, whose ``field`` lists texts of which the first is number ``start`` to the caller,
+        and ``read`` the answer; what is refused as too large (413) is halved, down to one text, which is
+        ``too_long``."""
         texts: Sequence[str] = request[field]
         try:
             body = orjson.dumps(request)
         except TypeError:
             index = next((i for i, text in enumerate(texts) if not is_unicode(text)), None)
             what = "The query" if index is None else f"Text {start + index}"
-            raise TabootError("E_ENCODING", f"{what} holds a lone surrogate and has no UTF-8.", index=None if index is None else start + index) from None
+            raise TabootError(
+                "E_ENCODING",
+                f"{what} holds a lone surrogate and has no UTF-8.",
+                index=None if index is None else start + index,
+            ) from None
         with self.http.slots:
             reply = self.http.call("POST", path, body, stop=stop)
         if reply.status == 413 and len(texts) > 1:
             half = len(texts) // 2
             parts = ((texts[:half], start), (texts[half:], start + half))
-            return [part for some, at in parts for part in self.ask(path, {**request, field: some}, field, at, stop, read, too_long)]
+            return [
+                part
+                for some, at in parts
+                for part in self.ask(path, {**request, field: some}, field, at, stop, read, too_long)
+            ]
         if reply.status == 413:
             raise too_long(texts[0], start)
         if reply.status != 200:
@@ -107,7 +133,9 @@ class TeiServer:
         try:
             answer = orjson.loads(reply.body)
         except ValueError:
-            raise TabootError(self.http.peer.code, f"{self.http.peer.name}'s answer is not JSON.", path=path) from None
+            raise TabootError(
+                self.http.peer.code, f"{self.http.peer.name}'s answer is not JSON.", path=path
+            ) from None
         return [read(answer, texts, start)]
 
     def _read(self, reply: Reply) -> Info:
@@ -139,7 +167,13 @@ def _plain(version: Any) -> str:
 
 
 def _revision(revision: str | None) -> str:
-    """A revision that can stand in a path: the commit's hash as a rule, otherwise a hash of what the server says."""
+    """A revision that can stand in a path: the commit's hash as a rule, otherwise a hash of what the server
+    says.
+    """
     if not revision:
         return "unversioned"
-    return revision if re.fullmatch(r"[0-9A-Za-z_-]{1,64}", revision) else sha256(revision.encode("utf-8", "replace")).hexdigest()
+    return (
+        revision
+        if re.fullmatch(r"[0-9A-Za-z_-]{1,64}", revision)
+        else sha256(revision.encode("utf-8", "replace")).hexdigest()
+    )

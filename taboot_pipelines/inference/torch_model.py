@@ -1,8 +1,8 @@
 """A transformer in this process by PyTorch (extra ``torch``): its files, its tokenizer, its forward passes.
 
-The model is a directory as sentence-transformers and transformers write it (``config.json``, ``tokenizer.json``,
-safetensors), or a hub name, of which a snapshot is fetched. No code of the model's is ever run (``trust_remote_code``), and no
-pickled weights are read.
+The model is a directory as sentence-transformers and transformers write it (``config.json``,
+``tokenizer.json``, safetensors), or a hub name, of which a snapshot is fetched. No code of the model's is
+ever run (``trust_remote_code``), and no pickled weights are read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Encoded:
 
 
 class TorchModel:
-    """Files are read when first asked about, PyTorch is imported with the first forward pass. Safe to share by threads.
+    """Files are read when first asked about, PyTorch is imported with the first forward pass. Safe to share
+    by threads.
 
     ``setting`` is the prefix of the settings, for messages; ``architecture`` the Auto class of transformers.
     """
@@ -55,7 +56,7 @@ class TorchModel:
         self._size = settings.batch_size
         self._lock = threading.RLock()
 
-    # --- the files ---------------------------------------------------------------------------------------------
+    # --- the files ------------------------------------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
@@ -70,27 +71,40 @@ class TorchModel:
             return local
         if not _HUB_NAME.fullmatch(name):
             raise TabootError(
-                "E_CONFIG", f"{self.setting}__MODEL: {name} is neither a directory here nor the name of a model on the hub.", settings=[f"{self.setting}__MODEL"]
+                "E_CONFIG",
+                f"{self.setting}__MODEL: {name} is neither a directory here nor the name of a model on the"
+                " hub.",
+                settings=[f"{self.setting}__MODEL"],
             )
         self.need("huggingface_hub")
         from huggingface_hub import snapshot_download
 
         try:
             return Path(snapshot_download(name, revision=self.settings.revision, allow_patterns=list(_FILES)))
-        except Exception as error:  # noqa: BLE001 - the hub's client raises many kinds, down to those of its HTTP library
+        # The hub's client raises many kinds, down to those of its HTTP library.
+        except Exception as error:  # noqa: BLE001
             raise TabootError(
-                "E_MODEL", f"{self.setting}__MODEL: {name} is no directory here and could not be fetched from the hub ({type(error).__name__}).",
-                remedy="Give the path of a downloaded model, or a hub name that this machine can reach.", settings=[f"{self.setting}__MODEL"],
+                "E_MODEL",
+                f"{self.setting}__MODEL: {name} is no directory here and could not be fetched from the hub"
+                f" ({type(error).__name__}).",
+                remedy="Give the path of a downloaded model, or a hub name that this machine can reach.",
+                settings=[f"{self.setting}__MODEL"],
             ) from None
 
     @property
     def name(self) -> str:
         """A directory's own name, or the hub's."""
-        return self.folder.resolve().name if Path(self.settings.model or "").expanduser().is_dir() else str(self.settings.model)
+        return (
+            self.folder.resolve().name
+            if Path(self.settings.model or "").expanduser().is_dir()
+            else str(self.settings.model)
+        )
 
     @property
     def revision(self) -> str:
-        """The commit of a hub's snapshot; else the SHA-256 of the digests of the files that decide what the model says."""
+        """The commit of a hub's snapshot; else the SHA-256 of the digests of the files that decide what the
+        model says.
+        """
         with self._lock:
             return self._revision
 
@@ -118,7 +132,11 @@ class TorchModel:
         except FileNotFoundError:
             if not required:
                 return {}
-            raise TabootError("E_MODEL", f"{self.setting}__MODEL: {self.folder} has no {path}.", settings=[f"{self.setting}__MODEL"]) from None
+            raise TabootError(
+                "E_MODEL",
+                f"{self.setting}__MODEL: {self.folder} has no {path}.",
+                settings=[f"{self.setting}__MODEL"],
+            ) from None
         except (OSError, ValueError, RecursionError):
             raise TabootError("E_MODEL", f"{file} is not JSON that can be read.") from None
 
@@ -127,8 +145,10 @@ class TorchModel:
         """The longest input, special tokens included: the least of what the model's files state."""
         config = self.json("config.json", required=True)
         stated = (
-            _get(self.json("sentence_bert_config.json"), "max_seq_length"), _get(self.json("tokenizer_config.json"), "model_max_length"),
-            _get(config, "max_position_embeddings"), _get(config, "n_positions"),
+            _get(self.json("sentence_bert_config.json"), "max_seq_length"),
+            _get(self.json("tokenizer_config.json"), "model_max_length"),
+            _get(config, "max_position_embeddings"),
+            _get(config, "n_positions"),
         )
         limits = [n for n in stated if type(n) is int and 2 < n < 10_000_000]
         # RoBERTa's family starts positions after the padding index.
@@ -139,12 +159,19 @@ class TorchModel:
     @property
     def hidden_size(self) -> int:
         config = self.json("config.json", required=True)
-        size = next((n for key in ("hidden_size", "d_model", "n_embd", "dim") if type(n := _get(config, key)) is int and n > 0), None)
+        size = next(
+            (
+                n
+                for key in ("hidden_size", "d_model", "n_embd", "dim")
+                if type(n := _get(config, key)) is int and n > 0
+            ),
+            None,
+        )
         if size is None:
             raise TabootError("E_MODEL", f"{self.folder / 'config.json'} names no hidden size.")
         return int(size)
 
-    # --- tokens ------------------------------------------------------------------------------------------------
+    # --- tokens ---------------------------------------------------------------------------------------------
 
     @property
     def special_tokens(self) -> int:
@@ -164,20 +191,23 @@ class TorchModel:
             tokenizer = tokenizers.Tokenizer.from_file(str(self.folder / "tokenizer.json"))
         except Exception as error:  # noqa: BLE001 - the library raises plain Exceptions
             raise TabootError(
-                "E_MODEL", f"{self.setting}__MODEL: {self.folder} has no tokenizer.json that can be read ({type(error).__name__}).",
+                "E_MODEL",
+                f"{self.setting}__MODEL: {self.folder} has no tokenizer.json that can be read"
+                f" ({type(error).__name__}).",
                 settings=[f"{self.setting}__MODEL"],
             ) from None
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer
 
-    # --- forward passes ----------------------------------------------------------------------------------------
+    # --- forward passes -------------------------------------------------------------------------------------
 
     def rows(self, inputs: Sequence[Encoded], width: int, pool: Callable[[Any, Any], Any]) -> Rows:
         """``pool(output, mask)`` of every input, shape (len(inputs), width), in their order.
 
-        Inputs of about one length share a forward pass. A pass for which the GPU's memory does not suffice is halved, and so
-        are those after it; ``E_GPU_OOM`` if one input alone is too much, ``E_MODEL`` for any other failure of the model.
+        Inputs of about one length share a forward pass. A pass for which the GPU's memory does not suffice is
+        halved, and so are those after it; ``E_GPU_OOM`` if one input alone is too much, ``E_MODEL`` for any
+        other failure of the model.
         """
         out = np.empty((len(inputs), width), np.float32)
         # The longest first: what does not fit into memory shows at once.
@@ -191,7 +221,11 @@ class TorchModel:
                     self._size = max(1, min(self._size, len(batch)) // 2)
                     continue
                 if values.shape != (len(batch), width):
-                    raise TabootError("E_MODEL", f"{self.name} answered rows of another size than its config.json says.", expected=width)
+                    raise TabootError(
+                        "E_MODEL",
+                        f"{self.name} answered rows of another size than its config.json says.",
+                        expected=width,
+                    )
                 out[batch] = values
                 at += len(batch)
         return out
@@ -207,7 +241,11 @@ class TorchModel:
             ids[i, : len(row.ids)] = row.ids
             types[i, : len(row.ids)] = row.types
             mask[i, : len(row.ids)] = 1
-        given = {"input_ids": ids, "attention_mask": mask, **({"token_type_ids": types} if loaded.typed else {})}
+        given = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            **({"token_type_ids": types} if loaded.typed else {}),
+        }
         try:
             with torch.inference_mode():
                 tensors = {name: torch.from_numpy(values).to(loaded.device) for name, values in given.items()}
@@ -219,10 +257,14 @@ class TorchModel:
             if len(batch) > 1:
                 return None
             raise TabootError(
-                "E_GPU_OOM", f"The GPU's memory does not hold one text of {longest} tokens beside {self.name}.", length=longest
+                "E_GPU_OOM",
+                f"The GPU's memory does not hold one text of {longest} tokens beside {self.name}.",
+                length=longest,
             ) from None
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise TabootError("E_MODEL", f"{self.name} failed on a batch ({type(error).__name__}).", texts=len(batch)) from None
+            raise TabootError(
+                "E_MODEL", f"{self.name} failed on a batch ({type(error).__name__}).", texts=len(batch)
+            ) from None
 
     @cached_property
     def _loaded(self) -> _Loaded:
@@ -238,7 +280,12 @@ class TorchModel:
             device = None
         if device is None or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
             name = f"{self.setting}__DEVICE"
-            raise TabootError("E_CONFIG", f"{name}: there is no such device here.", settings=[name], remedy="Name one that PyTorch sees, or unset it.")
+            raise TabootError(
+                "E_CONFIG",
+                f"{name}: there is no such device here.",
+                settings=[name],
+                remedy="Name one that PyTorch sees, or unset it.",
+            )
         config = self.json("config.json", required=True)
         try:
             with _quiet(transformers):
@@ -251,8 +298,11 @@ class TorchModel:
             model = model.eval().to(device=device, dtype=half if device.type == "cuda" else torch.float32)
         except torch.OutOfMemoryError:
             raise TabootError("E_GPU_OOM", f"The GPU's memory does not hold {self.name}.") from None
-        except Exception as error:  # noqa: BLE001 - a model's files fail in as many ways as there are architectures
-            raise TabootError("E_MODEL", f"{self.folder} holds no model that can be loaded ({type(error).__name__}).") from None
+        # A model's files fail in as many ways as there are architectures.
+        except Exception as error:  # noqa: BLE001
+            raise TabootError(
+                "E_MODEL", f"{self.folder} holds no model that can be loaded ({type(error).__name__})."
+            ) from None
         import inspect
 
         padding = _get(config, "pad_token_id")
@@ -271,8 +321,10 @@ class TorchModel:
         """Raises ``E_EXTRA`` if a package of the extra ``torch`` is missing."""
         if find_spec(package) is None:
             raise TabootError(
-                "E_EXTRA", f"{self.setting}__MODEL needs the extra torch ({package} is not installed).",
-                remedy="pip install 'taboot-pipelines[torch]'", settings=[f"{self.setting}__MODEL"],
+                "E_EXTRA",
+                f"{self.setting}__MODEL needs the extra torch ({package} is not installed).",
+                remedy="pip install 'taboot-pipelines[torch]'",
+                settings=[f"{self.setting}__MODEL"],
             )
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ from taboot_pipelines.settings import TorchSettings
 
 
 class TorchReranker:
-    """Ranks pairs of query and text by the sigmoid of the model's one logit, as TEI's ``/rerank`` does. Nothing is loaded
-    before the first call."""
+    """Ranks pairs of query and text by the sigmoid of the model's one logit, as TEI's ``/rerank`` does.
+    Nothing is loaded before the first call."""
 
     def __init__(self, settings: TorchSettings) -> None:
         self._model = TorchModel(settings, "TABOOT_RERANKER__TORCH", "AutoModelForSequenceClassification")
@@ -25,11 +25,15 @@ class TorchReranker:
         if not texts:
             return np.empty(0)
         limit = self._model.max_tokens
-        logits = self._model.rows([self._encode(query, text, index, limit) for index, text in enumerate(texts)], 1, self._logits)[:, 0]
+        logits = self._model.rows(
+            [self._encode(query, text, index, limit) for index, text in enumerate(texts)], 1, self._logits
+        )[:, 0]
         bad = ~np.isfinite(logits)
         if bad.any():
             index = int(bad.argmax())
-            raise TabootError("E_RERANKER", f"The reranker's score of text {index} is not a finite number.", index=index)
+            raise TabootError(
+                "E_RERANKER", f"The reranker's score of text {index} is not a finite number.", index=index
+            )
         scores: Scores = 1.0 / (1.0 + np.exp(-np.clip(logits.astype(np.float64), -700, 700)))
         return scores
 
@@ -50,7 +54,11 @@ class TorchReranker:
         try:
             encoding = tokenizer.encode(query, text)
         except (TypeError, UnicodeEncodeError):
-            raise TabootError("E_ENCODING", f"Text {index} or the query holds a lone surrogate and has no UTF-8.", index=index) from None
+            raise TabootError(
+                "E_ENCODING",
+                f"Text {index} or the query holds a lone surrogate and has no UTF-8.",
+                index=index,
+            ) from None
         if len(encoding.ids) > limit:
             # The longer of the two gives way first, as in the models' training; the special tokens stay.
             tokenizer.enable_truncation(limit, strategy="longest_first")
@@ -63,7 +71,9 @@ class TorchReranker:
     def _logits(self, output: Any, _mask: Any) -> Any:
         if output.logits.shape[-1] != 1:
             raise TabootError(
-                "E_MODEL", f"{self._model.name} is a classifier of {output.logits.shape[-1]} labels; a reranker has one.",
+                "E_MODEL",
+                f"{self._model.name} is a classifier of {output.logits.shape[-1]} labels; a reranker has"
+                " one.",
                 settings=["TABOOT_RERANKER__TORCH__MODEL"],
             )
         return output.logits

@@ -25,8 +25,9 @@ _WARMTH = 0.3
 
 
 class VllmChat:
-    """The model is loaded with the first batch and keeps its GPU until :meth:`close`. Safe to share by threads: batches
-    queue. ``options`` go to ``vllm.LLM``. There is no deadline: a batch ends by its ``max_output_tokens``."""
+    """The model is loaded with the first batch and keeps its GPU until :meth:`close`. Safe to share by
+    threads: batches queue. ``options`` go to ``vllm.LLM``. There is no deadline: a batch ends by its
+    ``max_output_tokens``."""
 
     def __init__(self, settings: LlmSettings, **options: Any) -> None:
         self._settings = settings
@@ -46,9 +47,15 @@ class VllmChat:
             for attempt in range(self._settings.max_retries + 1):
                 if not waiting:
                     break
-                for index, result in zip(waiting, self._ask([requests[i] for i in waiting], attempt), strict=True):
+                for index, result in zip(
+                    waiting, self._ask([requests[i] for i in waiting], attempt), strict=True
+                ):
                     results[index] = _joined(results[index], result)
-                waiting = [i for i in waiting if (error := results[i].error) is not None and error.code in WORTH_ASKING_AGAIN]
+                waiting = [
+                    i
+                    for i in waiting
+                    if (error := results[i].error) is not None and error.code in WORTH_ASKING_AGAIN
+                ]
         for result in results:
             self._accounts.add(result)
         return results
@@ -74,7 +81,9 @@ class VllmChat:
             self.__dict__.pop("_llm", None)
 
     def _ask(self, requests: Sequence[ChatRequest], attempt: int) -> list[ChatResult]:
-        """One result a request. What vLLM refuses as a whole is halved until the one that it minds is alone."""
+        """One result a request. What vLLM refuses as a whole is halved until the one that it minds is
+        alone.
+        """
         begin = time.monotonic()
         for index, request in enumerate(requests):
             if not all(isinstance(m.content, str) and is_unicode(m.content) for m in request.messages):
@@ -86,27 +95,41 @@ class VllmChat:
         try:
             outputs = self._llm.chat(
                 [[{"role": m.role, "content": m.content} for m in request.messages] for request in requests],
-                [self._parameters(request, attempt) for request in requests], use_tqdm=False,
+                [self._parameters(request, attempt) for request in requests],
+                use_tqdm=False,
             )
         except TabootError as error:
-            return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=error)] * len(requests)
+            return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=error)] * len(
+                requests
+            )
         except Exception as error:  # noqa: BLE001 - vLLM raises its own, PyTorch's and its validators' kinds
             if len(requests) > 1 and _refused(error):
                 half = len(requests) // 2
                 return [*self._ask(requests[:half], attempt), *self._ask(requests[half:], attempt)]
-            return [ChatResult(model=self.model, seconds=time.monotonic() - begin, error=_failure(error))] * len(requests)
+            return [
+                ChatResult(model=self.model, seconds=time.monotonic() - begin, error=_failure(error))
+            ] * len(requests)
         seconds = time.monotonic() - begin
-        return [self._result(request, output, seconds) for request, output in zip(requests, outputs, strict=True)]
+        return [
+            self._result(request, output, seconds) for request, output in zip(requests, outputs, strict=True)
+        ]
 
     def _parameters(self, request: ChatRequest, attempt: int) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
         return SamplingParams(
-            temperature=self._settings.temperature if attempt == 0 else max(self._settings.temperature, _WARMTH), seed=request.seed + attempt,
+            temperature=(
+                self._settings.temperature if attempt == 0 else max(self._settings.temperature, _WARMTH)
+            ),
+            seed=request.seed + attempt,
             max_tokens=request.max_output_tokens or self._settings.max_output_tokens,
             # Where any whitespace is allowed, a model may write nothing else until its tokens are used up.
-            structured_outputs=StructuredOutputsParams(json=dict(request.schema), disable_any_whitespace=True) if request.schema is not None else None,
+            structured_outputs=(
+                StructuredOutputsParams(json=dict(request.schema), disable_any_whitespace=True)
+                if request.schema is not None
+                else None
+            ),
         )
 
     def _result(self, request: ChatRequest, output: Any, seconds: float) -> ChatResult:
@@ -118,42 +141,71 @@ class VllmChat:
             value = judge(request, written.text, finish)
         except TabootError as failure:
             error = failure
-        return ChatResult(written.text if error is None else "", value, usage, seconds, finish, self.model, 1, error)
+        return ChatResult(
+            written.text if error is None else "", value, usage, seconds, finish, self.model, 1, error
+        )
 
     @cached_property
     def _llm(self) -> Any:
         if find_spec("vllm") is None:
-            raise TabootError("E_EXTRA", f"{_SETTING} needs the extra vllm.", remedy="pip install 'taboot-pipelines[vllm]'", settings=[_SETTING])
+            raise TabootError(
+                "E_EXTRA",
+                f"{_SETTING} needs the extra vllm.",
+                remedy="pip install 'taboot-pipelines[vllm]'",
+                settings=[_SETTING],
+            )
         try:
             from vllm import LLM
 
             return LLM(model=self.model, seed=0, **self._options)
         except Exception as error:  # noqa: BLE001 - as above
             if "OutOfMemory" in type(error).__name__:
-                raise TabootError("E_GPU_OOM", "The GPU's memory does not hold the model.", settings=[_SETTING]) from None
+                raise TabootError(
+                    "E_GPU_OOM", "The GPU's memory does not hold the model.", settings=[_SETTING]
+                ) from None
             raise TabootError(
-                "E_MODEL", f"{_SETTING}: vLLM cannot load the model ({type(error).__name__}).", remedy="Run vLLM by hand with the same model to see why.",
+                "E_MODEL",
+                f"{_SETTING}: vLLM cannot load the model ({type(error).__name__}).",
+                remedy="Run vLLM by hand with the same model to see why.",
                 settings=[_SETTING],
             ) from None
 
 
 def _refused(error: Exception) -> bool:
-    """Whether vLLM minds a prompt, which is a ValueError of Python's or, in later versions, an error of the client's."""
-    return isinstance(error, ValueError) or any(kind.__name__ == "VLLMClientError" for kind in type(error).__mro__)
+    """Whether vLLM minds a prompt, which is a ValueError of Python's or, in later versions, an error of the
+    client's.
+    """
+    return isinstance(error, ValueError) or any(
+        kind.__name__ == "VLLMClientError" for kind in type(error).__mro__
+    )
 
 
 def _failure(error: Exception) -> TabootError:
     if "OutOfMemory" in type(error).__name__:
         return TabootError("E_GPU_OOM", "The GPU's memory did not suffice for the batch.")
     # vLLM's own words tell which; they are matched, never repeated.
-    if _refused(error) and any(words in str(error) for words in ("maximum model length", "max_model_len", "context length")):
-        return TabootError("E_TOKEN_LIMIT", "The prompt is longer than the model reads.", remedy="Send smaller windows, or use a model with a longer context.")
-    return TabootError("E_LLM", f"vLLM failed on a prompt ({type(error).__name__}).", remedy="Look at vLLM's own log.")
+    if _refused(error) and any(
+        words in str(error) for words in ("maximum model length", "max_model_len", "context length")
+    ):
+        return TabootError(
+            "E_TOKEN_LIMIT",
+            "The prompt is longer than the model reads.",
+            remedy="Send smaller windows, or use a model with a longer context.",
+        )
+    return TabootError(
+        "E_LLM", f"vLLM failed on a prompt ({type(error).__name__}).", remedy="Look at vLLM's own log."
+    )
 
 
 def _joined(before: ChatResult, after: ChatResult) -> ChatResult:
     """``after`` with what the attempts before it cost."""
     return ChatResult(
-        after.text, after.value, before.usage + after.usage, before.seconds + after.seconds, after.finish_reason, after.model,
-        before.attempts + after.attempts, after.error,
+        after.text,
+        after.value,
+        before.usage + after.usage,
+        before.seconds + after.seconds,
+        after.finish_reason,
+        after.model,
+        before.attempts + after.attempts,
+        after.error,
     )

@@ -1,1 +1,3 @@
-"""From observations to the current truth: what names mean, how claims are reduced, where known names are mentioned."""
+"""From observations to the current truth: what names mean, how claims are reduced, where known names are
+mentioned.
+"""

@@ -1,7 +1,9 @@
-"""The nodes and edges of a snapshot: relations resolved by what the names mean, joined with the documents' times.
+"""The nodes and edges of a snapshot: relations resolved by what the names mean, joined with the documents'
+times.
 
-The shards' reader and the Neo4j stage both build their graph here, so that they cannot differ. Relations may be given in
-parts (a document's rows together), so that a large namespace's edges need not be in memory at once.
+The shards' reader and the Neo4j stage both build their graph here, so that they cannot differ. Relations may
+be given in parts (a document's rows together), so that a large namespace's edges need not be in memory at
+once.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ _NODES = pa.schema([tables.ENTITIES.field(c).with_nullable(True) for c in ENTITY
 class Assembly:
     """The graph of one snapshot of a namespace.
 
-    ``documents``, ``entities`` (rows of ``tables.DOCUMENTS`` and ``ENTITIES``, see the columns above) and ``names``
-    (``tables.NAMES``) are whole. First :meth:`note` all relations, in any parts; then :meth:`nodes` is complete.
+    ``documents``, ``entities`` (rows of ``tables.DOCUMENTS`` and ``ENTITIES``, see the columns above) and
+    ``names`` (``tables.NAMES``) are whole. First :meth:`note` all relations, in any parts; then :meth:`nodes`
+    is complete.
     """
 
     def __init__(self, namespace: str, documents: pa.Table, entities: pa.Table, names: pa.Table) -> None:
@@ -42,7 +45,12 @@ class Assembly:
         self._documents = documents.select(DOCUMENT_COLUMNS).sort_by("doc_id").combine_chunks()
         self._doc_ids = self._documents.column("doc_id").combine_chunks()
         entities = entities.select(ENTITY_COLUMNS).cast(_NODES)
-        self._nodes = pa.concat_tables([_document_nodes(self._documents), entities.filter(pc.not_equal(entities.column("label"), "Document"))])
+        self._nodes = pa.concat_tables(
+            [
+                _document_nodes(self._documents),
+                entities.filter(pc.not_equal(entities.column("label"), "Document")),
+            ]
+        )
         self._nodes = self._nodes.sort_by([("label", "ascending"), ("key", "ascending")]).combine_chunks()
         self._identity = identity(self._nodes.column("label"), self._nodes.column("key"))
         # A document supports itself.
@@ -51,7 +59,9 @@ class Assembly:
         self._pairs: list[Numbers] = [self._joined(own, itself)]
 
     def edges(self, relations: pa.Table) -> pa.Table:
-        """The edges (:data:`OBSERVED_EDGES`, ascending by edge_id) of some documents' relations, all of each document."""
+        """The edges (:data:`OBSERVED_EDGES`, ascending by edge_id) of some documents' relations, all of each
+        document.
+        """
         edges = resolve_edges(relations.select(RELATION_COLUMNS), self._names, namespace=self._namespace)
         at = pc.index_in(edges.column("doc_id"), value_set=self._doc_ids).combine_chunks()
         for name in ("url", "since"):
@@ -63,18 +73,29 @@ class Assembly:
         ends = resolve_ends(relations.select(END_COLUMNS), self._names)
         owners = self._document_numbers(ends.column("doc_id"))
         for end in ("start", "end"):
-            self._pairs.append(self._joined(find(self._identity, ends.column(f"{end}_label"), ends.column(f"{end}_key")), owners))
+            self._pairs.append(
+                self._joined(
+                    find(self._identity, ends.column(f"{end}_label"), ends.column(f"{end}_key")), owners
+                )
+            )
 
     def nodes(self) -> pa.Table:
         """The nodes (:data:`NODES_SCHEMA`), ascending by label and key."""
         owners, docs = np.divmod(np.unique(np.concatenate(self._pairs)), max(len(self._documents), 1))
-        # A bare name that could be several services mentions nothing: where it was only mentioned it is listed in `names` and is no node.
-        unknown = self._names.filter(pc.is_null(self._names.column("resolved_key"))).column("observed_key").combine_chunks()
+        # A bare name that could be several services mentions nothing: where it was only mentioned it is
+        # listed in `names` and is no node.
+        unknown = (
+            self._names.filter(pc.is_null(self._names.column("resolved_key")))
+            .column("observed_key")
+            .combine_chunks()
+        )
         used = np.zeros(len(self._nodes), dtype=bool)
         used[owners] = True
         keep = used | ~pc.is_in(self._nodes.column("key"), value_set=unknown).to_numpy(zero_copy_only=False)
         number = np.cumsum(keep) - 1
-        return _with_documents(self._nodes.filter(pa.array(keep)).combine_chunks(), number[owners], docs, self._documents)
+        return _with_documents(
+            self._nodes.filter(pa.array(keep)).combine_chunks(), number[owners], docs, self._documents
+        )
 
     def _document_numbers(self, doc_ids: pa.ChunkedArray) -> Numbers:
         return _numbers(pc.index_in(doc_ids, value_set=self._doc_ids))
@@ -105,10 +126,21 @@ def _document_nodes(documents: pa.Table) -> pa.Table:
     columns = ("doc_id", "url", "title", "source_type", "text_sha256", "metadata")
     ids, urls, titles, types, hashes, metadata = (documents.column(c).to_pylist() for c in columns)
     properties = [
-        orjson.dumps({"contentHash": h, "metadata": orjson.Fragment(m), "sourceType": t, "title": title, "url": u}).decode()
+        orjson.dumps(
+            {"contentHash": h, "metadata": orjson.Fragment(m), "sourceType": t, "title": title, "url": u}
+        ).decode()
         for u, title, t, h, m in zip(urls, titles, types, hashes, metadata, strict=True)
     ]
-    return pa.table({"label": ["Document"] * len(ids), "key": ids, "name": titles, "scope": [None] * len(ids), "properties": properties}, schema=_NODES)
+    return pa.table(
+        {
+            "label": ["Document"] * len(ids),
+            "key": ids,
+            "name": titles,
+            "scope": [None] * len(ids),
+            "properties": properties,
+        },
+        schema=_NODES,
+    )
 
 
 def _with_documents(nodes: pa.Table, owners: Numbers, docs: Numbers, documents: pa.Table) -> pa.Table:

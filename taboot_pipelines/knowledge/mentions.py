@@ -1,8 +1,8 @@
 """Mentions of declared names in any text, and the token index that says which texts to look at again.
 
-A name is found by one Aho-Corasick pass over the text, ASCII case folded (every code point keeps its offset), where it
-stands as a word of its own. Names that are also words (three letters or less, or on the stop list) count only in code,
-beside a port, or in a heading (graph-mapping, "Prose and code in any document").
+A name is found by one Aho-Corasick pass over the text, ASCII case folded (every code point keeps its offset),
+where it stands as a word of its own. Names that are also words (three letters or less, or on the stop list)
+count only in code, beside a port, or in a heading (graph-mapping, "Prose and code in any document").
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ import numpy.typing as npt
 from taboot_pipelines.extraction.tier_a.regions import Region, RegionIndex, regions
 from taboot_pipelines.packaged import word_list
 
-__all__ = ["MATCHER_VERSION", "NameMatcher", "Region", "is_weak", "name_tokens", "regions", "stopwords", "tokens"]
+__all__ = [
+    "MATCHER_VERSION",
+    "NameMatcher",
+    "Region",
+    "is_weak",
+    "name_tokens",
+    "regions",
+    "stopwords",
+    "tokens",
+]
 
 #: Changes with every change of what is found: boundaries, the weak rule, the stop list.
 MATCHER_VERSION = "1"
@@ -31,18 +40,21 @@ _FOLD = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
 _TOKEN = re.compile(r"[0-9a-z]+")
 _PORT_AFTER = re.compile(
     r":\d{2,5}(?![\w.])"
-    r"|[`\"'*)]{0,3}[ \t]*[(,]?[ \t]*(?:(?:is[ \t]+)?(?:running[ \t]+|listening[ \t]+|available[ \t]+|exposed[ \t]+|reachable[ \t]+|listens[ \t]+|runs[ \t]+)?(?:on|at|uses|using|via|over)[ \t]+)?"
+    r"|[`\"'*)]{0,3}[ \t]*[(,]?[ \t]*(?:(?:is[ \t]+)?(?:running[ \t]+|listening[ \t]+|available"
+    r"[ \t]+|exposed[ \t]+|reachable[ \t]+|listens[ \t]+|runs[ \t]+)?(?:on|at|uses|using|via|over)[ \t]+)?"
     r"(?:its[ \t]+|the[ \t]+)?(?:(?:tcp|udp|http|https)[ \t]+)?port[ \t:=]+\d{1,5}\b",
     re.IGNORECASE | re.ASCII,
 )
-_PORT_BEFORE = re.compile(r"\bport[ \t]+\d{1,5}[ \t]+(?:of|on|for)[ \t]+(?:the[ \t]+)?[`\"'*]{0,3}\Z", re.IGNORECASE | re.ASCII)
+_PORT_BEFORE = re.compile(
+    r"\bport[ \t]+\d{1,5}[ \t]+(?:of|on|for)[ \t]+(?:the[ \t]+)?[`\"'*]{0,3}\Z", re.IGNORECASE | re.ASCII
+)
 _PORT_BEFORE_MAX = 40
 _PORT_AFTER_MAX = 64
 
 
 def fold(text: str) -> str:
-    """ASCII letters in lower case, everything else as it is: the length never changes (``str.lower`` may change it,
-    and makes ASCII of the Kelvin sign)."""
+    """ASCII letters in lower case, everything else as it is: the length never changes (``str.lower`` may
+    change it, and makes ASCII of the Kelvin sign)."""
     return text.lower() if text.isascii() else text.translate(_FOLD)
 
 
@@ -57,7 +69,9 @@ def is_weak(name: str) -> bool:
 
 
 class NameMatcher:
-    """Finds ``names`` in texts. Building takes time in proportion to the names, finding to the text and its hits."""
+    """Finds ``names`` in texts. Building takes time in proportion to the names, finding to the text and its
+    hits.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         by_folded: dict[str, list[str]] = {}
@@ -67,19 +81,25 @@ class NameMatcher:
         patterns = list(by_folded)
         self._variants = list(by_folded.values())
         self._weak = [is_weak(p) for p in patterns]
-        # All overlapping matches: where the longest name lacks a boundary, a shorter one may have it ("app.x" and
-        # "app" in "app.xy" have none, "app (x" lacks one in "app (xy", where "app" has both).
+        # All overlapping matches: where the longest name lacks a boundary, a shorter one may have it ("app.x"
+        # and "app" in "app.xy" have none, "app (x" lacks one in "app (xy", where "app" has both).
         self._automaton = (
-            ahocorasick_rs.AhoCorasick(patterns, implementation=ahocorasick_rs.Implementation.ContiguousNFA, store_patterns=False)
-            if patterns else None
+            ahocorasick_rs.AhoCorasick(
+                patterns, implementation=ahocorasick_rs.Implementation.ContiguousNFA, store_patterns=False
+            )
+            if patterns
+            else None
         )
 
-    def find(self, text: str, regions: Sequence[tuple[int, int, str]] = ()) -> list[tuple[int, int, str, bool]]:
-        """(start, end, name, exact) of every mention, by start, without overlap: of two at one place the longer.
+    def find(
+        self, text: str, regions: Sequence[tuple[int, int, str]] = ()
+    ) -> list[tuple[int, int, str, bool]]:
+        """(start, end, name, exact) of every mention, by start, without overlap: of two at one place the
+        longer.
 
-        ``regions`` (from :func:`regions`) are disjoint and sorted (start, end, kind) in code points; only the kinds
-        ``code`` and ``heading`` matter. ``exact``: written as declared; where several declared names differ in case
-        only, the one written counts, else each of them.
+        ``regions`` (from :func:`regions`) are disjoint and sorted (start, end, kind) in code points; only the
+        kinds ``code`` and ``heading`` matter. ``exact``: written as declared; where several declared names
+        differ in case only, the one written counts, else each of them.
         """
         if self._automaton is None or not text:
             return []
@@ -115,8 +135,8 @@ _INSIDE = _WORD | {"_", "-"}
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Whether no word goes on at either side; a dot goes on only with a letter or digit behind it. Words are ASCII:
-    names are, and in scripts without spaces they stand between other letters."""
+    """Whether no word goes on at either side; a dot goes on only with a letter or digit behind it. Words are
+    ASCII: names are, and in scripts without spaces they stand between other letters."""
     if start:
         before = text[start - 1]
         if before in _INSIDE or (before == "." and start > 1 and text[start - 2] in _WORD):
@@ -129,10 +149,13 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _beside_port(text: str, start: int, end: int) -> bool:
-    return _PORT_AFTER.match(text, end, end + _PORT_AFTER_MAX) is not None or _PORT_BEFORE.search(text[max(0, start - _PORT_BEFORE_MAX) : start]) is not None
+    return (
+        _PORT_AFTER.match(text, end, end + _PORT_AFTER_MAX) is not None
+        or _PORT_BEFORE.search(text[max(0, start - _PORT_BEFORE_MAX) : start]) is not None
+    )
 
 
-# --- the token index ---------------------------------------------------------------------------------------------
+# --- the token index ----------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 17)

@@ -32,10 +32,11 @@ class Meaning:
         return self.services[0] if len(self.services) == 1 else None
 
     def targets(self, name: str) -> tuple[NodeRef, ...]:
-        """What a mention of the name points to, by the name as observed; an ambiguous container name points nowhere.
+        """What a mention of the name points to, by the name as observed; an ambiguous container name points
+        nowhere.
 
-        An ambiguous service name is kept here and dropped by the resolution, so that a document's rows do not change
-        when the meaning of a name it holds does.
+        An ambiguous service name is kept here and dropped by the resolution, so that a document's rows do not
+        change when the meaning of a name it holds does.
         """
         found = []
         if self.services:
@@ -54,7 +55,8 @@ def meanings(declarations: pa.Table) -> dict[str, Meaning]:
     for name, label, key in zip(*columns, strict=True):
         found.setdefault(name, {}).setdefault(label, set()).add(key)
     return {
-        name: Meaning(*(tuple(sorted(by.get(label, ()))) for label in ("Service", "Container", "Host"))) for name, by in sorted(found.items())
+        name: Meaning(*(tuple(sorted(by.get(label, ()))) for label in ("Service", "Container", "Host")))
+        for name, by in sorted(found.items())
     }
 
 
@@ -70,10 +72,20 @@ def names_table(known: Mapping[str, Meaning]) -> pa.Table:
         if not meaning.services:
             continue
         count = len(meaning.services)
-        reason = "the only service of the namespace with this name or container_name" if count == 1 else f"ambiguous: {count} services have this name or container_name"
-        rows.append({
-            "name": name, "observed_key": bare_key(name), "resolved_key": meaning.service, "reason": reason, "candidates": list(meaning.services),
-        })
+        reason = (
+            "the only service of the namespace with this name or container_name"
+            if count == 1
+            else f"ambiguous: {count} services have this name or container_name"
+        )
+        rows.append(
+            {
+                "name": name,
+                "observed_key": bare_key(name),
+                "resolved_key": meaning.service,
+                "reason": reason,
+                "candidates": list(meaning.services),
+            }
+        )
     return pa.Table.from_pylist(rows, schema=NAMES)
 
 

@@ -1,7 +1,7 @@
 """The reducer: many claims about one entity, one truth (DESIGN rule 10, seed 003 §4).
 
-Deterministic and independent of order: each property is that of the claim with the highest rank (source priority, then
-specificity, then recency, then id).
+Deterministic and independent of order: each property is that of the claim with the highest rank (source
+priority, then specificity, then recency, then id).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ REDUCER_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one document says of one node. ``recency``: the document's own date, else its bytes' ``since`` (microseconds)."""
+    """What one document says of one node. ``recency``: the document's own date, else its bytes' ``since``
+    (microseconds).
+    """
 
     doc_id: str
     observed_key: str
@@ -34,7 +36,15 @@ class Claim:
         return PRIORITY[EdgeSource(self.source)], self.confidence, self.recency, self.doc_id
 
     def dumps(self) -> list[Any]:
-        return [self.doc_id, self.observed_key, self.name, self.source, self.confidence, self.recency, self.properties]
+        return [
+            self.doc_id,
+            self.observed_key,
+            self.name,
+            self.source,
+            self.confidence,
+            self.recency,
+            self.properties,
+        ]
 
 
 def reduce_entity(label: str, key: str, claims: Iterable[Claim]) -> dict[str, Any]:
@@ -55,8 +65,12 @@ def reduce_entity(label: str, key: str, claims: Iterable[Claim]) -> dict[str, An
         # A claim with properties knows the node better than one that only refers to it.
         name = max(distinct, key=lambda c: (c.properties != "{}", *c.rank, c.name)).name
     return {
-        "label": label, "key": key, "name": name, "scope": parts[0] if label == "Service" else None,
-        "properties": canonical_json({k: v for k, (_, v) in properties.items()}), "claims": canonical_json([c.dumps() for c in distinct]),
+        "label": label,
+        "key": key,
+        "name": name,
+        "scope": parts[0] if label == "Service" else None,
+        "properties": canonical_json({k: v for k, (_, v) in properties.items()}),
+        "claims": canonical_json([c.dumps() for c in distinct]),
     }
 
 

@@ -1,6 +1,8 @@
-"""A document's edges by the names as observed: from observations, declarations and mentions to ``tables.RELATIONS``.
+"""A document's edges by the names as observed: from observations, declarations and mentions to
+``tables.RELATIONS``.
 
-One row per (type, ends, what makes it another fact, document), however often the document says it (DESIGN rule 11).
+One row per (type, ends, what makes it another fact, document), however often the document says it (DESIGN
+rule 11).
 """
 
 from __future__ import annotations
@@ -52,21 +54,39 @@ class Statement:
     @property
     def strength(self) -> tuple[Any, ...]:
         """Ascending: the strongest first."""
-        return -self.confidence, -PRIORITY[EdgeSource(self.source)], self.method, self.byte_start, self.byte_end, self.properties, self.run_id
+        return (
+            -self.confidence,
+            -PRIORITY[EdgeSource(self.source)],
+            self.method,
+            self.byte_start,
+            self.byte_end,
+            self.properties,
+            self.run_id,
+        )
 
 
 class ChunkIndex:
     """The chunks of one document in order: which is the first that holds a span?"""
 
-    def __init__(self, chunk_ids: Sequence[str], starts: Sequence[int], ends: Sequence[int], hashes: Sequence[str], sections: Sequence[str]) -> None:
+    def __init__(
+        self,
+        chunk_ids: Sequence[str],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        hashes: Sequence[str],
+        sections: Sequence[str],
+    ) -> None:
         self._ids, self._hashes, self._sections = chunk_ids, hashes, sections
         self._starts, self._ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
 
     def properties(self, start: int, end: int) -> dict[str, Any]:
-        """chunkId, chunkHash, chunkIndex and section of the first chunk that holds the span, or else its start."""
+        """chunkId, chunkHash, chunkIndex and section of the first chunk that holds the span, or else its
+        start.
+        """
         if not len(self._ids):
             return {}
-        # Ends ascend with the index: the first chunk that reaches the span's end is the first that can hold it.
+        # Ends ascend with the index: the first chunk that reaches the span's end is the first that can hold
+        # it.
         i = int(np.searchsorted(self._ends, end, side="left"))
         if i >= len(self._ids) or self._starts[i] > start:
             i = min(int(np.searchsorted(self._ends, start, side="right")), len(self._ids) - 1)
@@ -75,19 +95,48 @@ class ChunkIndex:
 
 
 def mention(
-    doc_id: str, doc_name: str, end: tuple[str, str, str], span: tuple[int, int], place: tuple[int, int, int], chunks: ChunkIndex, *, blob_sha256: str,
-    confidence: float, source: str, method: str, end_basis: str, run_id: str,
+    doc_id: str,
+    doc_name: str,
+    end: tuple[str, str, str],
+    span: tuple[int, int],
+    place: tuple[int, int, int],
+    chunks: ChunkIndex,
+    *,
+    blob_sha256: str,
+    confidence: float,
+    source: str,
+    method: str,
+    end_basis: str,
+    run_id: str,
 ) -> Statement:
-    """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section}]->(entity)``; ``end`` is (label, key, name)."""
+    """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section}]->(entity)``; ``end`` is
+    (label, key, name).
+    """
     properties = {"span": list(span), **chunks.properties(*span)}
     return Statement(
-        "MENTIONS", "Document", doc_id, doc_name, *end, ids.composite(span[0]), canonical_json(properties), confidence, source, method, Basis.DERIVED.value,
-        end_basis, run_id, blob_sha256, *place, *span,
+        "MENTIONS",
+        "Document",
+        doc_id,
+        doc_name,
+        *end,
+        ids.composite(span[0]),
+        canonical_json(properties),
+        confidence,
+        source,
+        method,
+        Basis.DERIVED.value,
+        end_basis,
+        run_id,
+        blob_sha256,
+        *place,
+        *span,
     )
 
 
 def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str, Any]]:
-    """Rows of ``tables.RELATIONS`` of one document, ordered by identity; the strongest statement speaks, all support."""
+    """Rows of ``tables.RELATIONS`` of one document, ordered by identity; the strongest statement speaks, all
+    support.
+    """
     groups: dict[tuple[str, ...], list[Statement]] = {}
     for statement in statements:
         groups.setdefault(statement.identity, []).append(statement)
@@ -100,15 +149,43 @@ def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str
             for name, value in json.loads(statement.properties).items():
                 properties.setdefault(name, value)
         supports = {(s.byte_start, s.byte_end, s.run_id, s.method): s for s in group}
-        rows.append({
-            "bucket": ids.doc_bucket(doc_id), "doc_id": doc_id, "type": best.type, "start_label": best.start_label, "start_key": best.start_key,
-            "start_name": best.start_name, "end_label": best.end_label, "end_key": best.end_key, "end_name": best.end_name,
-            "discriminator": best.discriminator, "properties": canonical_json(properties), "confidence": best.confidence, "source": best.source,
-            "extraction_method": best.method, "start_basis": best.start_basis, "end_basis": best.end_basis, "run_id": best.run_id,
-            "blob_sha256": best.blob_sha256, "byte_start": best.byte_start, "byte_end": best.byte_end, "line": best.line,
-            "supports": canonical_json([
-                {"run": s.run_id, "blob": s.blob_sha256, "start": s.byte_start, "end": s.byte_end, "line": s.line, "span": [s.span_start, s.span_end],
-                 "method": s.method} for _, s in sorted(supports.items())
-            ]),
-        })
+        rows.append(
+            {
+                "bucket": ids.doc_bucket(doc_id),
+                "doc_id": doc_id,
+                "type": best.type,
+                "start_label": best.start_label,
+                "start_key": best.start_key,
+                "start_name": best.start_name,
+                "end_label": best.end_label,
+                "end_key": best.end_key,
+                "end_name": best.end_name,
+                "discriminator": best.discriminator,
+                "properties": canonical_json(properties),
+                "confidence": best.confidence,
+                "source": best.source,
+                "extraction_method": best.method,
+                "start_basis": best.start_basis,
+                "end_basis": best.end_basis,
+                "run_id": best.run_id,
+                "blob_sha256": best.blob_sha256,
+                "byte_start": best.byte_start,
+                "byte_end": best.byte_end,
+                "line": best.line,
+                "supports": canonical_json(
+                    [
+                        {
+                            "run": s.run_id,
+                            "blob": s.blob_sha256,
+                            "start": s.byte_start,
+                            "end": s.byte_end,
+                            "line": s.line,
+                            "span": [s.span_start, s.span_end],
+                            "method": s.method,
+                        }
+                        for _, s in sorted(supports.items())
+                    ]
+                ),
+            }
+        )
     return rows

@@ -1,7 +1,8 @@
 """From relations by the names as observed to the edges of the graph (DESIGN rules 10, 11, 21).
 
-A bare service name becomes the service it means, edges that thereby become equal are joined, and only then edge ids are
-computed: when a name changes its meaning, equal edges merge and part again without any stored row having changed.
+A bare service name becomes the service it means, edges that thereby become equal are joined, and only then
+edge ids are computed: when a name changes its meaning, equal edges merge and part again without any stored
+row having changed.
 """
 
 from __future__ import annotations
@@ -20,49 +21,69 @@ from taboot_pipelines.model.graph import PRIORITY
 
 _ORDER = {source.value: priority for source, priority in PRIORITY.items()}
 
-#: Columns of the result: an id, the columns of ``tables.RELATIONS`` after resolution, and the names as written.
-RESOLVED = pa.schema([
-    pa.field("edge_id", pa.string(), False),
-    *(f for f in tables.RELATIONS if f.name != "bucket"),
-    pa.field("start_observed", pa.string(), False),
-    pa.field("end_observed", pa.string(), False),
-])
+#: Columns of the result: an id, the columns of ``tables.RELATIONS`` after resolution, and the names as
+#: written.
+RESOLVED = pa.schema(
+    [
+        pa.field("edge_id", pa.string(), False),
+        *(f for f in tables.RELATIONS if f.name != "bucket"),
+        pa.field("start_observed", pa.string(), False),
+        pa.field("end_observed", pa.string(), False),
+    ]
+)
 
 
 def resolve_edges(relations: pa.Table, names: pa.Table, *, namespace: str) -> pa.Table:
     """The edges (:data:`RESOLVED`, ascending by edge_id) of ``tables.RELATIONS`` rows under ``tables.NAMES``.
 
-    A MENTIONS of a name with several candidates is dropped: an ambiguous name mentions nothing. Of equal edges the one
-    with the higher confidence stays, then the one of the source with the higher priority, then the first by method;
-    its ``supports`` lists those of all.
+    A MENTIONS of a name with several candidates is dropped: an ambiguous name mentions nothing. Of equal
+    edges the one with the higher confidence stays, then the one of the source with the higher priority, then
+    the first by method; its ``supports`` lists those of all.
     """
-    table = resolve_ends(relations.select([f.name for f in RESOLVED if f.name in relations.column_names]), names)
+    table = resolve_ends(
+        relations.select([f.name for f in RESOLVED if f.name in relations.column_names]), names
+    )
     identity = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator", "doc_id")
     # The same text as ids.edge_id hashes, by a faster writer of JSON.
     edge_ids = [
         hashlib.sha256(orjson.dumps((namespace, *parts))).hexdigest()
         for parts in zip(*(table.column(c).to_pylist() for c in identity), strict=True)
     ]
-    table = table.add_column(0, "edge_id", pa.array(edge_ids, type=pa.string())).sort_by("edge_id").combine_chunks()
+    table = (
+        table.add_column(0, "edge_id", pa.array(edge_ids, type=pa.string()))
+        .sort_by("edge_id")
+        .combine_chunks()
+    )
     return _join_equal(table).select(RESOLVED.names).cast(RESOLVED)
 
 
 def resolve_ends(relations: pa.Table, names: pa.Table) -> pa.Table:
-    """The rows of ``relations`` that stand, with the keys and names of their ends after resolution and ``start_observed`` and
-    ``end_observed`` as written. Needs type, start_* and end_* only; rows that thereby become equal are not joined."""
+    """The rows of ``relations`` that stand, with the keys and names of their ends after resolution and
+    ``start_observed`` and ``end_observed`` as written. Needs type, start_* and end_* only; rows that thereby
+    become equal are not joined.
+    """
     table = relations.combine_chunks()
     known = names.combine_chunks()
-    ambiguous = known.filter(pc.and_(pc.is_null(known.column("resolved_key")), pc.greater(pc.list_value_length(known.column("candidates")), 1)))
+    ambiguous = known.filter(
+        pc.and_(
+            pc.is_null(known.column("resolved_key")),
+            pc.greater(pc.list_value_length(known.column("candidates")), 1),
+        )
+    )
     vague = pc.and_(
         pc.and_(pc.equal(table.column("type"), "MENTIONS"), pc.equal(table.column("end_label"), "Service")),
         pc.is_in(table.column("end_key"), value_set=ambiguous.column("observed_key").combine_chunks()),
     )
     table = table.filter(pc.invert(vague))
     resolved = known.filter(pc.is_valid(known.column("resolved_key")))
-    meant = pa.array([_service_name(k) for k in resolved.column("resolved_key").to_pylist()], type=pa.string())
+    meant = pa.array(
+        [_service_name(k) for k in resolved.column("resolved_key").to_pylist()], type=pa.string()
+    )
     for end in ("start", "end"):
         table = table.append_column(f"{end}_observed", table.column(f"{end}_name"))
-        at = pc.index_in(table.column(f"{end}_key"), value_set=resolved.column("observed_key").combine_chunks())
+        at = pc.index_in(
+            table.column(f"{end}_key"), value_set=resolved.column("observed_key").combine_chunks()
+        )
         at = pc.if_else(pc.equal(table.column(f"{end}_label"), "Service"), at, pa.scalar(None, pa.int32()))
         table = _replace(table, f"{end}_key", resolved.column("resolved_key").combine_chunks(), at)
         table = _replace(table, f"{end}_name", meant, at)
@@ -76,7 +97,9 @@ def _service_name(key: str) -> str:
 
 def _replace(table: pa.Table, column: str, values: pa.Array, at: pa.ChunkedArray) -> pa.Table:
     taken = values.take(at.combine_chunks() if isinstance(at, pa.ChunkedArray) else at)
-    return table.set_column(table.column_names.index(column), column, pc.coalesce(taken, table.column(column)))
+    return table.set_column(
+        table.column_names.index(column), column, pc.coalesce(taken, table.column(column))
+    )
 
 
 def _join_equal(table: pa.Table) -> pa.Table:
@@ -97,16 +120,30 @@ def _join_equal(table: pa.Table) -> pa.Table:
         best = min(range(len(rows)), key=lambda i: _strength(rows[i]))
         keep[group] = lo + best
         distinct = {tables.canonical_json(s): s for row in rows for s in json.loads(row["supports"])}
-        supports[lo + best] = tables.canonical_json([distinct[k] for k in sorted(distinct, key=lambda k: _place(distinct[k], k))])
-    table = table.set_column(table.column_names.index("supports"), "supports", pa.array(supports, type=pa.string()))
+        supports[lo + best] = tables.canonical_json(
+            [distinct[k] for k in sorted(distinct, key=lambda k: _place(distinct[k], k))]
+        )
+    table = table.set_column(
+        table.column_names.index("supports"), "supports", pa.array(supports, type=pa.string())
+    )
     return table.take(pa.array(keep))
 
 
 def _strength(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Ascending: the strongest first; the rest of the row breaks ties, so that order of arrival never does."""
+    """Ascending: the strongest first; the rest of the row breaks ties, so that order of arrival never
+    does.
+    """
     return (
-        -row["confidence"], -_ORDER.get(row["source"], 0), row["extraction_method"], row["blob_sha256"], row["byte_start"], row["byte_end"],
-        row["start_observed"], row["end_observed"], row["properties"], row["run_id"],
+        -row["confidence"],
+        -_ORDER.get(row["source"], 0),
+        row["extraction_method"],
+        row["blob_sha256"],
+        row["byte_start"],
+        row["byte_end"],
+        row["start_observed"],
+        row["end_observed"],
+        row["properties"],
+        row["run_id"],
     )
 
 

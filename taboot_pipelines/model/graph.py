@@ -1,9 +1,9 @@
 """The 11 node and 11 relation types of seed 000, with every field and rule as DESIGN §5 corrects them.
 
-Nodes and edges travel as observations (:mod:`taboot_pipelines.model.records`) whose ``properties`` hold the fields
-declared here; :func:`check_node` and :func:`check_edge` are the one gate that every extractor's output passes.
-Field names are the seed's. ``createdAt``/``updatedAt`` are not properties: they are ``first_seen``/``last_seen``,
-derived from the support (rule 13). Keys and discriminators: ``graph-mapping``.
+Nodes and edges travel as observations (:mod:`taboot_pipelines.model.records`) whose ``properties`` hold the
+fields declared here; :func:`check_node` and :func:`check_edge` are the one gate that every extractor's output
+passes. Field names are the seed's. ``createdAt``/``updatedAt`` are not properties: they are
+``first_seen``/``last_seen``, derived from the support (rule 13). Keys and discriminators: ``graph-mapping``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ class EdgeSource(StrEnum):
     TIER_C = "tier_c"
 
 
-PRIORITY = {EdgeSource.CORRECTION: 1000, EdgeSource.STRUCTURED: 100, EdgeSource.TIER_A: 30, EdgeSource.TIER_B: 20, EdgeSource.TIER_C: 10}
+PRIORITY = {
+    EdgeSource.CORRECTION: 1000,
+    EdgeSource.STRUCTURED: 100,
+    EdgeSource.TIER_A: 30,
+    EdgeSource.TIER_B: 20,
+    EdgeSource.TIER_C: 10,
+}
 
 
 class Basis(StrEnum):
@@ -69,7 +75,9 @@ _CONTAINER_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
-SCHEMES = frozenset({"http", "https", "grpc", "grpc+tls", "ws", "wss", "fastcgi", "uwsgi", "scgi", "tcp", "udp"})
+SCHEMES = frozenset(
+    {"http", "https", "grpc", "grpc+tls", "ws", "wss", "fastcgi", "uwsgi", "scgi", "tcp", "udp"}
+)
 AUTHS = frozenset({"bearer", "basic", "oauth2", "apikey", "mtls", "none"})
 RESTART_POLICIES = frozenset({"no", "always", "unless-stopped", "on-failure"})
 NETWORK_MODES = frozenset({"bridge", "host", "none", "overlay", "macvlan", "custom"})
@@ -124,8 +132,12 @@ def is_cidr(v: Any) -> bool:
 
 
 def is_hostname(v: Any) -> bool:
-    """RFC 1123 (underscores stand in real names, so they are let through), no trailing dot, at most 253 characters."""
-    return isinstance(v, str) and 0 < len(v) <= 253 and all(_HOST_LABEL.fullmatch(part) for part in v.split("."))
+    """RFC 1123 (underscores stand in real names, so they are let through), no trailing dot, at most 253
+    characters.
+    """
+    return (
+        isinstance(v, str) and 0 < len(v) <= 253 and all(_HOST_LABEL.fullmatch(part) for part in v.split("."))
+    )
 
 
 def is_fqdn_or_ip(v: Any) -> bool:
@@ -142,7 +154,8 @@ def _path(v: Any) -> bool:
 
 
 def _host_rule(v: Any) -> bool:
-    # server_name and Traefik rules allow wildcards, regexes and catch-alls: any non-blank token without spaces.
+    # server_name and Traefik rules allow wildcards, regexes and catch-alls: any non-blank token without
+    # spaces.
     return isinstance(v, str) and v != "" and not any(c.isspace() for c in v)
 
 
@@ -159,41 +172,124 @@ class NodeType:
 NODES: dict[str, NodeType] = {
     n.label: n
     for n in (
-        NodeType("Document", ("docId",), (_full(_UUID4),), {
-            "url": _text, "title": _str, "sourceType": _one_of(frozenset(SourceType)), "retentionPolicy": lambda v: isinstance(v, int) and v >= 1,
-            "contentHash": _full(_HEX64), "metadata": _map,
-        }),
-        NodeType("Service", ("scope", "name"), (_str, _full(_SERVICE_NAME)), {
-            "version": _text, "protocol": _full(_PROTOCOL), "port": _port, "description": _str, "schemaVersion": _text,
-            "profiles": _strings, "restart": _text, "containerName": _text, "unresolved": _strings,
-        }),
-        NodeType("Host", ("hostname",), (is_hostname,), {"ip": is_ip, "osType": _full(_OS_TYPE), "description": _str}),
+        NodeType(
+            "Document",
+            ("docId",),
+            (_full(_UUID4),),
+            {
+                "url": _text,
+                "title": _str,
+                "sourceType": _one_of(frozenset(SourceType)),
+                "retentionPolicy": lambda v: isinstance(v, int) and v >= 1,
+                "contentHash": _full(_HEX64),
+                "metadata": _map,
+            },
+        ),
+        NodeType(
+            "Service",
+            ("scope", "name"),
+            (_str, _full(_SERVICE_NAME)),
+            {
+                "version": _text,
+                "protocol": _full(_PROTOCOL),
+                "port": _port,
+                "description": _str,
+                "schemaVersion": _text,
+                "profiles": _strings,
+                "restart": _text,
+                "containerName": _text,
+                "unresolved": _strings,
+            },
+        ),
+        NodeType(
+            "Host",
+            ("hostname",),
+            (is_hostname,),
+            {"ip": is_ip, "osType": _full(_OS_TYPE), "description": _str},
+        ),
         NodeType("IP", ("addr",), (is_ip,), {"cidr": is_cidr, "isPublic": _bool}),
-        NodeType("ReverseProxy", ("name",), (_full(_SERVICE_NAME),), {"type": _full(_PROTOCOL), "version": _text, "configPath": _text}),
-        NodeType("Endpoint", ("scheme", "fqdn", "port", "path"), (_one_of(SCHEMES), is_fqdn_or_ip, _port, _path), {"method": _text, "authRequired": _bool}),
-        NodeType("Network", ("networkId",), (_text,), {
-            "name": _text, "cidrs": lambda v: isinstance(v, list) and all(is_cidr(c) for c in v), "isPublic": _bool, "description": _str,
-            "driver": _text, "external": _bool,
-        }),
-        NodeType("Container", ("containerId",), (_full(_CONTAINER_ID),), {
-            "name": _text, "image": _text, "composeProject": _text, "composeService": _text, "declared": _bool,
-        }),
-        NodeType("Image", ("imageId",), (lambda v: isinstance(v, str) and (v.startswith("name:") or _DIGEST.fullmatch(v) is not None),), {
-            "name": _text, "registry": _text, "repository": _text, "tag": _text, "digest": _text, "reference": _text, "declared": _bool,
-        }),
-        NodeType("VPNTunnel", ("tunnelId",), (_text,), {
-            "name": _text, "type": _full(_PROTOCOL), "localEndpoint": lambda v: is_ip(v) or is_cidr(v), "remoteEndpoint": lambda v: is_ip(v) or is_cidr(v), "declared": _bool,
-        }),
-        NodeType("TailscaleNode", ("nodeId",), (_text,), {
-            "name": _text, "tailscaleIp": lambda v: is_ip(v) and ipaddress.ip_address(v) in TAILNET, "lastSeen": _text,
-        }),
+        NodeType(
+            "ReverseProxy",
+            ("name",),
+            (_full(_SERVICE_NAME),),
+            {"type": _full(_PROTOCOL), "version": _text, "configPath": _text},
+        ),
+        NodeType(
+            "Endpoint",
+            ("scheme", "fqdn", "port", "path"),
+            (_one_of(SCHEMES), is_fqdn_or_ip, _port, _path),
+            {"method": _text, "authRequired": _bool},
+        ),
+        NodeType(
+            "Network",
+            ("networkId",),
+            (_text,),
+            {
+                "name": _text,
+                "cidrs": lambda v: isinstance(v, list) and all(is_cidr(c) for c in v),
+                "isPublic": _bool,
+                "description": _str,
+                "driver": _text,
+                "external": _bool,
+            },
+        ),
+        NodeType(
+            "Container",
+            ("containerId",),
+            (_full(_CONTAINER_ID),),
+            {
+                "name": _text,
+                "image": _text,
+                "composeProject": _text,
+                "composeService": _text,
+                "declared": _bool,
+            },
+        ),
+        NodeType(
+            "Image",
+            ("imageId",),
+            (lambda v: isinstance(v, str) and (v.startswith("name:") or _DIGEST.fullmatch(v) is not None),),
+            {
+                "name": _text,
+                "registry": _text,
+                "repository": _text,
+                "tag": _text,
+                "digest": _text,
+                "reference": _text,
+                "declared": _bool,
+            },
+        ),
+        NodeType(
+            "VPNTunnel",
+            ("tunnelId",),
+            (_text,),
+            {
+                "name": _text,
+                "type": _full(_PROTOCOL),
+                "localEndpoint": lambda v: is_ip(v) or is_cidr(v),
+                "remoteEndpoint": lambda v: is_ip(v) or is_cidr(v),
+                "declared": _bool,
+            },
+        ),
+        NodeType(
+            "TailscaleNode",
+            ("nodeId",),
+            (_text,),
+            {
+                "name": _text,
+                "tailscaleIp": lambda v: is_ip(v) and ipaddress.ip_address(v) in TAILNET,
+                "lastSeen": _text,
+            },
+        ),
     )
 }
 
 
 @dataclass(frozen=True)
 class EdgeType:
-    """A relation: its ends, its properties, which of them are required, and what makes two of them different facts."""
+    """A relation: its ends, its properties, which of them are required, and what makes two of them different
+    facts.
+    """
 
     type: str
     start: frozenset[str]
@@ -208,26 +304,93 @@ _ANY = frozenset(NODES)
 EDGES: dict[str, EdgeType] = {
     e.type: e
     for e in (
-        EdgeType("DEPENDS_ON", frozenset({"Service"}), frozenset({"Service"}), {"condition": _text, "required": _bool, "restart": _bool}),
-        EdgeType("ROUTES_TO", frozenset({"ReverseProxy"}), frozenset({"Service", "Endpoint"}), {
-            "host": _host_rule, "path": _path, "tls": _bool, "location": _text, "port": _port, "scheme": _one_of(SCHEMES),
-        }, frozenset({"tls"}), ("host", "location")),
-        EdgeType("BINDS", frozenset({"Service"}), frozenset({"Host", "IP"}), {"port": _port, "protocol": _full(_PROTOCOL), "targetPort": _port, "hostIp": is_ip},
-                 frozenset({"port", "protocol"}), ("port", "protocol")),
-        EdgeType("RUNS", frozenset({"Container"}), frozenset({"Host"}), {"restartPolicy": _one_of(RESTART_POLICIES)}),
-        EdgeType("EXPOSES_ENDPOINT", frozenset({"Service"}), frozenset({"Endpoint"}), {
-            "auth": _one_of(AUTHS), "authInclude": _text, "rateLimit": lambda v: isinstance(v, int) and v >= 1,
-        }),
-        EdgeType("CONNECTS_TO", frozenset({"Service", "Host"}), frozenset({"Service", "Host", "Network"}), {"protocol": _full(_PROTOCOL), "encrypted": _bool, "port": _port},
-                 frozenset(), ("protocol",)),
-        EdgeType("RESOLVES_TO", frozenset({"Host"}), frozenset({"IP"}), {"recordType": _one_of(RECORD_TYPES), "ttl": lambda v: isinstance(v, int) and v >= 0},
-                 frozenset({"recordType"}), ("recordType",)),
-        EdgeType("RUNS_IN", frozenset({"Container"}), frozenset({"Network"}), {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings}),
-        EdgeType("BUILDS", frozenset({"Service"}), frozenset({"Image"}), {"buildArgs": _strings, "dockerfile": _text, "target": _text, "stage": _text}),
-        EdgeType("MENTIONS", frozenset({"Document"}), _ANY, {
-            "chunkId": _text, "chunkHash": _full(_HEX64), "chunkIndex": lambda v: isinstance(v, int) and v >= 0,
-            "span": lambda v: isinstance(v, list) and len(v) == 2 and 0 <= v[0] <= v[1], "section": _text,
-        }, frozenset({"span"}), ("spanStart",)),
+        EdgeType(
+            "DEPENDS_ON",
+            frozenset({"Service"}),
+            frozenset({"Service"}),
+            {"condition": _text, "required": _bool, "restart": _bool},
+        ),
+        EdgeType(
+            "ROUTES_TO",
+            frozenset({"ReverseProxy"}),
+            frozenset({"Service", "Endpoint"}),
+            {
+                "host": _host_rule,
+                "path": _path,
+                "tls": _bool,
+                "location": _text,
+                "port": _port,
+                "scheme": _one_of(SCHEMES),
+            },
+            frozenset({"tls"}),
+            ("host", "location"),
+        ),
+        EdgeType(
+            "BINDS",
+            frozenset({"Service"}),
+            frozenset({"Host", "IP"}),
+            {"port": _port, "protocol": _full(_PROTOCOL), "targetPort": _port, "hostIp": is_ip},
+            frozenset({"port", "protocol"}),
+            ("port", "protocol"),
+        ),
+        EdgeType(
+            "RUNS",
+            frozenset({"Container"}),
+            frozenset({"Host"}),
+            {"restartPolicy": _one_of(RESTART_POLICIES)},
+        ),
+        EdgeType(
+            "EXPOSES_ENDPOINT",
+            frozenset({"Service"}),
+            frozenset({"Endpoint"}),
+            {
+                "auth": _one_of(AUTHS),
+                "authInclude": _text,
+                "rateLimit": lambda v: isinstance(v, int) and v >= 1,
+            },
+        ),
+        EdgeType(
+            "CONNECTS_TO",
+            frozenset({"Service", "Host"}),
+            frozenset({"Service", "Host", "Network"}),
+            {"protocol": _full(_PROTOCOL), "encrypted": _bool, "port": _port},
+            frozenset(),
+            ("protocol",),
+        ),
+        EdgeType(
+            "RESOLVES_TO",
+            frozenset({"Host"}),
+            frozenset({"IP"}),
+            {"recordType": _one_of(RECORD_TYPES), "ttl": lambda v: isinstance(v, int) and v >= 0},
+            frozenset({"recordType"}),
+            ("recordType",),
+        ),
+        EdgeType(
+            "RUNS_IN",
+            frozenset({"Container"}),
+            frozenset({"Network"}),
+            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings},
+        ),
+        EdgeType(
+            "BUILDS",
+            frozenset({"Service"}),
+            frozenset({"Image"}),
+            {"buildArgs": _strings, "dockerfile": _text, "target": _text, "stage": _text},
+        ),
+        EdgeType(
+            "MENTIONS",
+            frozenset({"Document"}),
+            _ANY,
+            {
+                "chunkId": _text,
+                "chunkHash": _full(_HEX64),
+                "chunkIndex": lambda v: isinstance(v, int) and v >= 0,
+                "span": lambda v: isinstance(v, list) and len(v) == 2 and 0 <= v[0] <= v[1],
+                "section": _text,
+            },
+            frozenset({"span"}),
+            ("spanStart",),
+        ),
         EdgeType("USES_VPN", frozenset({"Service", "Host"}), frozenset({"VPNTunnel", "TailscaleNode"}), {}),
     )
 }
@@ -239,22 +402,32 @@ def check_node(label: str, key: tuple[Any, ...], properties: Mapping[str, Any]) 
     if node is None:
         raise TabootError("E_SCHEMA_INVALID", f"{label!r} is not a node label of the model.", label=label)
     if len(key) != len(node.key):
-        raise TabootError("E_SCHEMA_INVALID", f"A {label} is keyed by {', '.join(node.key)}.", label=label, key=list(key))
+        raise TabootError(
+            "E_SCHEMA_INVALID", f"A {label} is keyed by {', '.join(node.key)}.", label=label, key=list(key)
+        )
     for name, value, ok in zip(node.key, key, node.key_checks, strict=True):
         if not ok(value):
-            raise TabootError("E_SCHEMA_INVALID", f"{label}.{name} = {value!r} is not valid.", label=label, field=name)
+            raise TabootError(
+                "E_SCHEMA_INVALID", f"{label}.{name} = {value!r} is not valid.", label=label, field=name
+            )
     _check_properties(label, node.properties, properties)
 
 
-def check_edge(type_: str, start_label: str, end_label: str, properties: Mapping[str, Any], confidence: float) -> None:
+def check_edge(
+    type_: str, start_label: str, end_label: str, properties: Mapping[str, Any], confidence: float
+) -> None:
     """Raise ``E_SCHEMA_INVALID`` unless the edge's ends, properties and confidence follow the model."""
     edge = EDGES.get(type_)
     if edge is None:
         raise TabootError("E_SCHEMA_INVALID", f"{type_!r} is not a relation of the model.", type=type_)
     if start_label not in edge.start or end_label not in edge.end:
-        raise TabootError("E_SCHEMA_INVALID", f"{type_} does not lead from {start_label} to {end_label}.", type=type_)
+        raise TabootError(
+            "E_SCHEMA_INVALID", f"{type_} does not lead from {start_label} to {end_label}.", type=type_
+        )
     if not (math.isfinite(confidence) and 0.0 <= confidence <= 1.0):
-        raise TabootError("E_SCHEMA_INVALID", f"{type_}.confidence = {confidence!r} is not in 0..1.", type=type_)
+        raise TabootError(
+            "E_SCHEMA_INVALID", f"{type_}.confidence = {confidence!r} is not in 0..1.", type=type_
+        )
     missing = sorted(edge.required - set(properties))
     if missing:
         raise TabootError("E_SCHEMA_INVALID", f"{type_} lacks {', '.join(missing)}.", type=type_)
@@ -265,6 +438,10 @@ def _check_properties(owner: str, rules: Mapping[str, Check], properties: Mappin
     for name, value in properties.items():
         rule = rules.get(name)
         if rule is None:
-            raise TabootError("E_SCHEMA_INVALID", f"{owner} has no property {name!r}.", owner=owner, field=name)
+            raise TabootError(
+                "E_SCHEMA_INVALID", f"{owner} has no property {name!r}.", owner=owner, field=name
+            )
         if value is not None and not rule(value):
-            raise TabootError("E_SCHEMA_INVALID", f"{owner}.{name} = {value!r} is not valid.", owner=owner, field=name)
+            raise TabootError(
+                "E_SCHEMA_INVALID", f"{owner}.{name} = {value!r} is not valid.", owner=owner, field=name
+            )

@@ -22,10 +22,14 @@ class Health:
 
 
 def probe(part: str, backend: str, ask: Callable[[], tuple[str | None, str]]) -> Health:
-    """Time ``ask``, which gives (version, a warning in words or ""); a ``TabootError`` makes the part unwell, never the caller."""
+    """Time ``ask``, which gives (version, a warning in words or ""); a ``TabootError`` makes the part unwell,
+    never the caller.
+    """
     start = time.perf_counter()
     try:
         version, warning = ask()
     except TabootError as error:
         return Health(part, backend, False, None, None, f"{error.code}: {error.message} {error.remedy}")
-    return Health(part, backend, not warning, version, round((time.perf_counter() - start) * 1000, 2), warning)
+    return Health(
+        part, backend, not warning, version, round((time.perf_counter() - start) * 1000, 2), warning
+    )

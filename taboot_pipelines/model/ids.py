@@ -1,7 +1,7 @@
 """Ids come from content, never from a counter or a clock (DESIGN rule 3).
 
-A composite id is the SHA-256 (or the text itself) of a compact UTF-8 JSON array of its parts, so that ``null`` and
-``""`` stay apart and no separator can be forged.
+A composite id is the SHA-256 (or the text itself) of a compact UTF-8 JSON array of its parts, so that
+``null`` and ``""`` stay apart and no separator can be forged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def composite(*parts: object) -> str:
 
 
 def sha256_hex(data: bytes | str) -> str:
-    return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
+    return hashlib.sha256(
+        data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    ).hexdigest()
 
 
 def digest(*parts: object) -> str:
@@ -37,7 +39,9 @@ def digest(*parts: object) -> str:
 
 
 def locator(source_id: str, path: str) -> str:
-    """Where a document lives: its source and, for files, the path relative to the source's root (NFC, ``/``)."""
+    """Where a document lives: its source and, for files, the path relative to the source's root (NFC,
+    ``/``).
+    """
     return composite(source_id, unicodedata.normalize("NFC", path))
 
 
@@ -59,8 +63,8 @@ def bucket(key: str, buckets: int = BUCKETS) -> int:
 
 
 def doc_bucket(document: str) -> int:
-    """The bucket of a document's rows: the leading bits of its id, which is a hash. A shard of document ids, which is a
-    range of them, thus lies in few buckets."""
+    """The bucket of a document's rows: the leading bits of its id, which is a hash. A shard of document ids,
+    which is a range of them, thus lies in few buckets."""
     return int(document[:8], 16) * BUCKETS >> 32
 
 
@@ -70,7 +74,14 @@ def node_key(parts: Sequence[object]) -> str:
 
 
 def edge_id(
-    namespace: str, type_: str, start_label: str, start_key: str, end_label: str, end_key: str, discriminator: str, document: str
+    namespace: str,
+    type_: str,
+    start_label: str,
+    start_key: str,
+    end_label: str,
+    end_key: str,
+    discriminator: str,
+    document: str,
 ) -> str:
     """Identity of an edge: (namespace, type, start, end, what makes it another fact, docId).
 
@@ -87,5 +98,9 @@ def run_id(unit: str, tier: str, input_fingerprint: str, n: int = 0) -> str:
 def check_name(value: str, what: str) -> str:
     """Namespaces and source ids match ``^[a-z0-9][a-z0-9_-]{0,62}$`` (rule 1)."""
     if not NAME_PATTERN.match(value):
-        raise TabootError("E_CONFIG", f"The {what} {value!r} is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+        raise TabootError(
+            "E_CONFIG",
+            f"The {what} {value!r} is not a valid name.",
+            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
+        )
     return value

@@ -27,7 +27,9 @@ class RunState(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """A document's retention lifecycle (seed 000). ``DELETED`` returns only by ``restore``, or by its bytes changing after expiry."""
+    """A document's retention lifecycle (seed 000). ``DELETED`` returns only by ``restore``, or by its bytes
+    changing after expiry.
+    """
 
     INGESTED = "INGESTED"
     ACTIVE = "ACTIVE"

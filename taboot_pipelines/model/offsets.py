@@ -1,8 +1,9 @@
 """The map that leads from code points of a document to byte ranges of its raw blob (DESIGN rule 5).
 
-A map is a list of segments in document order. A *linear* segment has a constant number of bytes per code point, so any
-span in it maps exactly; a *block* segment (an extracted HTML block) maps every span in it to the whole byte range.
-Code points of the document that no segment covers (separators that the parser put in) map to the nearest segment.
+A map is a list of segments in document order. A *linear* segment has a constant number of bytes per code
+point, so any span in it maps exactly; a *block* segment (an extracted HTML block) maps every span in it to
+the whole byte range. Code points of the document that no segment covers (separators that the parser put in)
+map to the nearest segment.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class OffsetMap:
-    """Columns of equal length n: ``doc_start``/``doc_end`` in code points, ``byte_start``/``byte_end`` in bytes,
-    ``width`` bytes per code point (0: a block). ``doc_start`` ascends and segments do not overlap."""
+    """Columns of equal length n: ``doc_start``/``doc_end`` in code points, ``byte_start``/``byte_end`` in
+    bytes, ``width`` bytes per code point (0: a block). ``doc_start`` ascends and segments do not overlap."""
 
     doc_start: Array
     doc_end: Array
@@ -42,7 +43,15 @@ class OffsetMap:
         if n == 0:
             return cls.of([])
         codec = charset.lower().replace("_", "-")
-        if text.isascii() and codec in {"utf-8", "ascii", "us-ascii", "latin-1", "iso-8859-1", "windows-1252", "cp1252"}:
+        if text.isascii() and codec in {
+            "utf-8",
+            "ascii",
+            "us-ascii",
+            "latin-1",
+            "iso-8859-1",
+            "windows-1252",
+            "cp1252",
+        }:
             return cls.of([(0, n, bom, bom + n, 1)])
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         if codec in {"utf-8", "utf8", "utf-8-sig"}:
@@ -67,7 +76,9 @@ class OffsetMap:
         return bool((self.width > 0).all())
 
     def to_bytes(self, start: int, end: int) -> tuple[int, int]:
-        """The byte range that holds the document's ``[start, end)``; an empty span maps to an empty range if exact."""
+        """The byte range that holds the document's ``[start, end)``; an empty span maps to an empty range if
+        exact.
+        """
         starts, ends = self.to_bytes_many(np.array([start]), np.array([end]))
         return int(starts[0]), int(ends[0])
 
@@ -80,14 +91,27 @@ class OffsetMap:
         i = np.searchsorted(self.doc_end, start, side="right").clip(0, last)
         j = (np.searchsorted(self.doc_start, np.maximum(end - 1, start), side="right") - 1).clip(0, last)
         j = np.maximum(i, j)
-        lo = np.where(self.width[i] > 0, self.byte_start[i] + (np.maximum(start, self.doc_start[i]) - self.doc_start[i]) * self.width[i], self.byte_start[i])
-        hi = np.where(self.width[j] > 0, self.byte_start[j] + (np.minimum(end, self.doc_end[j]) - self.doc_start[j]).clip(0) * self.width[j], self.byte_end[j])
+        lo = np.where(
+            self.width[i] > 0,
+            self.byte_start[i] + (np.maximum(start, self.doc_start[i]) - self.doc_start[i]) * self.width[i],
+            self.byte_start[i],
+        )
+        hi = np.where(
+            self.width[j] > 0,
+            self.byte_start[j]
+            + (np.minimum(end, self.doc_end[j]) - self.doc_start[j]).clip(0) * self.width[j],
+            self.byte_end[j],
+        )
         lo = np.minimum(lo, self.byte_end[i])
         return lo.astype(np.int64), np.maximum(lo, hi).astype(np.int64)
 
     def dumps(self) -> bytes:
         """Little-endian int64 columns, as stored in the documents table."""
-        return np.stack([self.doc_start, self.doc_end, self.byte_start, self.byte_end, self.width]).astype("<i8").tobytes()
+        return (
+            np.stack([self.doc_start, self.doc_end, self.byte_start, self.byte_end, self.width])
+            .astype("<i8")
+            .tobytes()
+        )
 
     @classmethod
     def loads(cls, data: bytes) -> OffsetMap:

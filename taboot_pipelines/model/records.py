@@ -15,7 +15,7 @@ from taboot_pipelines.model.offsets import OffsetMap
 
 Role = Literal["document", "input"]
 
-# --- connectors -> raw_blobs -------------------------------------------------------------------------------------
+# --- connectors -> raw_blobs --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One item's bytes. ``path`` is the locator's second part: a relative NFC path with ``/``, or a canonical URL key."""
+    """One item's bytes. ``path`` is the locator's second part: a relative NFC path with ``/``, or a canonical
+    URL key.
+    """
 
     path: str
     data: bytes
@@ -56,7 +58,9 @@ class NotModified:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Seen but not wanted, with a typed reason (a tombstone, robots, a size limit …). It still exists: not a deletion."""
+    """Seen but not wanted, with a typed reason (a tombstone, robots, a size limit …). It still exists: not a
+    deletion.
+    """
 
     path: str
     code: str
@@ -82,7 +86,9 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Enumerated:
-    """The last event of every connector. Only ``complete`` lets what was not seen count as absent (rule 15)."""
+    """The last event of every connector. Only ``complete`` lets what was not seen count as absent (rule
+    15).
+    """
 
     complete: bool
     reason: str = ""
@@ -90,12 +96,14 @@ class Enumerated:
 
 Event = Fetched | NotModified | Skipped | Failed | Gone | Enumerated
 
-# --- documents -> chunks -----------------------------------------------------------------------------------------
+# --- documents -> chunks ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A blob as normalized Markdown (config files: their text), secrets masked with the same number of code points."""
+    """A blob as normalized Markdown (config files: their text), secrets masked with the same number of code
+    points.
+    """
 
     text: str
     title: str
@@ -114,7 +122,9 @@ ContentType = Literal["prose", "code", "table", "list"]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``document[start:end] == text`` in code points. ``section`` is the path of headings above, joined by `` > ``."""
+    """``document[start:end] == text`` in code points. ``section`` is the path of headings above, joined by ``
+    > ``.
+    """
 
     index: int
     start: int
@@ -125,7 +135,7 @@ class Chunk:
     content_type: ContentType
 
 
-# --- extraction -> observations ----------------------------------------------------------------------------------
+# --- extraction -> observations -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +158,8 @@ class NodeRef:
 
 @dataclass(frozen=True, slots=True)
 class NodeClaim:
-    """A unit says that a node exists and has these properties. ``declared`` names count as known in the namespace:
-    ``aliases`` are further names of it (a container's ``container_name``)."""
+    """A unit says that a node exists and has these properties. ``declared`` names count as known in the
+    namespace: ``aliases`` are further names of it (a container's ``container_name``)."""
 
     node: NodeRef
     evidence: Evidence
@@ -161,7 +171,9 @@ class NodeClaim:
 
 @dataclass(frozen=True, slots=True)
 class EdgeClaim:
-    """A unit states a relation. ``start_basis``/``end_basis``: ``bytes`` only if the end's name stands in the evidence."""
+    """A unit states a relation. ``start_basis``/``end_basis``: ``bytes`` only if the end's name stands in the
+    evidence.
+    """
 
     type: str
     start: NodeRef
@@ -195,7 +207,9 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnitSpec:
-    """A unit of interpretation, known from the listing alone. ``files[0]`` is the main file; ``name`` is unique in the source."""
+    """A unit of interpretation, known from the listing alone. ``files[0]`` is the main file; ``name`` is
+    unique in the source.
+    """
 
     name: str
     files: tuple[str, ...]
@@ -203,8 +217,8 @@ class UnitSpec:
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """What one unit says. ``subordinates``: files it takes in by ``extends``/``include``, which are then no units of
-    their own. ``environment``: files it read as environment, which are never documents."""
+    """What one unit says. ``subordinates``: files it takes in by ``extends``/``include``, which are then no
+    units of their own. ``environment``: files it read as environment, which are never documents."""
 
     nodes: tuple[NodeClaim, ...]
     edges: tuple[EdgeClaim, ...]
@@ -214,14 +228,15 @@ class Interpretation:
 
 
 class FileView:
-    """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered in
-    :attr:`reads`, which is the unit's input fingerprint (rule 8)."""
+    """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered
+    in :attr:`reads`, which is the unit's input fingerprint (rule 8)."""
 
     def __init__(self, paths: frozenset[str], load: Any) -> None:
         self._paths = paths
         self._load = load
         self.reads: dict[str, bool] = {}
-        #: Every pattern asked of :meth:`glob` and what it gave: a file that comes to match one is an input too.
+        #: Every pattern asked of :meth:`glob` and what it gave: a file that comes to match one is an input
+        #: too.
         self.globs: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -229,7 +244,9 @@ class FileView:
         return self._paths
 
     def read(self, path: str) -> str | None:
-        """The decoded text of ``path`` (relative to the source's root, normalized, ``/``), or None if it is absent."""
+        """The decoded text of ``path`` (relative to the source's root, normalized, ``/``), or None if it is
+        absent.
+        """
         present = path in self._paths
         self.reads[path] = present
         if not present:
@@ -238,13 +255,22 @@ class FileView:
         return text
 
     def glob(self, pattern: str) -> tuple[str, ...]:
-        """The paths that match, sorted: ``*``, ``?`` and ``[…]`` within one component, a leading dot only literally."""
+        """The paths that match, sorted: ``*``, ``?`` and ``[…]`` within one component, a leading dot only
+        literally.
+        """
         found = self.globs.get(pattern)
         if found is None:
             parts = [(re.compile(fnmatch.translate(p)).match, p.startswith(".")) for p in pattern.split("/")]
-            found = tuple(sorted(p for p in self._paths if p.count("/") == len(parts) - 1 and all(
-                match(name) is not None and (dot or not name.startswith("."))
-                for (match, dot), name in zip(parts, p.split("/"), strict=True)
-            )))
+            found = tuple(
+                sorted(
+                    p
+                    for p in self._paths
+                    if p.count("/") == len(parts) - 1
+                    and all(
+                        match(name) is not None and (dot or not name.startswith("."))
+                        for (match, dot), name in zip(parts, p.split("/"), strict=True)
+                    )
+                )
+            )
             self.globs[pattern] = found
         return found

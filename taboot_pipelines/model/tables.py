@@ -1,7 +1,7 @@
 """Arrow schemas of every table between assets. A table that does not conform is refused (``E_TABLE``).
 
-Column order is the schema's. ``bucket`` is the partition column: the hash of the table's key column (see ``KEYS``).
-Times are UTC microseconds. JSON columns hold canonical JSON (sorted keys, no spaces).
+Column order is the schema's. ``bucket`` is the partition column: the hash of the table's key column (see
+``KEYS``). Times are UTC microseconds. JSON columns hold canonical JSON (sorted keys, no spaces).
 """
 
 from __future__ import annotations
@@ -15,184 +15,240 @@ from taboot_pipelines.errors import TabootError
 
 TIME = pa.timestamp("us", tz="UTC")
 
-DOCUMENTS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("doc_id", pa.string(), False),
-    pa.field("source_id", pa.string(), False),
-    pa.field("source_type", pa.string(), False),
-    pa.field("path", pa.string(), False),
-    pa.field("url", pa.string(), False),
-    pa.field("title", pa.string(), False),
-    pa.field("mime", pa.string(), False),
-    pa.field("charset", pa.string(), False),
-    pa.field("lang", pa.string(), False),
-    pa.field("text", pa.string(), False),
-    pa.field("text_sha256", pa.string(), False),
-    pa.field("blob_sha256", pa.string(), False),
-    pa.field("offsets", pa.binary(), False),
-    pa.field("metadata", pa.string(), False),
-    pa.field("date", TIME),
-    pa.field("created_at", TIME, False),
-    pa.field("since", TIME, False),
-    pa.field("job_id", pa.string(), False),
-    pa.field("fingerprint", pa.string(), False),
-])
+DOCUMENTS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("source_id", pa.string(), False),
+        pa.field("source_type", pa.string(), False),
+        pa.field("path", pa.string(), False),
+        pa.field("url", pa.string(), False),
+        pa.field("title", pa.string(), False),
+        pa.field("mime", pa.string(), False),
+        pa.field("charset", pa.string(), False),
+        pa.field("lang", pa.string(), False),
+        pa.field("text", pa.string(), False),
+        pa.field("text_sha256", pa.string(), False),
+        pa.field("blob_sha256", pa.string(), False),
+        pa.field("offsets", pa.binary(), False),
+        pa.field("metadata", pa.string(), False),
+        pa.field("date", TIME),
+        pa.field("created_at", TIME, False),
+        pa.field("since", TIME, False),
+        pa.field("job_id", pa.string(), False),
+        pa.field("fingerprint", pa.string(), False),
+    ]
+)
 
-CHUNKS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("chunk_id", pa.string(), False),
-    pa.field("doc_id", pa.string(), False),
-    pa.field("chunk_index", pa.int32(), False),
-    pa.field("start", pa.int64(), False),
-    pa.field("end", pa.int64(), False),
-    pa.field("text", pa.string(), False),
-    pa.field("sha256", pa.string(), False),
-    pa.field("tokens", pa.int32(), False),
-    pa.field("section", pa.string(), False),
-    pa.field("content_type", pa.string(), False),
-    pa.field("fingerprint", pa.string(), False),
-])
+CHUNKS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("chunk_id", pa.string(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("chunk_index", pa.int32(), False),
+        pa.field("start", pa.int64(), False),
+        pa.field("end", pa.int64(), False),
+        pa.field("text", pa.string(), False),
+        pa.field("sha256", pa.string(), False),
+        pa.field("tokens", pa.int32(), False),
+        pa.field("section", pa.string(), False),
+        pa.field("content_type", pa.string(), False),
+        pa.field("fingerprint", pa.string(), False),
+    ]
+)
 
 #: Append-only per namespace and embedding space; equal texts share one row.
-VECTORS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("sha256", pa.string(), False),
-    pa.field("vector", pa.list_(pa.float32()), False),
-])
+VECTORS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("sha256", pa.string(), False),
+        pa.field("vector", pa.list_(pa.float32()), False),
+    ]
+)
 
-#: One row per claim of an active run. ``kind`` is ``node`` or ``edge``; for nodes the ``start_*`` columns name the node.
-OBSERVATIONS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("doc_id", pa.string(), False),
-    pa.field("unit_id", pa.string(), False),
-    pa.field("run_id", pa.string(), False),
-    pa.field("kind", pa.string(), False),
-    pa.field("type", pa.string(), False),
-    pa.field("start_label", pa.string(), False),
-    pa.field("start_key", pa.string(), False),
-    pa.field("start_name", pa.string(), False),
-    pa.field("end_label", pa.string()),
-    pa.field("end_key", pa.string()),
-    pa.field("end_name", pa.string()),
-    pa.field("discriminator", pa.string(), False),
-    pa.field("properties", pa.string(), False),
-    pa.field("confidence", pa.float64(), False),
-    pa.field("source", pa.string(), False),
-    pa.field("method", pa.string(), False),
-    pa.field("start_basis", pa.string()),
-    pa.field("end_basis", pa.string()),
-    pa.field("declared", pa.bool_(), False),
-    pa.field("aliases", pa.list_(pa.string()), False),
-    pa.field("span_start", pa.int64(), False),
-    pa.field("span_end", pa.int64(), False),
-    pa.field("blob_sha256", pa.string(), False),
-    pa.field("byte_start", pa.int64(), False),
-    pa.field("byte_end", pa.int64(), False),
-    pa.field("line", pa.int32(), False),
-])
+#: One row per claim of an active run. ``kind`` is ``node`` or ``edge``; for nodes the ``start_*`` columns
+#: name the node.
+OBSERVATIONS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("unit_id", pa.string(), False),
+        pa.field("run_id", pa.string(), False),
+        pa.field("kind", pa.string(), False),
+        pa.field("type", pa.string(), False),
+        pa.field("start_label", pa.string(), False),
+        pa.field("start_key", pa.string(), False),
+        pa.field("start_name", pa.string(), False),
+        pa.field("end_label", pa.string()),
+        pa.field("end_key", pa.string()),
+        pa.field("end_name", pa.string()),
+        pa.field("discriminator", pa.string(), False),
+        pa.field("properties", pa.string(), False),
+        pa.field("confidence", pa.float64(), False),
+        pa.field("source", pa.string(), False),
+        pa.field("method", pa.string(), False),
+        pa.field("start_basis", pa.string()),
+        pa.field("end_basis", pa.string()),
+        pa.field("declared", pa.bool_(), False),
+        pa.field("aliases", pa.list_(pa.string()), False),
+        pa.field("span_start", pa.int64(), False),
+        pa.field("span_end", pa.int64(), False),
+        pa.field("blob_sha256", pa.string(), False),
+        pa.field("byte_start", pa.int64(), False),
+        pa.field("byte_end", pa.int64(), False),
+        pa.field("line", pa.int32(), False),
+    ]
+)
 
-#: The snapshot's edges, by the names as observed (rule 21): one row per (type, ends, discriminator, document).
-#: ``supports`` is a JSON list of {run, blob, start, end (bytes), line, span (code points), method}.
-RELATIONS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("doc_id", pa.string(), False),
-    pa.field("type", pa.string(), False),
-    pa.field("start_label", pa.string(), False),
-    pa.field("start_key", pa.string(), False),
-    pa.field("start_name", pa.string(), False),
-    pa.field("end_label", pa.string(), False),
-    pa.field("end_key", pa.string(), False),
-    pa.field("end_name", pa.string(), False),
-    pa.field("discriminator", pa.string(), False),
-    pa.field("properties", pa.string(), False),
-    pa.field("confidence", pa.float64(), False),
-    pa.field("source", pa.string(), False),
-    pa.field("extraction_method", pa.string(), False),
-    pa.field("start_basis", pa.string(), False),
-    pa.field("end_basis", pa.string(), False),
-    pa.field("run_id", pa.string(), False),
-    pa.field("blob_sha256", pa.string(), False),
-    pa.field("byte_start", pa.int64(), False),
-    pa.field("byte_end", pa.int64(), False),
-    pa.field("line", pa.int32(), False),
-    pa.field("supports", pa.string(), False),
-])
+#: The snapshot's edges, by the names as observed (rule 21): one row per (type, ends, discriminator,
+#: document). ``supports`` is a JSON list of {run, blob, start, end (bytes), line, span (code points),
+#: method}.
+RELATIONS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("type", pa.string(), False),
+        pa.field("start_label", pa.string(), False),
+        pa.field("start_key", pa.string(), False),
+        pa.field("start_name", pa.string(), False),
+        pa.field("end_label", pa.string(), False),
+        pa.field("end_key", pa.string(), False),
+        pa.field("end_name", pa.string(), False),
+        pa.field("discriminator", pa.string(), False),
+        pa.field("properties", pa.string(), False),
+        pa.field("confidence", pa.float64(), False),
+        pa.field("source", pa.string(), False),
+        pa.field("extraction_method", pa.string(), False),
+        pa.field("start_basis", pa.string(), False),
+        pa.field("end_basis", pa.string(), False),
+        pa.field("run_id", pa.string(), False),
+        pa.field("blob_sha256", pa.string(), False),
+        pa.field("byte_start", pa.int64(), False),
+        pa.field("byte_end", pa.int64(), False),
+        pa.field("line", pa.int32(), False),
+        pa.field("supports", pa.string(), False),
+    ]
+)
 
-#: The snapshot's nodes after resolution. ``key`` is ``ids.node_key`` of the parts; ``claims`` is what the reducer chose
-#: from: a JSON list of [doc_id, observed key, source, confidence, date or since, properties].
-ENTITIES = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("label", pa.string(), False),
-    pa.field("key", pa.string(), False),
-    pa.field("name", pa.string(), False),
-    pa.field("scope", pa.string()),
-    pa.field("properties", pa.string(), False),
-    pa.field("claims", pa.string(), False),
-])
+#: The snapshot's nodes after resolution. ``key`` is ``ids.node_key`` of the parts; ``claims`` is what the
+#: reducer chose from: a JSON list of [doc_id, observed key, source, confidence, date or since, properties].
+ENTITIES = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("label", pa.string(), False),
+        pa.field("key", pa.string(), False),
+        pa.field("name", pa.string(), False),
+        pa.field("scope", pa.string()),
+        pa.field("properties", pa.string(), False),
+        pa.field("claims", pa.string(), False),
+    ]
+)
 
-#: What a bare service name means: ``resolved_key`` null when it is ambiguous or unknown; ``reason`` says why (rule 10).
-NAMES = pa.schema([
-    pa.field("name", pa.string(), False),
-    pa.field("observed_key", pa.string(), False),
-    pa.field("resolved_key", pa.string()),
-    pa.field("reason", pa.string(), False),
-    pa.field("candidates", pa.list_(pa.string()), False),
-])
+#: What a bare service name means: ``resolved_key`` null when it is ambiguous or unknown; ``reason`` says why
+#: (rule 10).
+NAMES = pa.schema(
+    [
+        pa.field("name", pa.string(), False),
+        pa.field("observed_key", pa.string(), False),
+        pa.field("resolved_key", pa.string()),
+        pa.field("reason", pa.string(), False),
+        pa.field("candidates", pa.list_(pa.string()), False),
+    ]
+)
 
 #: Names that a structured source declares, by document: the dictionary of mentions and of resolution.
-DECLARATIONS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("doc_id", pa.string(), False),
-    pa.field("label", pa.string(), False),
-    pa.field("key", pa.string(), False),
-    pa.field("name", pa.string(), False),
-    pa.field("kind", pa.string(), False),
-])
+DECLARATIONS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("label", pa.string(), False),
+        pa.field("key", pa.string(), False),
+        pa.field("name", pa.string(), False),
+        pa.field("kind", pa.string(), False),
+    ]
+)
 
-#: The index that says which documents hold a token: sorted 64-bit hashes of the document's lower-case ASCII words,
-#: with the fingerprints of what the snapshot has applied of it.
-DOC_STATE = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("doc_id", pa.string(), False),
-    pa.field("source_id", pa.string(), False),
-    pa.field("document_fingerprint", pa.string(), False),
-    pa.field("chunks_fingerprint", pa.string(), False),
-    pa.field("runs_fingerprint", pa.string(), False),
-    pa.field("relations_fingerprint", pa.string(), False),
-    pa.field("chunk_count", pa.int32(), False),
-    pa.field("tokens", pa.list_(pa.int64()), False),
-])
+#: The index that says which documents hold a token: sorted 64-bit hashes of the document's lower-case ASCII
+#: words, with the fingerprints of what the snapshot has applied of it.
+DOC_STATE = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("source_id", pa.string(), False),
+        pa.field("document_fingerprint", pa.string(), False),
+        pa.field("chunks_fingerprint", pa.string(), False),
+        pa.field("runs_fingerprint", pa.string(), False),
+        pa.field("relations_fingerprint", pa.string(), False),
+        pa.field("chunk_count", pa.int32(), False),
+        pa.field("tokens", pa.list_(pa.int64()), False),
+    ]
+)
 
-#: What the Neo4j stage has written, in the tables ``graph.nodes`` (id: the node's key, label) and ``graph.edges`` (id: the edge_id,
-#: label: its type; bucketed by document). An empty fingerprint: perhaps written, to be written again.
-GRAPH_ROWS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("label", pa.string(), False),
-    pa.field("id", pa.string(), False),
-    pa.field("fingerprint", pa.string(), False),
-])
+#: What the Neo4j stage has written, in the tables ``graph.nodes`` (id: the node's key, label) and
+#: ``graph.edges`` (id: the edge_id, label: its type; bucketed by document). An empty fingerprint: perhaps
+#: written, to be written again.
+GRAPH_ROWS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("label", pa.string(), False),
+        pa.field("id", pa.string(), False),
+        pa.field("fingerprint", pa.string(), False),
+    ]
+)
 
-#: The graph as readers see it (DESIGN §7): the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of what Neo4j gives back.
-NODES_SCHEMA = pa.schema([
-    ("label", pa.string()), ("key", pa.string()), ("name", pa.string()), ("scope", pa.string()), ("properties", pa.string()),
-    ("doc_ids", pa.list_(pa.string())), ("first_seen", TIME), ("last_seen", TIME),
-])
-EDGES_SCHEMA = pa.schema([
-    ("edge_id", pa.string()), ("type", pa.string()), ("start_label", pa.string()), ("start_key", pa.string()), ("start_name", pa.string()),
-    ("end_label", pa.string()), ("end_key", pa.string()), ("end_name", pa.string()), ("properties", pa.string()), ("doc_id", pa.string()),
-    ("url", pa.string()), ("confidence", pa.float64()), ("source", pa.string()), ("extraction_method", pa.string()), ("since", TIME),
-    ("run_id", pa.string()), ("blob_sha256", pa.string()), ("byte_start", pa.int64()), ("byte_end", pa.int64()), ("line", pa.int32()),
-    ("start_basis", pa.string()), ("end_basis", pa.string()), ("supports", pa.string()),
-])
+#: The graph as readers see it (DESIGN §7): the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of
+#: what Neo4j gives back.
+NODES_SCHEMA = pa.schema(
+    [
+        ("label", pa.string()),
+        ("key", pa.string()),
+        ("name", pa.string()),
+        ("scope", pa.string()),
+        ("properties", pa.string()),
+        ("doc_ids", pa.list_(pa.string())),
+        ("first_seen", TIME),
+        ("last_seen", TIME),
+    ]
+)
+EDGES_SCHEMA = pa.schema(
+    [
+        ("edge_id", pa.string()),
+        ("type", pa.string()),
+        ("start_label", pa.string()),
+        ("start_key", pa.string()),
+        ("start_name", pa.string()),
+        ("end_label", pa.string()),
+        ("end_key", pa.string()),
+        ("end_name", pa.string()),
+        ("properties", pa.string()),
+        ("doc_id", pa.string()),
+        ("url", pa.string()),
+        ("confidence", pa.float64()),
+        ("source", pa.string()),
+        ("extraction_method", pa.string()),
+        ("since", TIME),
+        ("run_id", pa.string()),
+        ("blob_sha256", pa.string()),
+        ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()),
+        ("line", pa.int32()),
+        ("start_basis", pa.string()),
+        ("end_basis", pa.string()),
+        ("supports", pa.string()),
+    ]
+)
 
-#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it has, and the
-#: hash of their fingerprints. Empty while a change of them is under way: what the server then holds is not known.
-POINTS = pa.schema([
-    pa.field("bucket", pa.int32(), False),
-    pa.field("sha256", pa.string(), False),
-    pa.field("points", pa.int32(), False),
-    pa.field("fingerprint", pa.string(), False),
-])
+#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it
+#: has, and the hash of their fingerprints. Empty while a change of them is under way: what the server then
+#: holds is not known.
+POINTS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("sha256", pa.string(), False),
+        pa.field("points", pa.int32(), False),
+        pa.field("fingerprint", pa.string(), False),
+    ]
+)
 
 #: name -> (schema, key column that the bucket is the hash of; None: not bucketed)
 TABLES: dict[str, tuple[pa.Schema, str | None]] = {
@@ -219,17 +275,24 @@ def canonical_json(value: Any) -> str:
 
 
 def conform(table: pa.Table, name: str) -> pa.Table:
-    """Cast to the declared schema of table ``name``; raise ``E_TABLE`` for missing or surplus columns, nulls or types."""
+    """Cast to the declared schema of table ``name``; raise ``E_TABLE`` for missing or surplus columns, nulls
+    or types.
+    """
     schema, _ = TABLES[name]
     if set(table.column_names) != set(schema.names):
         raise TabootError(
-            "E_TABLE", f"Table {name} has the wrong columns.", table=name,
-            missing=sorted(set(schema.names) - set(table.column_names)), surplus=sorted(set(table.column_names) - set(schema.names)),
+            "E_TABLE",
+            f"Table {name} has the wrong columns.",
+            table=name,
+            missing=sorted(set(schema.names) - set(table.column_names)),
+            surplus=sorted(set(table.column_names) - set(schema.names)),
         )
     try:
         table = table.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise TabootError("E_TABLE", f"Table {name} does not fit its schema.", table=name, reason=str(error)) from error
+        raise TabootError(
+            "E_TABLE", f"Table {name} does not fit its schema.", table=name, reason=str(error)
+        ) from error
     for f in schema:
         if not f.nullable and table.column(f.name).null_count:
             raise TabootError("E_TABLE", f"Table {name} has nulls in {f.name}.", table=name, column=f.name)

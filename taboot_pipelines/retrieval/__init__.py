@@ -16,4 +16,16 @@ from taboot_pipelines.retrieval.results import (
     Subgraph,
 )
 
-__all__ = ["Answer", "Citation", "Edge", "End", "Explanation", "Hit", "KnowledgeBase", "Node", "Quote", "SearchResult", "Subgraph"]
+__all__ = [
+    "Answer",
+    "Citation",
+    "Edge",
+    "End",
+    "Explanation",
+    "Hit",
+    "KnowledgeBase",
+    "Node",
+    "Quote",
+    "SearchResult",
+    "Subgraph",
+]

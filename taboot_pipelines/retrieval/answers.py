@@ -43,8 +43,9 @@ class _Sentence:
 def split(text: str, content_type: str) -> list[tuple[int, int, bool]]:
     """Spans of the sentences of a chunk, surrounding blanks left out, and whether one is a line of code.
 
-    A chunk may hold blocks of several kinds: in code and tables every line is one, a list item with its continuation
-    lines is one, and running text is cut at the ends of sentences, however its lines are wrapped.
+    A chunk may hold blocks of several kinds: in code and tables every line is one, a list item with its
+    continuation lines is one, and running text is cut at the ends of sentences, however its lines are
+    wrapped.
     """
     plain_code = content_type == "code" and not _FENCE.search(text)
     cuts = [0, len(text)]
@@ -53,7 +54,11 @@ def split(text: str, content_type: str) -> list[tuple[int, int, bool]]:
     block = ""
     at = 0
     for line in text.splitlines(keepends=True):
-        kind = "line" if plain_code or fenced or line.lstrip().startswith("|") or _HEADING.match(line) else "text"
+        kind = (
+            "line"
+            if plain_code or fenced or line.lstrip().startswith("|") or _HEADING.match(line)
+            else "text"
+        )
         if _FENCE.match(line):
             fenced, kind = not fenced, "line"
         elif kind == "text" and not line.strip():
@@ -77,9 +82,16 @@ def split(text: str, content_type: str) -> list[tuple[int, int, bool]]:
 
 
 def extract(
-    question: str, hits: Sequence[Hit], idf: Callable[[str], float], embed: Callable[[list[str]], npt.NDArray[np.float32]] | None, vector: npt.NDArray[np.float32] | None, limit: int
+    question: str,
+    hits: Sequence[Hit],
+    idf: Callable[[str], float],
+    embed: Callable[[list[str]], npt.NDArray[np.float32]] | None,
+    vector: npt.NDArray[np.float32] | None,
+    limit: int,
 ) -> Answer:
-    """The best ``limit`` sentences of ``hits``: by the share of the question's words (weighted by IDF) and by meaning."""
+    """The best ``limit`` sentences of ``hits``: by the share of the question's words (weighted by IDF) and by
+    meaning.
+    """
     wanted = {t: idf(t) for t in analyze(question)[0]}
     total = sum(wanted.values()) or 1.0
     sentences: dict[str, _Sentence] = {}
@@ -88,22 +100,29 @@ def extract(
             text = hit.text[start:end]
             words = analyze(text)[0]
             shown = " ".join(text.lower().split())
-            # A heading, front matter or a lone word says nothing by itself; the same sentence is cited once, from its best hit.
+            # A heading, front matter or a lone word says nothing by itself; the same sentence is cited once,
+            # from its best hit.
             if text.startswith(("#", "```", "~~~", "---")) or len(text.split()) < 2 or shown in sentences:
                 continue
-            sentences[shown] = _Sentence(hit, start, end, code, sum(w for t, w in wanted.items() if t in words) / total)
+            sentences[shown] = _Sentence(
+                hit, start, end, code, sum(w for t, w in wanted.items() if t in words) / total
+            )
     ranked = sorted(sentences.values(), key=lambda s: -s.coverage)
     chosen: list[tuple[float, _Sentence]] = []
     if embed is not None and vector is not None and ranked:
         near = ranked[:_COMPARED]
         similarity = np.round(embed([s.text for s in near]).astype(np.float64) @ vector.astype(np.float64), 6)
         chosen = [
-            (0.5 * s.coverage + 0.5 * float(x), s) for s, x in zip(near, similarity, strict=True) if s.coverage >= _LEAST_COVERAGE or x >= _LEAST_SIMILARITY
+            (0.5 * s.coverage + 0.5 * float(x), s)
+            for s, x in zip(near, similarity, strict=True)
+            if s.coverage >= _LEAST_COVERAGE or x >= _LEAST_SIMILARITY
         ]
     else:
         chosen = [(s.coverage, s) for s in ranked if s.coverage >= _LEAST_COVERAGE]
     # A person who asks in words wants a sentence; a line of code that repeats the words comes after it.
-    best = sorted(((score * (_CODE if s.code else 1.0), s) for score, s in chosen), key=lambda c: -c[0])[:limit]
+    best = sorted(((score * (_CODE if s.code else 1.0), s) for score, s in chosen), key=lambda c: -c[0])[
+        :limit
+    ]
     # Sentences far behind the best one answer something else.
     best = [(score, s) for score, s in best if score >= _FAR * best[0][0]]
     citations = tuple(_cite(i, s) for i, (_, s) in enumerate(best, 1))
@@ -114,6 +133,13 @@ def extract(
 def _cite(number: int, s: _Sentence) -> Citation:
     line = None if s.hit.line is None else s.hit.line + s.hit.text.count("\n", 0, s.start)
     return Citation(
-        number=number, text=" ".join(s.text.split()), doc_id=s.hit.doc_id, chunk_id=s.hit.chunk_id, url=s.hit.url, title=s.hit.title, line=line,
-        start=s.hit.start + s.start, end=s.hit.start + s.end,
+        number=number,
+        text=" ".join(s.text.split()),
+        doc_id=s.hit.doc_id,
+        chunk_id=s.hit.chunk_id,
+        url=s.hit.url,
+        title=s.hit.title,
+        line=line,
+        start=s.hit.start + s.start,
+        end=s.hit.start + s.end,
     )

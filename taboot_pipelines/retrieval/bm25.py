@@ -1,7 +1,8 @@
 """BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance Framework") over the postings of all shards.
 
-Stored are term frequencies and lengths only; number, average length and document frequencies count the live chunks at
-query time, so the scores do not depend on how chunks lie in shards. Everything is summed in float64, terms in order.
+Stored are term frequencies and lengths only; number, average length and document frequencies count the live
+chunks at query time, so the scores do not depend on how chunks lie in shards. Everything is summed in
+float64, terms in order.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _FEW_WORDS = 3
 
 
 def names_something(query: str) -> bool:
-    """Whether a query looks something up by its name: a few words, or an identifier (``ERR-123``, ``10.0.0.5``) in it.
+    """Whether a query looks something up by its name: a few words, or an identifier (``ERR-123``,
+    ``10.0.0.5``) in it.
 
     An embedding knows little of such names; there the words must count as much as the meaning.
     """
@@ -62,7 +64,9 @@ class Keywords:
         return total
 
     def search(self, scores: Scores, limit: int, rows: Ids | None) -> tuple[Ids, Scores]:
-        """The best ``limit`` of ``rows`` (ascending; None: all) that score above 0, ties by row; scores rounded."""
+        """The best ``limit`` of ``rows`` (ascending; None: all) that score above 0, ties by row; scores
+        rounded.
+        """
         found = np.flatnonzero(scores > 0) if rows is None else rows[scores[rows] > 0]
         own = scores[found]
         if len(own) > limit:
@@ -78,7 +82,11 @@ class Keywords:
                 self._terms.move_to_end(term)
                 return known
         parts = [(i, p) for i, s in enumerate(self._index.shards) if (p := s.postings(term)) is not None]
-        rows = np.concatenate([p[0].astype(np.int32) + np.int32(self._index.starts[i]) for i, p in parts]) if parts else np.zeros(0, dtype=np.int32)
+        rows = (
+            np.concatenate([p[0].astype(np.int32) + np.int32(self._index.starts[i]) for i, p in parts])
+            if parts
+            else np.zeros(0, dtype=np.int32)
+        )
         tf = np.concatenate([p[1] for _, p in parts]).astype(np.float64) if parts else np.zeros(0)
         impact = tf * (self._k1 + 1) / (tf + self._norm[rows])
         with self._lock:

@@ -1,11 +1,14 @@
-"""Candidates from Qdrant: a search then scores the rows that the server holds to be the best, and proves that no other could be.
+"""Candidates from Qdrant: a search then scores the rows that the server holds to be the best, and proves that
+no other could be.
 
-The server's scores differ from ours (single precision, a constant average length in BM25), but by no more than is known. A
-row that it did not name cannot score above the bound that its last score gives; once enough of those it named score more,
-the answer is the shards' own, in the same order (DESIGN rule 19). Until then more is asked for.
+The server's scores differ from ours (single precision, a constant average length in BM25), but by no more
+than is known. A row that it did not name cannot score above the bound that its last score gives; once enough
+of those it named score more, the answer is the shards' own, in the same order (DESIGN rule 19). Until then
+more is asked for.
 
-Only points of exactly the pinned manifest's snapshot are of use: their watermark is read after each search, since it is
-taken away before the points begin to change. Where it names something else, or the server fails, the shards answer.
+Only points of exactly the pinned manifest's snapshot are of use: their watermark is read after each search,
+since it is taken away before the points begin to change. Where it names something else, or the server fails,
+the shards answer.
 """
 
 from __future__ import annotations
@@ -55,9 +58,18 @@ class Candidates:
         self._lock = threading.Lock()
 
     def narrow(
-        self, index: Index, keywords: Keywords, query: str, vector: Vectors | None, words: Scores | None, limit: int, rows: Ids | None, wanted: Filter,
+        self,
+        index: Index,
+        keywords: Keywords,
+        query: str,
+        vector: Vectors | None,
+        words: Scores | None,
+        limit: int,
+        rows: Ids | None,
+        wanted: Filter,
     ) -> tuple[Ids | None, Ids | None] | None:
-        """Of ``rows`` (ascending; None: all) those that the best ``limit`` of each arm are among: (by vector, by words), ascending.
+        """Of ``rows`` (ascending; None: all) those that the best ``limit`` of each arm are among: (by vector,
+        by words), ascending.
 
         ``vector`` or ``words`` None: that arm is not asked for. None: let the shards answer.
         """
@@ -85,12 +97,22 @@ class Candidates:
         self._warned = False
         return near, far
 
-    def _near(self, index: Index, known: dict[bytes, int], vector: Vectors, limit: int, rows: Ids | None, where: Where) -> Ids | None:
+    def _near(
+        self,
+        index: Index,
+        known: dict[bytes, int],
+        vector: Vectors,
+        limit: int,
+        rows: Ids | None,
+        where: Where,
+    ) -> Ids | None:
         exactly = vector.astype(np.float64)
         length = float(np.linalg.norm(exactly))
         fetch = limit + _MARGIN
         while fetch <= _MOST:
-            found = self._points.nearest(self._namespace, index.manifest.space.space().id, vector, fetch, where)
+            found = self._points.nearest(
+                self._namespace, index.manifest.space.space().id, vector, fetch, where
+            )
             mine = self._mine(index, known, found, rows)
             if len(found) < fetch:
                 # Every text has a vector, so everything that passes was found; else points are missing.
@@ -107,7 +129,15 @@ class Candidates:
         return None
 
     def _far(
-        self, index: Index, known: dict[bytes, int], keywords: Keywords, query: str, words: Scores, limit: int, rows: Ids | None, where: Where
+        self,
+        index: Index,
+        known: dict[bytes, int],
+        keywords: Keywords,
+        query: str,
+        words: Scores,
+        limit: int,
+        rows: Ids | None,
+        where: Where,
     ) -> Ids | None:
         terms = sorted(analyze(query)[0])
         if not terms:
@@ -116,7 +146,9 @@ class Candidates:
         stretch = self._stretch(index)
         fetch = limit + _MARGIN
         while fetch <= _MOST:
-            found = self._points.matching(self._namespace, index.manifest.space.space().id, weights, fetch, where)
+            found = self._points.matching(
+                self._namespace, index.manifest.space.space().id, weights, fetch, where
+            )
             mine = self._mine(index, known, found, rows)
             if len(found) < fetch:
                 return mine
@@ -127,10 +159,11 @@ class Candidates:
         return None
 
     def _stretch(self, index: Index) -> float:
-        """How many times the server's value of a term the true one is at most, over all term frequencies and lengths.
+        """How many times the server's value of a term the true one is at most, over all term frequencies and
+        lengths.
 
-        The ratio (tf + c) / (tf + d), with c and d linear in the length, is monotonic in each of the two: its largest value
-        lies at a corner.
+        The ratio (tf + c) / (tf + d), with c and d linear in the length, is monotonic in each of the two: its
+        largest value lies at a corner.
         """
         k1, b = self._settings.bm25_k1, self._settings.bm25_b
         mean = index.total_length / len(index) if index.total_length else 1.0
@@ -139,10 +172,16 @@ class Candidates:
             stored = 1 + sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_LENGTH)
             return stored / (1 + k1 * (1 - b + b * length / mean))
 
-        return (k1 + 1) / (sparse.K1 + 1) * max(1.0, ratio(float(index.length.min())), ratio(float(index.length.max())))
+        return (
+            (k1 + 1)
+            / (sparse.K1 + 1)
+            * max(1.0, ratio(float(index.length.min())), ratio(float(index.length.max())))
+        )
 
     def _mine(self, index: Index, known: dict[bytes, int], found: Found, rows: Ids | None) -> Ids:
-        """Those of ``rows`` whose text was found. A text that the manifest does not have is of a change under way."""
+        """Those of ``rows`` whose text was found. A text that the manifest does not have is of a change under
+        way.
+        """
         first = [row for sha256, _ in found if (row := known.get(bytes.fromhex(sha256))) is not None]
         if rows is None:
             return np.unique(np.array(first, dtype=np.int64))
@@ -153,7 +192,11 @@ class Candidates:
 
     def _known(self, index: Index) -> dict[bytes, int] | None:
         with self._lock:
-            return self._rows_by_text[1] if self._rows_by_text is not None and self._rows_by_text[0] is index else None
+            return (
+                self._rows_by_text[1]
+                if self._rows_by_text is not None and self._rows_by_text[0] is index
+                else None
+            )
 
     def _learn(self, index: Index) -> dict[bytes, int]:
         """{text hash: a row that has it}"""
@@ -166,15 +209,24 @@ class Candidates:
 
     def _where(self, f: Filter) -> Where:
         return Where(
-            self._namespace, f.sources, f.types, f.tags, f.languages,
-            None if f.date_from is None else as_micros(f.date_from), None if f.date_to is None else as_micros(f.date_to),
+            self._namespace,
+            f.sources,
+            f.types,
+            f.tags,
+            f.languages,
+            None if f.date_from is None else as_micros(f.date_from),
+            None if f.date_to is None else as_micros(f.date_to),
         )
 
     def _current(self, index: Index) -> bool:
         """Whether the points are now exactly those of the manifest."""
         manifest = index.manifest
         mark = self._points.watermark(self._namespace, manifest.space.space().id, retries=0)
-        if mark is not None and mark.snapshot == manifest.snapshot and mark.sources == sources_digest({s: (e.type, e.tags) for s, e in manifest.sources.items()}):
+        if (
+            mark is not None
+            and mark.snapshot == manifest.snapshot
+            and mark.sources == sources_digest({s: (e.type, e.tags) for s, e in manifest.sources.items()})
+        ):
             return True
         self._rest(_REST_STALE, _stale(mark))
         return False
@@ -183,11 +235,17 @@ class Candidates:
         self._not_before = time.monotonic() + seconds
         if not self._warned:
             self._warned = True
-            _log.warning("The shards answer searches of namespace %s instead of Qdrant: %s", self._namespace, why)
+            _log.warning(
+                "The shards answer searches of namespace %s instead of Qdrant: %s", self._namespace, why
+            )
 
 
 def _stale(mark: Watermark | None) -> str:
-    return "its points are of another snapshot than the knowledge base" if mark is not None and mark.snapshot else "its points are not complete"
+    return (
+        "its points are of another snapshot than the knowledge base"
+        if mark is not None and mark.snapshot
+        else "its points are not complete"
+    )
 
 
 def _enough(scores: Scores, limit: int, bound: float) -> bool:

@@ -1,4 +1,6 @@
-"""Reading the evidence again: the blob's bytes, verified, decoded, quoted through the mask (DESIGN rules 2, 11, 18)."""
+"""Reading the evidence again: the blob's bytes, verified, decoded, quoted through the mask (DESIGN rules 2,
+11, 18).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from taboot_pipelines.shards.build import covers_file
 
 
 class Blobs(Protocol):
-    """``stores.blobs.BlobStore``: the bytes of that name, their hash verified (``E_BLOB_CORRUPT``, ``E_BLOB_MISSING``)."""
+    """``stores.blobs.BlobStore``: the bytes of that name, their hash verified (``E_BLOB_CORRUPT``,
+    ``E_BLOB_MISSING``).
+    """
 
     def get(self, namespace: str, sha256: str) -> bytes: ...
 
 
 @dataclass(frozen=True)
 class Source:
-    """A blob as a text file. ``url``: where people find it; ``mime``/``charset``: as its document has them."""
+    """A blob as a text file. ``url``: where people find it; ``mime``/``charset``: as its document has
+    them.
+    """
 
     data: bytes
     sha256: str
@@ -32,7 +38,12 @@ class Source:
 
     @cached_property
     def _codec(self) -> str:
-        for mark, codec in ((codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        for mark, codec in (
+            (codecs.BOM_UTF32_LE, "utf-32-le"),
+            (codecs.BOM_UTF32_BE, "utf-32-be"),
+            (codecs.BOM_UTF16_LE, "utf-16-le"),
+            (codecs.BOM_UTF16_BE, "utf-16-be"),
+        ):
             if self.data.startswith(mark):
                 return codec
         try:
@@ -57,7 +68,12 @@ class Source:
     def span(self, byte_start: int, byte_end: int) -> tuple[int, int]:
         """Code points of a byte range; ``E_EVIDENCE`` if the blob does not have it."""
         if not 0 <= byte_start <= byte_end <= len(self.data):
-            raise TabootError("E_EVIDENCE", f"Bytes {byte_start}-{byte_end} lie outside the blob of {self.url}.", blob=self.sha256, url=self.url)
+            raise TabootError(
+                "E_EVIDENCE",
+                f"Bytes {byte_start}-{byte_end} lie outside the blob of {self.url}.",
+                blob=self.sha256,
+                url=self.url,
+            )
         start = len(self._decode(self.data[:byte_start]))
         return start, start + len(self._decode(self.data[byte_start:byte_end]))
 
@@ -67,26 +83,48 @@ class Source:
     def quote(self, byte_start: int, byte_end: int) -> tuple[Quote, str]:
         """The masked quote, and the same span unmasked, for checks only."""
         start, end = self.span(byte_start, byte_end)
-        return Quote(
-            text=self.masked[start:end], url=self.url, line=self.line(start), line_end=self.line(max(start, end - 1)), blob_sha256=self.sha256,
-            byte_start=byte_start, byte_end=byte_end,
-        ), self.text[start:end]
+        return (
+            Quote(
+                text=self.masked[start:end],
+                url=self.url,
+                line=self.line(start),
+                line_end=self.line(max(start, end - 1)),
+                blob_sha256=self.sha256,
+                byte_start=byte_start,
+                byte_end=byte_end,
+            ),
+            self.text[start:end],
+        )
 
 
 def check_ends(row: Mapping[str, Any], quoted: str, quote: Quote) -> tuple[End, End]:
-    """Both ends of an edge with the rule behind each; ``E_EVIDENCE`` if a name that should stand in the quote does not."""
+    """Both ends of an edge with the rule behind each; ``E_EVIDENCE`` if a name that should stand in the quote
+    does not.
+    """
     ends = []
     for role in ("start", "end"):
         observed, basis = row[f"{role}_observed"], row[f"{role}_basis"]
         if basis == "bytes" and observed not in quoted:
             raise TabootError(
-                "E_EVIDENCE", f"The {role} of edge {row['edge_id'][:16]}… does not stand at {quote.url}:{quote.line}.",
-                edge_id=row["edge_id"], role=role, url=quote.url, line=quote.line, blob=quote.blob_sha256,
+                "E_EVIDENCE",
+                f"The {role} of edge {row['edge_id'][:16]}… does not stand at {quote.url}:{quote.line}.",
+                edge_id=row["edge_id"],
+                role=role,
+                url=quote.url,
+                line=quote.line,
+                blob=quote.blob_sha256,
             )
-        ends.append(End(
-            role=role, label=row[f"{role}_label"], key=row[f"{role}_key"], name=row[f"{role}_name"], observed=observed, basis=basis,
-            rule=_rule(row[f"{role}_label"], basis, observed, row[f"{role}_name"]),
-        ))
+        ends.append(
+            End(
+                role=role,
+                label=row[f"{role}_label"],
+                key=row[f"{role}_key"],
+                name=row[f"{role}_name"],
+                observed=observed,
+                basis=basis,
+                rule=_rule(row[f"{role}_label"], basis, observed, row[f"{role}_name"]),
+            )
+        )
     return ends[0], ends[1]
 
 
@@ -100,13 +138,18 @@ _NORMALIZED = {
 _DERIVED = {
     "Document": "the document that holds the statement",
     "Service": "the service whose definition holds the statement",
-    "Container": "the container that a declared service gets: its id is the hash of project, service and index",
+    "Container": (
+        "the container that a declared service gets: its id is the hash of project, service and index"
+    ),
     "Network": "the project's default network, or the real name of the network that the key stands for",
     "IP": "a port published without an address binds 0.0.0.0",
     "Image": "the name that Compose gives to what a service builds",
     "VPNTunnel": "the tunnel that a VPN service declares: its id is the hash of scope and service",
 }
-_SOURCE = {"Host": "the `host` of the sources file", "ReverseProxy": "the `proxy` of the sources file, or the source's id"}
+_SOURCE = {
+    "Host": "the `host` of the sources file",
+    "ReverseProxy": "the `proxy` of the sources file, or the source's id",
+}
 
 
 def _rule(label: str, basis: str, observed: str, name: str) -> str:
@@ -122,9 +165,17 @@ def _rule(label: str, basis: str, observed: str, name: str) -> str:
 
 
 def check_chunk(text: str, quoted: str, offsets: OffsetMap, length: int, source: Source, line: int) -> None:
-    """``E_EVIDENCE`` unless a chunk of a document that is its file's text stands there; masked places agree with anything."""
+    """``E_EVIDENCE`` unless a chunk of a document that is its file's text stands there; masked places agree
+    with anything.
+    """
     if not covers_file(offsets, length):
         return
     found = quoted.replace("\r\n", "\n").replace("\r", "\n") if "\r" not in text else quoted
     if len(found) != len(text) or any(a != b and "*" not in (a, b) for a, b in zip(found, text, strict=True)):
-        raise TabootError("E_EVIDENCE", f"The chunk does not stand at {source.url}:{line}.", url=source.url, line=line, blob=source.sha256)
+        raise TabootError(
+            "E_EVIDENCE",
+            f"The chunk does not stand at {source.url}:{line}.",
+            url=source.url,
+            line=line,
+            blob=source.sha256,
+        )

@@ -15,14 +15,17 @@ Scores = npt.NDArray[np.float64]
 
 
 def rank(ids: Ids, scores: Scores, limit: int) -> tuple[Ids, Scores]:
-    """The best ``limit`` of ids (whose order is the order of the things named) by rounded score, ties by id."""
+    """The best ``limit`` of ids (whose order is the order of the things named) by rounded score, ties by
+    id.
+    """
     rounded = np.round(scores, DIGITS)
     order = np.lexsort((ids, -rounded))[:limit]
     return ids[order], rounded[order]
 
 
 def reciprocal_rank_fusion(arms: Sequence[tuple[Ids, float]], k: int, limit: int) -> tuple[Ids, Scores]:
-    """Join ranked lists: score(d) = Σ weight / (k + rank of d in the arm), ranks from 1 (Cormack, Clarke, Büttcher 2009).
+    """Join ranked lists: score(d) = Σ weight / (k + rank of d in the arm), ranks from 1 (Cormack, Clarke,
+    Büttcher 2009).
 
     ``arms``: (ids, best first; weight). An arm of weight 0 takes no part.
     """

@@ -1,4 +1,6 @@
-"""Queries over the graph of one manifest: what the shards observed, assembled by :mod:`taboot_pipelines.knowledge.graph`."""
+"""Queries over the graph of one manifest: what the shards observed, assembled by
+:mod:`taboot_pipelines.knowledge.graph`.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ from taboot_pipelines.shards import Shards
 
 _RELATIONS = pa.schema([tables.RELATIONS.field(c) for c in RELATION_COLUMNS])
 _ENTITIES = pa.schema([tables.ENTITIES.field(c) for c in ENTITY_COLUMNS])
-_DOCUMENTS = pa.schema([f for f in tables.DOCUMENTS if f.name not in {"bucket", "text", "offsets", "fingerprint"}])
+_DOCUMENTS = pa.schema(
+    [f for f in tables.DOCUMENTS if f.name not in {"bucket", "text", "offsets", "fingerprint"}]
+)
 
 
 class Graph:
-    """Loaded once per manifest. ``edges``: ``knowledge.graph.OBSERVED_EDGES``, ascending by edge_id; ``nodes``: ``NODES_SCHEMA``."""
+    """Loaded once per manifest. ``edges``: ``knowledge.graph.OBSERVED_EDGES``, ascending by edge_id;
+    ``nodes``: ``NODES_SCHEMA``.
+    """
 
     def __init__(self, shards: Shards) -> None:
         columns = ", ".join(_DOCUMENTS.names)
@@ -40,17 +46,22 @@ class Graph:
         self.documents = _conform(documents, _DOCUMENTS).sort_by("doc_id").combine_chunks()
         self.names = _conform(names, tables.NAMES)
         relations = _conform(relations, _RELATIONS)
-        assembly = Assembly(shards.manifest.namespace, self.documents, _conform(entities, _ENTITIES), self.names)
+        assembly = Assembly(
+            shards.manifest.namespace, self.documents, _conform(entities, _ENTITIES), self.names
+        )
         assembly.note(relations)
         self.edges = assembly.edges(relations)
         self.nodes = assembly.nodes()
         identities = identity(self.nodes.column("label"), self.nodes.column("key"))
         #: The node at each end of each edge; -1 if the snapshot has no such node.
-        self.start, self.end = (find(identities, self.edges.column(f"{end}_label"), self.edges.column(f"{end}_key")) for end in ("start", "end"))
+        self.start, self.end = (
+            find(identities, self.edges.column(f"{end}_label"), self.edges.column(f"{end}_key"))
+            for end in ("start", "end")
+        )
 
     def find(self, what: str | NodeRef) -> Numbers:
-        """The nodes that a key, a name or a reference means: an exact key, else an exact name, else what a bare
-        service name resolves to, else the name in any case. ``E_NOT_FOUND`` if there is none."""
+        """The nodes that a key, a name or a reference means: an exact key, else an exact name, else what a
+        bare service name resolves to, else the name in any case. ``E_NOT_FOUND`` if there is none."""
         if isinstance(what, NodeRef):
             return self._by_key(node_key(what.key), what.label, what.name)
         if not isinstance(what, str) or not what.strip():
@@ -59,8 +70,19 @@ class Graph:
 
     def _by_key(self, key: str, label: str | None, name: str) -> Numbers:
         resolved = self.names.filter(pc.is_valid(self.names.column("resolved_key")))
-        meant = [r for o, n, r in zip(*(resolved.column(c).to_pylist() for c in ("observed_key", "name", "resolved_key")), strict=True) if key in (o, n)]
-        tries = [("key", [key], label), ("name", [name], label), *([("key", meant, "Service")] if label in (None, "Service") else [])]
+        meant = [
+            r
+            for o, n, r in zip(
+                *(resolved.column(c).to_pylist() for c in ("observed_key", "name", "resolved_key")),
+                strict=True,
+            )
+            if key in (o, n)
+        ]
+        tries = [
+            ("key", [key], label),
+            ("name", [name], label),
+            *([("key", meant, "Service")] if label in (None, "Service") else []),
+        ]
         for column, values, wanted in tries:
             mask = pc.is_in(self.nodes.column(column), value_set=pa.array(values, pa.string()))
             if wanted is not None:
@@ -77,17 +99,24 @@ class Graph:
         return found
 
     def neighbourhood(
-        self, start: Numbers, hops: int, types: Collection[str] | None, limit: int, among: Numbers | None = None
+        self,
+        start: Numbers,
+        hops: int,
+        types: Collection[str] | None,
+        limit: int,
+        among: Numbers | None = None,
     ) -> tuple[Numbers, Numbers, bool]:
-        """Edges within ``hops`` of the nodes ``start`` in either direction, with their hop: nearest first, then other
-        relations before MENTIONS, then by confidence and id; at most ``limit``, and whether there were more.
-        ``among``: ascending numbers of edges, of which alone it may be made."""
+        """Edges within ``hops`` of the nodes ``start`` in either direction, with their hop: nearest first,
+        then other relations before MENTIONS, then by confidence and id; at most ``limit``, and whether there
+        were more. ``among``: ascending numbers of edges, of which alone it may be made."""
         edges = np.arange(len(self.edges)) if among is None else among
         starts, ends = self.start[edges], self.end[edges]
         kinds = self.edges.column("type").combine_chunks().take(pa.array(edges))
         allowed = (starts >= 0) & (ends >= 0)
         if types is not None:
-            allowed &= pc.is_in(kinds, value_set=pa.array(sorted(types), pa.string())).to_numpy(zero_copy_only=False)
+            allowed &= pc.is_in(kinds, value_set=pa.array(sorted(types), pa.string())).to_numpy(
+                zero_copy_only=False
+            )
         reached = np.zeros(len(self.nodes), dtype=bool)
         reached[start] = True
         hop = np.zeros(len(edges), dtype=np.int64)
@@ -102,16 +131,30 @@ class Graph:
         order = found[np.lexsort((found, -confidence, mentions, hop[found]))]
         return edges[order[:limit]], hop[order[:limit]], len(order) > limit
 
-    def subgraph(self, start: Numbers, edges: Numbers, hops: Numbers, truncated: bool, urls: Sequence[str]) -> Subgraph:
+    def subgraph(
+        self, start: Numbers, edges: Numbers, hops: Numbers, truncated: bool, urls: Sequence[str]
+    ) -> Subgraph:
         """``urls``: as shown, of each edge."""
         ends = np.unique(np.concatenate([start, self.start[edges], self.end[edges]]))
         rows = self.edges.take(pa.array(edges)).to_pylist()
-        nodes = {int(n): _node(r) for n, r in zip(ends, self.nodes.take(pa.array(ends)).to_pylist(), strict=True)}
+        nodes = {
+            int(n): _node(r) for n, r in zip(ends, self.nodes.take(pa.array(ends)).to_pylist(), strict=True)
+        }
         made = [
-            Edge(**{k: row[k] for k in Edge.model_fields if k not in {"properties", "url", "hop"}}, properties=json.loads(row["properties"]), url=url, hop=int(hop))
+            Edge(
+                **{k: row[k] for k in Edge.model_fields if k not in {"properties", "url", "hop"}},
+                properties=json.loads(row["properties"]),
+                url=url,
+                hop=int(hop),
+            )
             for row, hop, url in zip(rows, hops, urls, strict=True)
         ]
-        return Subgraph(start=tuple(nodes[int(n)] for n in start), nodes=tuple(nodes.values()), edges=tuple(made), truncated=truncated)
+        return Subgraph(
+            start=tuple(nodes[int(n)] for n in start),
+            nodes=tuple(nodes.values()),
+            edges=tuple(made),
+            truncated=truncated,
+        )
 
     def edge(self, edge_id: str) -> dict[str, object] | None:
         """The row of an edge, if there is one."""
@@ -127,13 +170,25 @@ def check_types(types: Collection[str] | str | None) -> frozenset[str] | None:
     wanted = frozenset([types] if isinstance(types, str) else types)
     unknown = sorted(str(t) for t in wanted if t not in EDGES)
     if unknown:
-        raise TabootError("E_QUERY", f"types names {', '.join(unknown)}, which the model does not have.", types=unknown)
+        raise TabootError(
+            "E_QUERY", f"types names {', '.join(unknown)}, which the model does not have.", types=unknown
+        )
     return wanted
 
 
 def _node(row: dict[str, object]) -> Node:
-    return Node(label=str(row["label"]), key=str(row["key"]), name=str(row["name"]), scope=row["scope"], properties=json.loads(str(row["properties"])))
+    return Node(
+        label=str(row["label"]),
+        key=str(row["key"]),
+        name=str(row["name"]),
+        scope=row["scope"],
+        properties=json.loads(str(row["properties"])),
+    )
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return table.select(schema.names).cast(schema).combine_chunks() if table.num_columns else schema.empty_table()
+    return (
+        table.select(schema.names).cast(schema).combine_chunks()
+        if table.num_columns
+        else schema.empty_table()
+    )

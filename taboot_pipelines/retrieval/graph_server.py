@@ -1,7 +1,8 @@
-"""Neighbourhoods out of Neo4j: it names the edges, and the shards' rows and our order make the answer of them.
+"""Neighbourhoods out of Neo4j: it names the edges, and the shards' rows and our order make the answer of
+them.
 
-Only a graph of exactly the pinned manifest's snapshot is of use. Where it is of another one, is being changed, or does not
-answer, the shards walk themselves, with the same result.
+Only a graph of exactly the pinned manifest's snapshot is of use. Where it is of another one, is being
+changed, or does not answer, the shards walk themselves, with the same result.
 """
 
 from __future__ import annotations
@@ -48,12 +49,22 @@ class GraphServer:
             return None
         from taboot_pipelines.stores.graph import open_graph
 
-        graph = open_graph(settings.model_copy(update={"timeout_seconds": min(_PATIENCE, settings.timeout_seconds)}))
+        graph = open_graph(
+            settings.model_copy(update={"timeout_seconds": min(_PATIENCE, settings.timeout_seconds)})
+        )
         return None if graph is None else cls(graph, namespace)
 
-    def candidates(self, graph: Graph, snapshot: str, start: Numbers, hops: int, types: Collection[str] | None, limit: int) -> Numbers | None:
-        """Ascending numbers of the edges that the neighbourhood of the nodes ``start`` is made of, and one more if there are more
-        than ``limit``. None: let the shards answer."""
+    def candidates(
+        self,
+        graph: Graph,
+        snapshot: str,
+        start: Numbers,
+        hops: int,
+        types: Collection[str] | None,
+        limit: int,
+    ) -> Numbers | None:
+        """Ascending numbers of the edges that the neighbourhood of the nodes ``start`` is made of, and one
+        more if there are more than ``limit``. None: let the shards answer."""
         if time.monotonic() < self._not_before:
             return None
         rows = graph.nodes.take(pa.array(start))
@@ -72,7 +83,10 @@ class GraphServer:
         self._warned = False
         if found is None:
             return None
-        numbers = pc.index_in(pa.array([edge for edge, _ in found], pa.string()), value_set=graph.edges.column("edge_id").combine_chunks())
+        numbers = pc.index_in(
+            pa.array([edge for edge, _ in found], pa.string()),
+            value_set=graph.edges.column("edge_id").combine_chunks(),
+        )
         # An edge that the shards do not have: the graph is not that of the snapshot after all.
         return None if numbers.null_count else np.sort(numbers.to_numpy().astype(np.int64))
 

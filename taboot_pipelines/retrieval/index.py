@@ -1,7 +1,7 @@
 """The chunks of one manifest as one numbered list, with what every query needs of each row in memory.
 
-Row numbers ascend by (doc_id, chunk_index), so comparing rows compares ids, whatever the shards. Vectors, texts and
-postings stay in the mapped files.
+Row numbers ascend by (doc_id, chunk_index), so comparing rows compares ids, whatever the shards. Vectors,
+texts and postings stay in the mapped files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Filter:
-    """What a hit must be. None: anything. ``sources``, ``types``, ``languages``: one of; ``tags``: has one of; dates:
-    the document's own date, else when its bytes were first seen, in ``[date_from, date_to)``."""
+    """What a hit must be. None: anything. ``sources``, ``types``, ``languages``: one of; ``tags``: has one
+    of; dates: the document's own date, else when its bytes were first seen, in ``[date_from, date_to)``."""
 
     sources: frozenset[str] | None = None
     types: frozenset[str] | None = None
@@ -41,7 +41,8 @@ class Filter:
 
 
 def as_moment(value: datetime | date | str, *, end: bool) -> datetime:
-    """A point in time, UTC unless it says otherwise; a bare date is its first moment, or with ``end`` the next day's.
+    """A point in time, UTC unless it says otherwise; a bare date is its first moment, or with ``end`` the
+    next day's.
 
     Raises ``ValueError`` for text that is not ISO 8601.
     """
@@ -90,7 +91,9 @@ class Index:
         return found
 
     def _hashes(self) -> pa.Array:
-        return pa.chunked_array([c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)).combine_chunks()
+        return pa.chunked_array(
+            [c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)
+        ).combine_chunks()
 
     def _equal_texts(self) -> None:
         """``group``: number of the row's text; ``sizes``: rows of each text."""
@@ -104,7 +107,11 @@ class Index:
         d = self.documents
         self._source_ids, self._source = _encode(d, "source_id")
         self._langs, self._lang = _encode(d, "lang")
-        self._moment = numbers(pc.coalesce(d.column("date"), d.column("since")), np.int64) if d.num_rows else np.zeros(0, dtype=np.int64)
+        self._moment = (
+            numbers(pc.coalesce(d.column("date"), d.column("since")), np.int64)
+            if d.num_rows
+            else np.zeros(0, dtype=np.int64)
+        )
 
     def _smallest(self, rows: Rows) -> Rows:
         """Of ascending ``rows``, those that are the smallest with their text."""
@@ -125,7 +132,9 @@ class Index:
         ]
         keep = np.array(allowed, dtype=bool)[self._source]
         if wanted.languages is not None:
-            keep &= np.array([language in wanted.languages for language in self._langs], dtype=bool)[self._lang]
+            keep &= np.array([language in wanted.languages for language in self._langs], dtype=bool)[
+                self._lang
+            ]
         if wanted.date_from is not None:
             keep &= self._moment >= as_micros(wanted.date_from)
         if wanted.date_to is not None:
@@ -160,7 +169,10 @@ class Index:
         fields = ("chunk_index", "start", "end", "text", "section", "content_type", "tokens", "line")
         chunk: dict[str, Any] = {f: table.column(f)[local].as_py() for f in fields}
         doc = int(self.document[row])
-        chunk["doc"] = {name: self.documents.column(name)[doc].as_py() for name in ("doc_id", "source_id", "path", "url", "title", "lang")}
+        chunk["doc"] = {
+            name: self.documents.column(name)[doc].as_py()
+            for name in ("doc_id", "source_id", "path", "url", "title", "lang")
+        }
         chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
         return chunk
 
@@ -179,12 +191,22 @@ class Index:
     def gather(self, rows: Rows) -> npt.NDArray[np.float32]:
         """The exact vectors of ascending ``rows``, (len(rows), dimension)."""
         cuts = np.searchsorted(rows, self.starts)
-        parts = [s.float32[rows[cuts[i] : cuts[i + 1]] - self.starts[i]] for i, s in enumerate(self.shards) if cuts[i] < cuts[i + 1]]
-        return np.concatenate(parts) if parts else np.zeros((0, self.manifest.space.dimension), dtype=np.float32)
+        parts = [
+            s.float32[rows[cuts[i] : cuts[i + 1]] - self.starts[i]]
+            for i, s in enumerate(self.shards)
+            if cuts[i] < cuts[i + 1]
+        ]
+        return (
+            np.concatenate(parts) if parts else np.zeros((0, self.manifest.space.dimension), dtype=np.float32)
+        )
 
 
 def _concat(parts: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(parts).combine_chunks() if parts else pa.schema([("doc_id", pa.string())]).empty_table()
+    return (
+        pa.concat_tables(parts).combine_chunks()
+        if parts
+        else pa.schema([("doc_id", pa.string())]).empty_table()
+    )
 
 
 def _encode(table: pa.Table, name: str) -> tuple[list[str], Rows]:

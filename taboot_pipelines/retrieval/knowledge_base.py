@@ -56,7 +56,9 @@ _MOST_QUERY = 100_000
 class _View:
     """One manifest, pinned: what a query sees from its start to its end."""
 
-    def __init__(self, store: ShardStore, seen: Seen, settings: RetrievalSettings, before: _View | None) -> None:
+    def __init__(
+        self, store: ShardStore, seen: Seen, settings: RetrievalSettings, before: _View | None
+    ) -> None:
         self.seen = seen
         self.manifest = manifest = seen.manifest
         mapped = {s.entry.key: s for s in before.shards.documents} if before is not None else None
@@ -95,18 +97,28 @@ class _View:
     def shown(self, source: str, path: str, url: str) -> str:
         """A local file's absolute path where its source's root is known; any other URL as it is."""
         entry = self.manifest.sources.get(source)
-        return str(Path(entry.root) / path) if entry is not None and entry.root and url == f"{source}:{path}" else url
+        return (
+            str(Path(entry.root) / path)
+            if entry is not None and entry.root and url == f"{source}:{path}"
+            else url
+        )
 
 
 class KnowledgeBase:
     """The knowledge of one namespace.
 
-    Every call looks for a newly published manifest first and keeps to that one to its end; if a file of it goes away
-    meanwhile, the call is made once more on the next. Safe to use from several threads.
+    Every call looks for a newly published manifest first and keeps to that one to its end; if a file of it
+    goes away meanwhile, the call is made once more on the next. Safe to use from several threads.
     """
 
     def __init__(
-        self, settings: Settings, namespace: str, *, embedder: Embedder | None = None, blobs: Blobs | None = None, reranker: Reranker | None = None
+        self,
+        settings: Settings,
+        namespace: str,
+        *,
+        embedder: Embedder | None = None,
+        blobs: Blobs | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         self.settings = settings
         self.namespace = check_namespace(namespace)
@@ -123,18 +135,30 @@ class KnowledgeBase:
 
     @classmethod
     def open(
-        cls, home: str | Path | None = None, namespace: str | None = None, *, settings: Settings | None = None,
-        embedder: Embedder | None = None, blobs: Blobs | None = None, reranker: Reranker | None = None,
+        cls,
+        home: str | Path | None = None,
+        namespace: str | None = None,
+        *,
+        settings: Settings | None = None,
+        embedder: Embedder | None = None,
+        blobs: Blobs | None = None,
+        reranker: Reranker | None = None,
     ) -> KnowledgeBase:
         """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``).
 
-        ``embedder``, ``blobs`` and ``reranker`` default to what the settings name and are opened when first needed. Raises
-        ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
+        ``embedder``, ``blobs`` and ``reranker`` default to what the settings name and are opened when first
+        needed. Raises ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
         """
         settings = settings or load_settings()
         if home is not None:
             settings = settings.model_copy(update={"home": Path(home)})
-        kb = cls(settings, settings.namespace if namespace is None else namespace, embedder=embedder, blobs=blobs, reranker=reranker)
+        kb = cls(
+            settings,
+            settings.namespace if namespace is None else namespace,
+            embedder=embedder,
+            blobs=blobs,
+            reranker=reranker,
+        )
         kb._view()
         return kb
 
@@ -147,26 +171,41 @@ class KnowledgeBase:
         return self._view().manifest
 
     def verify(self) -> None:
-        """Hash every file of the shards; ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING`` names the first that is not as published."""
+        """Hash every file of the shards; ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING`` names the first that is
+        not as published.
+        """
         self._ask(lambda view: verify(self._store, view.manifest))
 
-    # --- search ------------------------------------------------------------------------------------------------
+    # --- search ---------------------------------------------------------------------------------------------
 
     def search(
-        self, query: str, limit: int = 10, *, source: Words = None, type: Words = None, tag: Words = None, language: Words = None,
-        date_from: Moment = None, date_to: Moment = None, mode: Mode = "hybrid", vector_weight: float | None = None, keyword_weight: float | None = None,
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        source: Words = None,
+        type: Words = None,
+        tag: Words = None,
+        language: Words = None,
+        date_from: Moment = None,
+        date_to: Moment = None,
+        mode: Mode = "hybrid",
+        vector_weight: float | None = None,
+        keyword_weight: float | None = None,
         rerank: bool | None = None,
     ) -> SearchResult:
         """The chunks that fit ``query`` best, each distinct text once.
 
-        ``source``, ``type``, ``tag``, ``language``: one or several, of which a hit must have one; ``date_from`` and
-        ``date_to`` (inclusive days, or moments up to but excluding the second): the document's own date, else when its
-        bytes were first seen. ``mode``: both arms joined by reciprocal rank fusion, or one of them. ``score`` is the
-        fused score, the cosine or BM25. Ties go to the smaller (doc_id, chunk_index). The weights of the arms default to the settings;
-        a query that names something (``bm25.names_something``) raises that of the words. ``rerank``: order the best
-        ``TABOOT_RERANKER__CANDIDATES`` hits anew by a cross-encoder, whose score is ``scores["rerank"]``; None does so if one is
-        configured and answers, True raises its error (``E_CONFIG`` if there is none). Raises ``E_QUERY`` naming the
-        argument, ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
+        ``source``, ``type``, ``tag``, ``language``: one or several, of which a hit must have one;
+        ``date_from`` and ``date_to`` (inclusive days, or moments up to but excluding the second): the
+        document's own date, else when its bytes were first seen. ``mode``: both arms joined by reciprocal
+        rank fusion, or one of them. ``score`` is the fused score, the cosine or BM25. Ties go to the smaller
+        (doc_id, chunk_index). The weights of the arms default to the settings; a query that names something
+        (``bm25.names_something``) raises that of the words. ``rerank``: order the best
+        ``TABOOT_RERANKER__CANDIDATES`` hits anew by a cross-encoder, whose score is ``scores["rerank"]``;
+        None does so if one is configured and answers, True raises its error (``E_CONFIG`` if there is none).
+        Raises ``E_QUERY`` naming the argument, ``E_CONFIG`` if the embedder's space is not that of the
+        knowledge base.
         """
         text = _check_query(query)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST_HITS:
@@ -185,9 +224,13 @@ class KnowledgeBase:
         found = self._ask(lambda view: self._search(view, text, depth, wanted, mode, weights))
         if reranking is None:
             return found
-        return found.model_copy(update={"hits": reranking.order(text, found.hits, insist=rerank is True)[:limit]})
+        return found.model_copy(
+            update={"hits": reranking.order(text, found.hits, insist=rerank is True)[:limit]}
+        )
 
-    def _search(self, view: _View, query: str, limit: int, wanted: Filter, mode: Mode, weights: tuple[float, float]) -> SearchResult:
+    def _search(
+        self, view: _View, query: str, limit: int, wanted: Filter, mode: Mode, weights: tuple[float, float]
+    ) -> SearchResult:
         index = view.index
         hits: tuple[Hit, ...] = ()
         if len(index):
@@ -199,7 +242,15 @@ class KnowledgeBase:
         return SearchResult(query=query, mode=mode, hits=hits)
 
     def _rank(
-        self, view: _View, query: str, vector: Vectors | None, rows: Ids | None, mask: Mask | None, wanted: Filter, limit: int, mode: Mode,
+        self,
+        view: _View,
+        query: str,
+        vector: Vectors | None,
+        rows: Ids | None,
+        mask: Mask | None,
+        wanted: Filter,
+        limit: int,
+        mode: Mode,
         weights: tuple[float, float],
     ) -> tuple[Hit, ...]:
         index = view.index
@@ -208,7 +259,11 @@ class KnowledgeBase:
         near = far = (np.zeros(0, dtype=np.int64), np.zeros(0))
         words = view.keywords.scores(query) if mode != "vector" else None
         candidates = self._open_candidates()
-        narrowed = None if candidates is None else candidates.narrow(index, view.keywords, query, vector, words, depth, rows, wanted)
+        narrowed = (
+            None
+            if candidates is None
+            else candidates.narrow(index, view.keywords, query, vector, words, depth, rows, wanted)
+        )
         near_rows, far_rows = narrowed or (rows, rows)
         if vector is not None:
             near = vectors.search(index, vector, depth, near_rows)
@@ -229,7 +284,13 @@ class KnowledgeBase:
         if words is not None:
             per_arm["keyword"] = words[best]
         return tuple(
-            self._hit(view, int(row), float(score), {arm: round(float(values[i]), 6) for arm, values in per_arm.items()}, mask)
+            self._hit(
+                view,
+                int(row),
+                float(score),
+                {arm: round(float(values[i]), 6) for arm, values in per_arm.items()},
+                mask,
+            )
             for i, (row, score) in enumerate(zip(best, scores, strict=True))
         )
 
@@ -238,10 +299,23 @@ class KnowledgeBase:
         doc = chunk["doc"]
         source = view.manifest.sources.get(doc["source_id"])
         return Hit(
-            doc_id=doc["doc_id"], chunk_id=chunk["chunk_id"], url=view.shown(doc["source_id"], doc["path"], doc["url"]), title=doc["title"], text=chunk["text"],
-            score=score, scores=scores, start=chunk["start"], end=chunk["end"], line=chunk["line"], section=chunk["section"],
-            content_type=chunk["content_type"], source=doc["source_id"], source_type=source.type if source else "", tags=source.tags if source else (),
-            language=doc["lang"], also_in=tuple(view.index.chunk(r)["chunk_id"] for r in view.index.others(row, mask)),
+            doc_id=doc["doc_id"],
+            chunk_id=chunk["chunk_id"],
+            url=view.shown(doc["source_id"], doc["path"], doc["url"]),
+            title=doc["title"],
+            text=chunk["text"],
+            score=score,
+            scores=scores,
+            start=chunk["start"],
+            end=chunk["end"],
+            line=chunk["line"],
+            section=chunk["section"],
+            content_type=chunk["content_type"],
+            source=doc["source_id"],
+            source_type=source.type if source else "",
+            tags=source.tags if source else (),
+            language=doc["lang"],
+            also_in=tuple(view.index.chunk(r)["chunk_id"] for r in view.index.others(row, mask)),
         )
 
     def _embed_query(self, view: _View, query: str) -> Vectors:
@@ -249,14 +323,24 @@ class KnowledgeBase:
         ours, theirs = view.manifest.space.space(), embedder.space
         if (ours.model, ours.revision, ours.dimension) != (theirs.model, theirs.revision, theirs.dimension):
             raise TabootError(
-                "E_CONFIG", f"The knowledge base holds vectors of {ours.id}, the embedder makes {theirs.id}.",
-                remedy="Set the embedder that made the knowledge base, search with mode='keyword', or ingest again with this one.", ours=ours.id, theirs=theirs.id,
+                "E_CONFIG",
+                f"The knowledge base holds vectors of {ours.id}, the embedder makes {theirs.id}.",
+                remedy=(
+                    "Set the embedder that made the knowledge base, search with mode='keyword', or ingest"
+                    " again with this one."
+                ),
+                ours=ours.id,
+                theirs=theirs.id,
             )
 
         def embed(text: str) -> Vectors:
             vector = np.asarray(embedder.embed_query(text), dtype=np.float32)
             if vector.shape != (ours.dimension,) or not np.isfinite(vector).all():
-                raise TabootError("E_VECTOR", "The embedder returned an unusable vector for the query.", dimension=ours.dimension)
+                raise TabootError(
+                    "E_VECTOR",
+                    "The embedder returned an unusable vector for the query.",
+                    dimension=ours.dimension,
+                )
             return vector
 
         return embed(query) if self._queries is None else self._queries.vector(theirs, query, embed)
@@ -270,7 +354,9 @@ class KnowledgeBase:
                 from taboot_pipelines.retrieval.candidates import Candidates
                 from taboot_pipelines.stores.vectors import QdrantPoints
 
-                self._candidates = Candidates(QdrantPoints(self.settings.qdrant), self.namespace, self.settings.retrieval)
+                self._candidates = Candidates(
+                    QdrantPoints(self.settings.qdrant), self.namespace, self.settings.retrieval
+                )
             return self._candidates
 
     def _open_embedder(self) -> Embedder:
@@ -278,7 +364,8 @@ class KnowledgeBase:
             if self._embedder is None:
                 from taboot_pipelines.embedding import open_embedder
 
-                # Another process's answers stand for the configured server's only, never for those of an embedder that was passed in.
+                # Another process's answers stand for the configured server's only, never for those of an
+                # embedder that was passed in.
                 self._queries = open_query_cache(self.settings, self.namespace)
                 self._embedder = open_embedder(self.settings)
             return self._embedder
@@ -290,7 +377,9 @@ class KnowledgeBase:
         configured = self._reranker is not None or given.url or given.torch.model
         if wanted is True and not configured:
             raise TabootError(
-                "E_CONFIG", "There is no reranker to order the hits by.", remedy="Set TABOOT_RERANKER__URL or TABOOT_RERANKER__TORCH__MODEL.",
+                "E_CONFIG",
+                "There is no reranker to order the hits by.",
+                remedy="Set TABOOT_RERANKER__URL or TABOOT_RERANKER__TORCH__MODEL.",
                 settings=["TABOOT_RERANKER__URL", "TABOOT_RERANKER__TORCH__MODEL"],
             )
         if wanted is False or not configured:
@@ -304,27 +393,60 @@ class KnowledgeBase:
                 self._reranking = Reranking(reranker, given.candidates) if reranker is not None else None
             return self._reranking
 
-    # --- answers -----------------------------------------------------------------------------------------------
+    # --- answers --------------------------------------------------------------------------------------------
 
     def answer(
-        self, question: str, limit: int = 5, *, source: Words = None, type: Words = None, tag: Words = None, language: Words = None,
-        date_from: Moment = None, date_to: Moment = None, mode: Mode = "hybrid",
+        self,
+        question: str,
+        limit: int = 5,
+        *,
+        source: Words = None,
+        type: Words = None,
+        tag: Words = None,
+        language: Words = None,
+        date_from: Moment = None,
+        date_to: Moment = None,
+        mode: Mode = "hybrid",
     ) -> Answer:
-        """The sentences that answer ``question`` best, at most ``limit``, each with its citation; filters as in :meth:`search`."""
+        """The sentences that answer ``question`` best, at most ``limit``, each with its citation; filters as
+        in :meth:`search`.
+        """
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 50:
             raise TabootError("E_QUERY", "limit must be a whole number from 1 to 50.")
-        hits = self.search(question, 10, source=source, type=type, tag=tag, language=language, date_from=date_from, date_to=date_to, mode=mode).hits
+        hits = self.search(
+            question,
+            10,
+            source=source,
+            type=type,
+            tag=tag,
+            language=language,
+            date_from=date_from,
+            date_to=date_to,
+            mode=mode,
+        ).hits
 
         def extract(view: _View) -> Answer:
             text = _check_query(question)
             if not hits or mode == "keyword":
                 return answers.extract(text, hits, view.keywords.idf, None, None, limit)
-            return answers.extract(text, hits, view.keywords.idf, self._open_embedder().embed, self._embed_query(view, text), limit)
+            return answers.extract(
+                text,
+                hits,
+                view.keywords.idf,
+                self._open_embedder().embed,
+                self._embed_query(view, text),
+                limit,
+            )
 
         found = self._ask(extract)
-        # Documents that are not their file's text (HTML) have no lines of their own: those come from the blob.
+        # Documents that are not their file's text (HTML) have no lines of their own: those come from the
+        # blob.
         lines = {c.number: c.line or self._blob_line(c.doc_id, c.start, c.end) for c in found.citations}
-        return found.model_copy(update={"citations": tuple(c.model_copy(update={"line": lines[c.number]}) for c in found.citations)})
+        return found.model_copy(
+            update={
+                "citations": tuple(c.model_copy(update={"line": lines[c.number]}) for c in found.citations)
+            }
+        )
 
     def _blob_line(self, doc_id: str, start: int, end: int) -> int | None:
         def read(view: _View) -> int | None:
@@ -340,13 +462,17 @@ class KnowledgeBase:
         except TabootError:
             return None  # the citation stands without a line; `explain` says what is wrong with the blob
 
-    # --- graph -------------------------------------------------------------------------------------------------
+    # --- graph ----------------------------------------------------------------------------------------------
 
-    def neighbors(self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100) -> Subgraph:
-        """What surrounds a node: its edges in both directions, up to ``hops`` (1 or 2), of the given relation ``types``.
+    def neighbors(
+        self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100
+    ) -> Subgraph:
+        """What surrounds a node: its edges in both directions, up to ``hops`` (1 or 2), of the given relation
+        ``types``.
 
-        ``node``: a key, a name (of every node that has it) or a NodeRef. At most ``limit`` edges, nearest first, mentions
-        last. Raises ``E_NOT_FOUND`` if nothing is called that, ``E_QUERY`` naming a wrong argument.
+        ``node``: a key, a name (of every node that has it) or a NodeRef. At most ``limit`` edges, nearest
+        first, mentions last. Raises ``E_NOT_FOUND`` if nothing is called that, ``E_QUERY`` naming a wrong
+        argument.
         """
         if hops not in (1, 2):
             raise TabootError("E_QUERY", "hops must be 1 or 2.")
@@ -358,9 +484,16 @@ class KnowledgeBase:
             graph = view.graph
             start = graph.find(node)
             server = self._open_graph_server()
-            among = None if server is None else server.candidates(graph, view.manifest.snapshot, start, hops, wanted, limit)
+            among = (
+                None
+                if server is None
+                else server.candidates(graph, view.manifest.snapshot, start, hops, wanted, limit)
+            )
             edges, distance, truncated = graph.neighbourhood(start, hops, wanted, limit, among)
-            urls = [self._document_url(view, d) for d in graph.edges.column("doc_id").take(pa.array(edges)).to_pylist()]
+            urls = [
+                self._document_url(view, d)
+                for d in graph.edges.column("doc_id").take(pa.array(edges)).to_pylist()
+            ]
             return graph.subgraph(start, edges, distance, truncated, urls)
 
         return self._ask(surround)
@@ -385,33 +518,52 @@ class KnowledgeBase:
         return self._ask(lambda view: view.graph.edges.select(EDGES_SCHEMA.names).cast(EDGES_SCHEMA))
 
     def documents(self) -> pa.Table:
-        """One row a document: doc_id, source, type, tags, url (as shown), path, title, mime, language, date, since, chunks,
-        blob_sha256, metadata (JSON); ascending by doc_id."""
+        """One row a document: doc_id, source, type, tags, url (as shown), path, title, mime, language, date,
+        since, chunks, blob_sha256, metadata (JSON); ascending by doc_id."""
 
         def collect(view: _View) -> pa.Table:
             table = view.graph.documents
-            counts = np.bincount(view.index.document, minlength=len(table)) if len(table) else np.zeros(0, dtype=np.int64)
+            counts = (
+                np.bincount(view.index.document, minlength=len(table))
+                if len(table)
+                else np.zeros(0, dtype=np.int64)
+            )
             ids, paths, urls = (table.column(c).to_pylist() for c in ("source_id", "path", "url"))
             sources = view.manifest.sources
-            return pa.table({
-                "doc_id": table.column("doc_id"), "source": table.column("source_id"), "type": table.column("source_type"),
-                "tags": pa.array([list(sources[i].tags) if i in sources else [] for i in ids], pa.list_(pa.string())),
-                "url": pa.array([view.shown(*x) for x in zip(ids, paths, urls, strict=True)], pa.string()), "path": table.column("path"),
-                "title": table.column("title"), "mime": table.column("mime"), "language": table.column("lang"), "date": table.column("date"),
-                "since": table.column("since"), "chunks": pa.array(counts.astype(np.int32)), "blob_sha256": table.column("blob_sha256"),
-                "metadata": table.column("metadata"),
-            })
+            return pa.table(
+                {
+                    "doc_id": table.column("doc_id"),
+                    "source": table.column("source_id"),
+                    "type": table.column("source_type"),
+                    "tags": pa.array(
+                        [list(sources[i].tags) if i in sources else [] for i in ids], pa.list_(pa.string())
+                    ),
+                    "url": pa.array(
+                        [view.shown(*x) for x in zip(ids, paths, urls, strict=True)], pa.string()
+                    ),
+                    "path": table.column("path"),
+                    "title": table.column("title"),
+                    "mime": table.column("mime"),
+                    "language": table.column("lang"),
+                    "date": table.column("date"),
+                    "since": table.column("since"),
+                    "chunks": pa.array(counts.astype(np.int32)),
+                    "blob_sha256": table.column("blob_sha256"),
+                    "metadata": table.column("metadata"),
+                }
+            )
 
         return self._ask(collect)
 
-    # --- evidence ----------------------------------------------------------------------------------------------
+    # --- evidence -------------------------------------------------------------------------------------------
 
     def explain(self, what: str | Hit | Edge | Mapping[str, Any]) -> Explanation:
         """Read the evidence of an edge or a hit again, and show it.
 
-        ``what``: an edge_id, a chunk_id, a :class:`Hit`, an :class:`Edge`, or a row of ``edges()``. The blob's hash is
-        verified (``E_BLOB_CORRUPT``, ``E_BLOB_MISSING``), the statement quoted with file and line, secrets masked; a name
-        that should stand in the quote and does not is ``E_EVIDENCE``. ``E_EDGE_UNKNOWN`` if there is no such edge or hit.
+        ``what``: an edge_id, a chunk_id, a :class:`Hit`, an :class:`Edge`, or a row of ``edges()``. The
+        blob's hash is verified (``E_BLOB_CORRUPT``, ``E_BLOB_MISSING``), the statement quoted with file and
+        line, secrets masked; a name that should stand in the quote and does not is ``E_EVIDENCE``.
+        ``E_EDGE_UNKNOWN`` if there is no such edge or hit.
         """
         target = _target(what)
         chunk = _CHUNK_ID.fullmatch(target)
@@ -434,32 +586,62 @@ class KnowledgeBase:
         ends = check_ends(row, quoted, quote)
         quotes = [quote]
         for support in json.loads(row["supports"]):
-            if (support["blob"], support["start"], support["end"]) != (row["blob_sha256"], row["byte_start"], row["byte_end"]):
+            if (support["blob"], support["start"], support["end"]) != (
+                row["blob_sha256"],
+                row["byte_start"],
+                row["byte_end"],
+            ):
                 quotes.append(source(support["blob"]).quote(support["start"], support["end"])[0])
         return Explanation(
-            kind="edge", id=edge_id, statement=f"({row['start_label']} {row['start_name']})-[{row['type']}]->({row['end_label']} {row['end_name']})",
-            doc_id=row["doc_id"], url=self._document_url(view, row["doc_id"]), quotes=tuple(quotes), ends=ends, confidence=row["confidence"],
-            extraction_method=row["extraction_method"], since=row["since"],
+            kind="edge",
+            id=edge_id,
+            statement=(
+                f"({row['start_label']} {row['start_name']})-[{row['type']}]->({row['end_label']}"
+                f" {row['end_name']})"
+            ),
+            doc_id=row["doc_id"],
+            url=self._document_url(view, row["doc_id"]),
+            quotes=tuple(quotes),
+            ends=ends,
+            confidence=row["confidence"],
+            extraction_method=row["extraction_method"],
+            since=row["since"],
         )
 
     def _explain_chunk(self, view: _View, doc_id: str, chunk_index: int) -> Explanation:
         row = view.index.row_of(doc_id, chunk_index)
         document = view.shards.document(doc_id) if row is not None else None
         if row is None or document is None:
-            raise TabootError("E_EDGE_UNKNOWN", f"There is no chunk {doc_id}:{chunk_index}.", chunk_id=f"{doc_id}:{chunk_index}")
+            raise TabootError(
+                "E_EDGE_UNKNOWN",
+                f"There is no chunk {doc_id}:{chunk_index}.",
+                chunk_id=f"{doc_id}:{chunk_index}",
+            )
         chunk = view.index.chunk(row)
         source = self._source(view, document, document["blob_sha256"])
         offsets = OffsetMap.loads(document["offsets"])
         quote, quoted = source.quote(*offsets.to_bytes(chunk["start"], chunk["end"]))
-        check_chunk(chunk["text"], quoted, offsets, int(offsets.doc_end[-1]) if len(offsets) else 0, source, quote.line)
+        check_chunk(
+            chunk["text"],
+            quoted,
+            offsets,
+            int(offsets.doc_end[-1]) if len(offsets) else 0,
+            source,
+            quote.line,
+        )
         return Explanation(
-            kind="hit", id=chunk["chunk_id"], statement=f"{document['title']}: {chunk['section']}" if chunk["section"] else document["title"],
-            doc_id=doc_id, url=source.url, quotes=(quote,), since=document["since"],
+            kind="hit",
+            id=chunk["chunk_id"],
+            statement=f"{document['title']}: {chunk['section']}" if chunk["section"] else document["title"],
+            doc_id=doc_id,
+            url=source.url,
+            quotes=(quote,),
+            since=document["since"],
         )
 
     def _holder(self, view: _View, sha256: str, doc_id: str) -> dict[str, Any]:
-        """The document whose bytes a blob is: of equal ones the edge's own, then one of the same source; for a file that
-        is no document (environment) what its document tells."""
+        """The document whose bytes a blob is: of equal ones the edge's own, then one of the same source; for
+        a file that is no document (environment) what its document tells."""
         documents = view.graph.documents
         own = documents.filter(pc.equal(documents.column("doc_id"), doc_id)).to_pylist()
         same = documents.filter(pc.equal(documents.column("blob_sha256"), sha256)).to_pylist()
@@ -467,39 +649,66 @@ class KnowledgeBase:
         for row in sorted(same, key=lambda d: (d["doc_id"] != doc_id, d["source_id"] != mine, d["doc_id"])):
             found: dict[str, Any] = row
             return found
-        return {"source_id": mine, "path": "", "url": f"blob:{sha256}", "mime": "text/plain", "charset": "utf-8"}
+        return {
+            "source_id": mine,
+            "path": "",
+            "url": f"blob:{sha256}",
+            "mime": "text/plain",
+            "charset": "utf-8",
+        }
 
     def _source(self, view: _View, document: Mapping[str, Any], sha256: str) -> Source:
         with self._lock:
             if self._blobs is None:
                 from taboot_pipelines.stores.blobs import BlobStore
 
-                self._blobs = BlobStore.open(self.settings.home_dir, self.settings.blob_url, self.settings.storage)
+                self._blobs = BlobStore.open(
+                    self.settings.home_dir, self.settings.blob_url, self.settings.storage
+                )
         try:
             data = self._blobs.get(self.namespace, sha256)
         except TabootError as error:
             if error.code == "E_BLOB_MISSING" and self.settings.shard_url and not self.settings.blob_url:
-                raise TabootError(error.code, error.message, remedy="Set TABOOT_BLOB_URL too: evidence is read from the blobs, not from the shards.", **error.details) from error
+                raise TabootError(
+                    error.code,
+                    error.message,
+                    remedy="Set TABOOT_BLOB_URL too: evidence is read from the blobs, not from the shards.",
+                    **error.details,
+                ) from error
             raise
-        return Source(data, sha256, view.shown(document["source_id"], document["path"], document["url"]), document["mime"], document["charset"])
+        return Source(
+            data,
+            sha256,
+            view.shown(document["source_id"], document["path"], document["url"]),
+            document["mime"],
+            document["charset"],
+        )
 
     def _document_url(self, view: _View, doc_id: str) -> str:
         documents = view.graph.documents
         at = pc.index(documents.column("doc_id"), doc_id).as_py()
-        return view.shown(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url"))) if at >= 0 else ""
+        return (
+            view.shown(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url")))
+            if at >= 0
+            else ""
+        )
 
-    # --- changing it -------------------------------------------------------------------------------------------
+    # --- changing it ----------------------------------------------------------------------------------------
 
     def delete(self, doc_ids: Collection[str], erase: bool = False) -> Receipt:
-        """Delete documents for good: connectors pass them by until :meth:`restore`. With ``erase`` no byte of them stays in
-        our files. The receipt names each store. Raises ``E_NOT_FOUND`` (nothing is deleted then), ``E_BUSY``."""
+        """Delete documents for good: connectors pass them by until :meth:`restore`. With ``erase`` no byte of
+        them stays in our files. The receipt names each store. Raises ``E_NOT_FOUND`` (nothing is deleted
+        then), ``E_BUSY``.
+        """
         from taboot_pipelines.stages import deletion
 
         with self._workspace() as workspace:
             return deletion.delete(workspace, self.namespace, doc_ids, erase=erase)
 
     def restore(self, doc_ids: Collection[str]) -> Restored:
-        """Bring deleted documents back; erased ones come back when their source is ingested. Raises ``E_NOT_FOUND``, ``E_BUSY``."""
+        """Bring deleted documents back; erased ones come back when their source is ingested. Raises
+        ``E_NOT_FOUND``, ``E_BUSY``.
+        """
         from taboot_pipelines.stages import deletion
 
         with self._workspace() as workspace:
@@ -516,15 +725,21 @@ class KnowledgeBase:
         finally:
             workspace.close()
 
-    # --- manifests ---------------------------------------------------------------------------------------------
+    # --- manifests ------------------------------------------------------------------------------------------
 
     def _view(self, *, now: bool = False) -> _View:
-        """The view of the manifest that is current; ``now``, and not a second ago. Raises ``E_KB_UNINITIALIZED`` if there is none."""
+        """The view of the manifest that is current; ``now``, and not a second ago. Raises
+        ``E_KB_UNINITIALIZED`` if there is none.
+        """
         with self._lock:
             seen = self._store.look(self.namespace, self._pinned.seen if self._pinned else None, now=now)
             if seen is None:
                 where = "TABOOT_SHARD_URL" if self.settings.shard_url else self.settings.home_dir
-                raise TabootError("E_KB_UNINITIALIZED", f"There is no knowledge base of namespace {self.namespace!r} under {where}.", namespace=self.namespace)
+                raise TabootError(
+                    "E_KB_UNINITIALIZED",
+                    f"There is no knowledge base of namespace {self.namespace!r} under {where}.",
+                    namespace=self.namespace,
+                )
             if self._pinned is None or self._pinned.seen is not seen:
                 self._pinned = _View(self._store, seen, self.settings.retrieval, self._pinned)
             return self._pinned
@@ -558,7 +773,9 @@ def _check_weight(name: str, value: float | None, default: float) -> float:
     return float(value)
 
 
-def _filter(source: Words, type: Words, tag: Words, language: Words, date_from: Moment, date_to: Moment) -> Filter:
+def _filter(
+    source: Words, type: Words, tag: Words, language: Words, date_from: Moment, date_to: Moment
+) -> Filter:
     sets = {}
     for name, value in (("source", source), ("type", type), ("tag", tag), ("language", language)):
         try:
@@ -574,7 +791,9 @@ def _filter(source: Words, type: Words, tag: Words, language: Words, date_from: 
             moments[name] = None if moment is None else as_moment(moment, end=end)
         except (ValueError, TypeError, AttributeError, OverflowError):
             raise TabootError("E_QUERY", f"{name} must be a date or a time in ISO 8601.") from None
-    return Filter(sets["source"], sets["type"], sets["tag"], sets["language"], moments["date_from"], moments["date_to"])
+    return Filter(
+        sets["source"], sets["type"], sets["tag"], sets["language"], moments["date_from"], moments["date_to"]
+    )
 
 
 def _target(what: Any) -> str:
@@ -593,4 +812,3 @@ def _target(what: Any) -> str:
                 return found
         raise TabootError("E_QUERY", "explain takes an edge_id, a chunk_id, a hit, or a row of edges().")
     return what.strip()
-

@@ -1,8 +1,10 @@
-"""Vectors of queries that a server embeds, kept for a day in Redis and in this process (seed 001 §5.2, ``cache:query_embed``).
+"""Vectors of queries that a server embeds, kept for a day in Redis and in this process (seed 001 §5.2,
+``cache:query_embed``).
 
-Only where both are configured: the bundled embedder answers faster than a cache, and the default set-up opens no catalog for a
-search. The key is a hash of the space, the prefix and the text, so the cache holds no query in clear and spaces never mix
-(DESIGN rule 20). Of several processes that miss at once, one asks the embedder (``lock:query``).
+Only where both are configured: the bundled embedder answers faster than a cache, and the default set-up opens
+no catalog for a search. The key is a hash of the space, the prefix and the text, so the cache holds no query
+in clear and spaces never mix (DESIGN rule 20). Of several processes that miss at once, one asks the embedder
+(``lock:query``).
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class QueryCache:
         self._lock = threading.Lock()
 
     def vector(self, space: Space, text: str, embed: Callable[[str], Vectors]) -> Vectors:
-        """The unit vector of ``text`` of shape (dimension,); ``embed`` makes it where it is not known. Raises what ``embed`` does."""
+        """The unit vector of ``text`` of shape (dimension,); ``embed`` makes it where it is not known. Raises
+        what ``embed`` does.
+        """
         name = ids.digest(space.model, space.revision, space.dimension, self._prefix, text)[:32]
         with self._lock:
             known = self._recent.get(name)
@@ -70,7 +74,12 @@ class QueryCache:
                 return found
             vector = np.array(embed(text), dtype=np.float32)
             value = orjson.dumps({"embedding": vector, "model": space.id}, option=orjson.OPT_SERIALIZE_NUMPY)
-            self._hints.ask(lambda s: s.set(self._namespace, CACHE_QUERY_EMBED(name), value, CACHE_QUERY_EMBED.ttl_seconds or 0.0), None)
+            self._hints.ask(
+                lambda s: s.set(
+                    self._namespace, CACHE_QUERY_EMBED(name), value, CACHE_QUERY_EMBED.ttl_seconds or 0.0
+                ),
+                None,
+            )
             return vector
 
     def _awaited(self, name: str, space: Space) -> Vectors | None:
@@ -96,7 +105,9 @@ class QueryCache:
 
 
 def open_query_cache(settings: Settings, namespace: str) -> QueryCache | None:
-    """Touches no network. None unless both TABOOT_REDIS__URL and TABOOT_TEI__URL are set. Raises ``E_CONFIG``, ``E_EXTRA``."""
+    """Touches no network. None unless both TABOOT_REDIS__URL and TABOOT_TEI__URL are set. Raises
+    ``E_CONFIG``, ``E_EXTRA``.
+    """
     if settings.redis.url is None or settings.tei.url is None:
         return None
     from taboot_pipelines.stores.state.redis import RedisState

@@ -9,8 +9,17 @@ from html import escape
 from typing import Any
 
 _COLOURS = {
-    "Document": "#9aa5b1", "Service": "#3b82f6", "Container": "#0ea5e9", "Image": "#a855f7", "Network": "#10b981", "Host": "#f59e0b", "IP": "#f97316",
-    "ReverseProxy": "#ef4444", "Endpoint": "#ec4899", "VPNTunnel": "#84cc16", "TailscaleNode": "#6366f1",
+    "Document": "#9aa5b1",
+    "Service": "#3b82f6",
+    "Container": "#0ea5e9",
+    "Image": "#a855f7",
+    "Network": "#10b981",
+    "Host": "#f59e0b",
+    "IP": "#f97316",
+    "ReverseProxy": "#ef4444",
+    "Endpoint": "#ec4899",
+    "VPNTunnel": "#84cc16",
+    "TailscaleNode": "#6366f1",
 }
 _MOST_DRAWN = 60
 
@@ -24,19 +33,30 @@ def shorten(text: str, length: int = 240) -> str:
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
-def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], preformatted: int | None = None) -> str:
+def table(
+    caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], preformatted: int | None = None
+) -> str:
     """``preformatted``: the column whose line breaks matter."""
     head = "".join(f"<th style='text-align:left'>{escape(c)}</th>" for c in columns)
+    code = "white-space:pre-wrap;font-family:monospace"
     body = "".join(
-        "<tr>" + "".join(
-            f"<td style='text-align:left;{'white-space:pre-wrap;font-family:monospace' if i == preformatted else ''}'>{escape(str(v))}</td>" for i, v in enumerate(row)
-        ) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td style='text-align:left;{code if i == preformatted else ''}'>{escape(str(v))}</td>"
+            for i, v in enumerate(row)
+        )
+        + "</tr>"
         for row in rows
     )
-    return f"<table><caption style='text-align:left'>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f"<table><caption style='text-align:left'>{escape(caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
 
 
-def picture(nodes: Sequence[tuple[str, str, str, bool]], edges: Sequence[tuple[str, tuple[str, str], tuple[str, str]]]) -> str:
+def picture(
+    nodes: Sequence[tuple[str, str, str, bool]], edges: Sequence[tuple[str, tuple[str, str], tuple[str, str]]]
+) -> str:
     """An SVG of (label, key, name, is start) nodes: starts in the middle, the others around them by label."""
     drawn = sorted(nodes, key=lambda n: (not n[3], n[0], n[2], n[1]))[:_MOST_DRAWN]
     inner = [n for n in drawn if n[3]]
@@ -54,16 +74,25 @@ def picture(nodes: Sequence[tuple[str, str, str, bool]], edges: Sequence[tuple[s
         if start in at and end in at:
             (x1, y1), (x2, y2) = at[start], at[end]
             lines.append(
-                f"<line x1='{x1:.0f}' y1='{y1:.0f}' x2='{x2:.0f}' y2='{y2:.0f}' stroke='#94a3b8' marker-end='url(#taboot-arrow)'>"
-                f"<title>{escape(kind)}</title></line>"
-                f"<text x='{(x1 + x2) / 2:.0f}' y='{(y1 + y2) / 2:.0f}' font-size='8' fill='#64748b' text-anchor='middle'>{escape(kind)}</text>"
+                f"<line x1='{x1:.0f}' y1='{y1:.0f}' x2='{x2:.0f}' y2='{y2:.0f}' stroke='#94a3b8'"
+                f" marker-end='url(#taboot-arrow)'><title>{escape(kind)}</title></line><text"
+                f" x='{(x1 + x2) / 2:.0f}' y='{(y1 + y2) / 2:.0f}' font-size='8' fill='#64748b'"
+                f" text-anchor='middle'>{escape(kind)}</text>"
             )
     marks = []
     for label, key, name, first in drawn:
         x, y = at[(label, key)]
         marks.append(
-            f"<g><title>{escape(f'{label} {name}')}</title><circle cx='{x:.0f}' cy='{y:.0f}' r='{12 if first else 8}' fill='{_COLOURS.get(label, '#64748b')}'/>"
-            f"<text x='{x:.0f}' y='{y + 22:.0f}' font-size='10' text-anchor='middle'>{escape(shorten(name, 28))}</text></g>"
+            f"<g><title>{escape(f'{label} {name}')}</title><circle cx='{x:.0f}' cy='{y:.0f}'"
+            f" r='{12 if first else 8}' fill='{_COLOURS.get(label, '#64748b')}'/><text x='{x:.0f}'"
+            f" y='{y + 22:.0f}' font-size='10' text-anchor='middle'>{escape(shorten(name, 28))}</text></g>"
         )
-    arrow = "<defs><marker id='taboot-arrow' viewBox='0 0 8 8' refX='16' refY='4' markerWidth='6' markerHeight='6' orient='auto'><path d='M0 0L8 4L0 8z' fill='#94a3b8'/></marker></defs>"
-    return f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {size:.0f} {size:.0f}' width='{min(size, 720):.0f}' font-family='sans-serif'>{arrow}{''.join(lines)}{''.join(marks)}</svg>"
+    arrow = (
+        "<defs><marker id='taboot-arrow' viewBox='0 0 8 8' refX='16' refY='4' markerWidth='6'"
+        " markerHeight='6' orient='auto'><path d='M0 0L8 4L0 8z' fill='#94a3b8'/></marker></defs>"
+    )
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {size:.0f} {size:.0f}'"
+        f" width='{min(size, 720):.0f}'"
+        f" font-family='sans-serif'>{arrow}{''.join(lines)}{''.join(marks)}</svg>"
+    )

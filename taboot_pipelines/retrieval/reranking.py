@@ -30,10 +30,11 @@ class Reranking:
         self._rests_until = float("-inf")
 
     def order(self, query: str, hits: Sequence[Hit], *, insist: bool) -> tuple[Hit, ...]:
-        """The first ``candidates`` hits by the reranker's score (kept in ``scores["rerank"]``, rounded to 1e-6; ties by
-        doc_id and chunk index), then the rest as they were.
+        """The first ``candidates`` hits by the reranker's score (kept in ``scores["rerank"]``, rounded to
+        1e-6; ties by doc_id and chunk index), then the rest as they were.
 
-        If the reranker fails the hits stay as they are and a warning is logged; ``insist`` raises its error instead.
+        If the reranker fails the hits stay as they are and a warning is logged; ``insist`` raises its error
+        instead.
         """
         best, rest = hits[: self.candidates], hits[self.candidates :]
         if not best or (not insist and time.monotonic() < self._rests_until):
@@ -45,14 +46,19 @@ class Reranking:
                 raise
             self._rest(error)
             return tuple(hits)
-        scored = [hit.model_copy(update={"scores": {**hit.scores, "rerank": round(float(score), DIGITS)}}) for hit, score in zip(best, scores, strict=True)]
+        scored = [
+            hit.model_copy(update={"scores": {**hit.scores, "rerank": round(float(score), DIGITS)}})
+            for hit, score in zip(best, scores, strict=True)
+        ]
         return (*sorted(scored, key=_place), *rest)
 
     def _rest(self, error: TabootError) -> None:
         with self._lock:
             # Threads that failed together warn once.
             if time.monotonic() >= self._rests_until:
-                _log.warning("Hits keep their fused order for %.0f s: %s: %s", _REST_SECONDS, error.code, error.message)
+                _log.warning(
+                    "Hits keep their fused order for %.0f s: %s: %s", _REST_SECONDS, error.code, error.message
+                )
                 self._rests_until = time.monotonic() + _REST_SECONDS
 
 

@@ -16,8 +16,9 @@ class _Result(BaseModel):
 
 
 class Hit(_Result):
-    """A chunk that was found. ``start``/``end``: code points of the document; ``line``: of the file (from 1), where the
-    document has the file's lines; ``scores``: per arm; ``also_in``: chunk ids of the same text elsewhere."""
+    """A chunk that was found. ``start``/``end``: code points of the document; ``line``: of the file (from 1),
+    where the document has the file's lines; ``scores``: per arm; ``also_in``: chunk ids of the same text
+    elsewhere."""
 
     doc_id: str
     chunk_id: str
@@ -38,12 +39,27 @@ class Hit(_Result):
     also_in: tuple[str, ...] = ()
 
 
-_HIT_SCHEMA = pa.schema([
-    ("doc_id", pa.string()), ("chunk_id", pa.string()), ("url", pa.string()), ("title", pa.string()), ("text", pa.string()), ("score", pa.float64()),
-    ("scores", pa.map_(pa.string(), pa.float64())), ("start", pa.int64()), ("end", pa.int64()), ("line", pa.int32()), ("section", pa.string()),
-    ("content_type", pa.string()), ("source", pa.string()), ("source_type", pa.string()), ("tags", pa.list_(pa.string())), ("language", pa.string()),
-    ("also_in", pa.list_(pa.string())),
-])
+_HIT_SCHEMA = pa.schema(
+    [
+        ("doc_id", pa.string()),
+        ("chunk_id", pa.string()),
+        ("url", pa.string()),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("score", pa.float64()),
+        ("scores", pa.map_(pa.string(), pa.float64())),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("line", pa.int32()),
+        ("section", pa.string()),
+        ("content_type", pa.string()),
+        ("source", pa.string()),
+        ("source_type", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("language", pa.string()),
+        ("also_in", pa.list_(pa.string())),
+    ]
+)
 
 
 class SearchResult(_Result):
@@ -64,8 +80,15 @@ class SearchResult(_Result):
         return self.to_arrow().to_pandas()
 
     def _repr_html_(self) -> str:
-        rows = [(f"{h.score:.4f}", h.title, _where(h.url, h.line), h.section, rendering.shorten(h.text)) for h in self.hits]
-        return rendering.table(f"{len(self.hits)} hits for “{self.query}” ({self.mode})", ("score", "title", "where", "section", "text"), rows)
+        rows = [
+            (f"{h.score:.4f}", h.title, _where(h.url, h.line), h.section, rendering.shorten(h.text))
+            for h in self.hits
+        ]
+        return rendering.table(
+            f"{len(self.hits)} hits for “{self.query}” ({self.mode})",
+            ("score", "title", "where", "section", "text"),
+            rows,
+        )
 
 
 class Node(_Result):
@@ -99,7 +122,9 @@ class Edge(_Result):
 
 
 class Subgraph(_Result):
-    """What surrounds a node. ``start``: the nodes that the name meant; ``truncated``: there were more edges than the limit."""
+    """What surrounds a node. ``start``: the nodes that the name meant; ``truncated``: there were more edges
+    than the limit.
+    """
 
     start: tuple[Node, ...]
     nodes: tuple[Node, ...]
@@ -110,8 +135,13 @@ class Subgraph(_Result):
         """The edges; ``properties`` as JSON."""
         columns = [(n, f.annotation) for n, f in Edge.model_fields.items()]
         types = {int: pa.int64(), float: pa.float64()}
-        schema = pa.schema([(n, types.get(t, pa.string()) if isinstance(t, type) else pa.string()) for n, t in columns])
-        return pa.Table.from_pylist([{**e.model_dump(), "properties": rendering.to_json(e.properties)} for e in self.edges], schema=schema)
+        schema = pa.schema(
+            [(n, types.get(t, pa.string()) if isinstance(t, type) else pa.string()) for n, t in columns]
+        )
+        return pa.Table.from_pylist(
+            [{**e.model_dump(), "properties": rendering.to_json(e.properties)} for e in self.edges],
+            schema=schema,
+        )
 
     def to_pandas(self) -> Any:
         return self.to_arrow().to_pandas()
@@ -122,13 +152,26 @@ class Subgraph(_Result):
             [(n.label, n.key, n.name, (n.label, n.key) in seeds) for n in self.nodes],
             [(e.type, (e.start_label, e.start_key), (e.end_label, e.end_key)) for e in self.edges],
         )
-        rows = [(f"{e.start_label} {e.start_name}", e.type, f"{e.end_label} {e.end_name}", _where(e.url, e.line), f"{e.confidence:.2f}") for e in self.edges]
-        title = f"{len(self.nodes)} nodes, {len(self.edges)} edges" + (" (cut at the limit)" if self.truncated else "")
+        rows = [
+            (
+                f"{e.start_label} {e.start_name}",
+                e.type,
+                f"{e.end_label} {e.end_name}",
+                _where(e.url, e.line),
+                f"{e.confidence:.2f}",
+            )
+            for e in self.edges
+        ]
+        title = f"{len(self.nodes)} nodes, {len(self.edges)} edges" + (
+            " (cut at the limit)" if self.truncated else ""
+        )
         return picture + rendering.table(title, ("start", "relation", "end", "where", "confidence"), rows)
 
 
 class End(_Result):
-    """One end of an edge, and why it is what it is (DESIGN rule 11): ``observed`` is the name as the file has it."""
+    """One end of an edge, and why it is what it is (DESIGN rule 11): ``observed`` is the name as the file has
+    it.
+    """
 
     role: str
     label: str
@@ -140,7 +183,9 @@ class End(_Result):
 
 
 class Quote(_Result):
-    """A statement read from a blob just now, secrets masked. ``byte_start``/``byte_end``: its bytes in the blob."""
+    """A statement read from a blob just now, secrets masked. ``byte_start``/``byte_end``: its bytes in the
+    blob.
+    """
 
     text: str
     url: str
@@ -152,7 +197,9 @@ class Quote(_Result):
 
 
 class Explanation(_Result):
-    """Why the knowledge base says something. ``quotes[0]`` is the statement that carries it, the rest support it too."""
+    """Why the knowledge base says something. ``quotes[0]`` is the statement that carries it, the rest support
+    it too.
+    """
 
     kind: str
     id: str
@@ -180,7 +227,9 @@ class Explanation(_Result):
 
 
 class Citation(_Result):
-    """Where a sentence stands: code points ``[start, end)`` of the document, ``line`` of the file where that is known."""
+    """Where a sentence stands: code points ``[start, end)`` of the document, ``line`` of the file where that
+    is known.
+    """
 
     number: int
     text: str
@@ -194,7 +243,9 @@ class Citation(_Result):
 
 
 class Answer(_Result):
-    """Sentences of the knowledge base that answer a question, each with its citation; ``found`` False if there are none."""
+    """Sentences of the knowledge base that answer a question, each with its citation; ``found`` False if
+    there are none.
+    """
 
     question: str
     found: bool
@@ -212,7 +263,9 @@ class Answer(_Result):
 
     def _repr_html_(self) -> str:
         rows = [(f"[{c.number}]", c.text, _where(c.url, c.line)) for c in self.citations]
-        return rendering.table(self.question if self.found else f"{self.question} {self.text}", ("", "sentence", "where"), rows)
+        return rendering.table(
+            self.question if self.found else f"{self.question} {self.text}", ("", "sentence", "where"), rows
+        )
 
 
 def _where(url: str, line: int | None) -> str:

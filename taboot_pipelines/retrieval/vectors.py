@@ -1,8 +1,9 @@
 """Exact vector search by a scan of int8 codes: provably the same rows as a scan of the full vectors.
 
-Each code gives its score within a known bound (``shards.quantize``). Rows whose best case lies below the k-th best worst
-case cannot be among the k best; the few that remain are scored in float64 from the float32 vectors. A filter only
-removes rows before that, so it never loses a result; where it leaves few rows they are scored at once.
+Each code gives its score within a known bound (``shards.quantize``). Rows whose best case lies below the k-th
+best worst case cannot be among the k best; the few that remain are scored in float64 from the float32
+vectors. A filter only removes rows before that, so it never loses a result; where it leaves few rows they are
+scored at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _SLACK = 2e-6
 
 def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
     """The inner products of ``query`` with the vectors of ascending ``rows``."""
-    # einsum sums in float64 without a copy, on this thread: a matrix product would wake all cores for a small task.
+    # einsum sums in float64 without a copy, on this thread: a matrix product would wake all cores for a small
+    # task.
     scores: Scores = np.einsum("ij,j->i", index.gather(rows), query)
     return scores
 
@@ -47,7 +49,8 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> tuple[Scores, Scores]
     """Every row's approximate score and how far at most it is from the true one."""
     import numkong
 
-    # The query in two int8 digits: the second costs the scan nothing and makes the query's share of the error vanish.
+    # The query in two int8 digits: the second costs the scan nothing and makes the query's share of the error
+    # vanish.
     high, step = _digits(query)
     low, fine = _digits(query - high * step)
     rest = float(np.linalg.norm(query - high * step - low * fine))
@@ -55,7 +58,9 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> tuple[Scores, Scores]
     products = np.empty((len(index), 2), dtype=np.int32)
     for i, shard in enumerate(index.shards):
         if shard.entry.chunks:
-            products[index.starts[i] : index.starts[i + 1]] = np.asarray(numkong.dots_packed(shard.int8, packed))
+            products[index.starts[i] : index.starts[i + 1]] = np.asarray(
+                numkong.dots_packed(shard.int8, packed)
+            )
     score = (products[:, 0] * step + products[:, 1] * fine) * index.scale
     return score, index.error * float(np.linalg.norm(query)) + index.radius * rest + 1e-9
 

@@ -1,10 +1,10 @@
 """The one analyzer of keyword search: what a term is, for documents and queries alike.
 
 Text is NFKC-normalized and lower-cased; a term is a run of letters and digits. A compound (``node-exporter``,
-``ERR-123``, ``10.0.0.5``, ``my_db``) gives its parts *and* itself, so an exact name outranks its words scattered; the
-whole does not count towards the length. English plurals lose their s (Harman 1991, "How effective is suffixing?") and
-function words are dropped. Chosen by measurement (``benchmarks/retrieval_quality.py``): stronger stemmers (Porter2)
-gain on abstracts and lose on names.
+``ERR-123``, ``10.0.0.5``, ``my_db``) gives its parts *and* itself, so an exact name outranks its words
+scattered; the whole does not count towards the length. English plurals lose their s (Harman 1991, "How
+effective is suffixing?") and function words are dropped. Chosen by measurement
+(``benchmarks/retrieval_quality.py``): stronger stemmers (Porter2) gain on abstracts and lose on names.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 
+from taboot_pipelines.packaged import word_list
+
 #: Part of every shard's key: another analyzer means other postings.
 ANALYZER = "taboot-1"
 
@@ -22,10 +24,7 @@ _PART = re.compile(r"[^\W_]+")
 #: A longer run is no word that anyone asks for (base64, minified code).
 _LONGEST = 128
 
-STOP_WORDS = frozenset(
-    """a an and are as at be been but by can did do does for from had has have how if in into is it its no not of on or
-    s such t than that the their then there these they this to was were what when where which who why will with""".split()  # noqa: SIM905 - read as words
-)
+STOP_WORDS = word_list("taboot_pipelines.shards", "stop_words.txt")
 
 
 @lru_cache(maxsize=1 << 16)

@@ -2,13 +2,14 @@
 
 Objects under the URL's prefix:
 
-    {namespace}.duckdb.manifest.json                     swapped by If-Match on its ETag, created by If-None-Match: *
-    {namespace}.duckdb.shards/{key}/{sha256}/{name}      a file; its bytes never change
+    {namespace}.duckdb.manifest.json                     swapped by If-Match on its ETag, created by
+    If-None-Match: * {namespace}.duckdb.shards/{key}/{sha256}/{name}      a file; its bytes never change
     {namespace}.duckdb.shards/{key}/shard.json           what the shard holds, written after its files
     {namespace}.duckdb.shards/{key}/damaged, …/left      see ``layout``
 
-Two publishers of one shard never overwrite each other, since files of other bytes have other paths. The cache holds one file
-per SHA-256 and namespace, shared by all processes of a home; what the newest manifest does not name is dropped from it.
+Two publishers of one shard never overwrite each other, since files of other bytes have other paths. The cache
+holds one file per SHA-256 and namespace, shared by all processes of a home; what the newest manifest does not
+name is dropped from it.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from taboot_pipelines.stores.objects import Place, is_absent
 
 #: A reader asks for a new manifest at most this often (DESIGN §7).
 _LOOK_SECONDS = 1.0
-#: Cached files that the manifest does not name stay this long, since another process may be about to map them; a reader
-#: sweeps as often.
+#: Cached files that the manifest does not name stay this long, since another process may be about to map
+#: them; a reader sweeps as often.
 _CACHE_GRACE_SECONDS = 60.0
 #: A folder in which another process may still be building.
 _BUILDING_SECONDS = 3600.0
@@ -62,7 +63,7 @@ class BucketShards:
         self._looked: dict[str, float] = {}
         self._swept: dict[str, float] = {}
 
-    # --- manifests ---------------------------------------------------------------------------------------------
+    # --- manifests ------------------------------------------------------------------------------------------
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
         return self._get_manifest(namespace, None)
@@ -88,12 +89,23 @@ class BucketShards:
         mark = uuid.uuid4().hex
         with self._at.asked(f"The manifest {name} cannot be written"):
             try:
-                obstore.put(self._store, name, manifest.model_dump_json().encode(), mode=mode, attributes={_PUBLISHER: mark}, use_multipart=False)
+                obstore.put(
+                    self._store,
+                    name,
+                    manifest.model_dump_json().encode(),
+                    mode=mode,
+                    attributes={_PUBLISHER: mark},
+                    use_multipart=False,
+                )
             except (AlreadyExistsError, PreconditionError):
                 if self._publisher(name) == mark:
                     return
-                raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
-                                  namespace=manifest.namespace, version=manifest.version) from None
+                raise TabootError(
+                    "E_CONFLICT",
+                    f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
+                    namespace=manifest.namespace,
+                    version=manifest.version,
+                ) from None
 
     def _publisher(self, name: str) -> str | None:
         try:
@@ -107,7 +119,11 @@ class BucketShards:
     def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
         with self._lock:
             moment = time.monotonic()
-            if last is not None and not now and moment - self._looked.get(namespace, float("-inf")) < _LOOK_SECONDS:
+            if (
+                last is not None
+                and not now
+                and moment - self._looked.get(namespace, float("-inf")) < _LOOK_SECONDS
+            ):
                 return last
             seen = last
             try:
@@ -116,19 +132,24 @@ class BucketShards:
             except _Unchanged:
                 pass
             self._looked[namespace] = moment
-            if seen is not None and moment - self._swept.get(namespace, float("-inf")) >= _CACHE_GRACE_SECONDS:
+            if (
+                seen is not None
+                and moment - self._swept.get(namespace, float("-inf")) >= _CACHE_GRACE_SECONDS
+            ):
                 self._swept[namespace] = moment
                 self._forget(namespace, seen.manifest, _CACHE_GRACE_SECONDS)
             return seen
 
-    # --- publishing --------------------------------------------------------------------------------------------
+    # --- publishing -----------------------------------------------------------------------------------------
 
     def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
         listed = {path: size for path, size, _ in self._list(layout.shards_name(namespace))}
         return lambda entry: self._incomplete(listed, namespace, entry)
 
     def _incomplete(self, listed: dict[str, int], namespace: str, entry: ShardEntry) -> bool:
-        return _marker(namespace, entry.key, layout.DAMAGED) in listed or any(listed.get(_path(namespace, entry.key, f)) != f.size for f in entry.files)
+        return _marker(namespace, entry.key, layout.DAMAGED) in listed or any(
+            listed.get(_path(namespace, entry.key, f)) != f.size for f in entry.files
+        )
 
     def obtain(self, namespace: str, key: str, build: Build) -> tuple[ShardEntry, int]:
         listed = {path: size for path, size, _ in self._list(f"{layout.shards_name(namespace)}/{key}")}
@@ -140,11 +161,25 @@ class BucketShards:
         try:
             entry = build(aside)
             with ThreadPoolExecutor(_UPLOADS) as pool:
-                for _ in pool.map(lambda f: self._upload(_path(namespace, key, f), aside / f.name, f), entry.files):
+                for _ in pool.map(
+                    lambda f: self._upload(_path(namespace, key, f), aside / f.name, f), entry.files
+                ):
                     pass
             with self._at.asked(f"Shard {key[:16]} cannot be written"):
-                obstore.put(self._store, _marker(namespace, key, layout.ENTRY), entry.model_dump_json().encode(), use_multipart=False)
-                obstore.delete(self._store, [p for name in (layout.DAMAGED, layout.LEFT) if (p := _marker(namespace, key, name)) in listed])
+                obstore.put(
+                    self._store,
+                    _marker(namespace, key, layout.ENTRY),
+                    entry.model_dump_json().encode(),
+                    use_multipart=False,
+                )
+                obstore.delete(
+                    self._store,
+                    [
+                        p
+                        for name in (layout.DAMAGED, layout.LEFT)
+                        if (p := _marker(namespace, key, name)) in listed
+                    ],
+                )
             with self._cached("built"):
                 folder = self._folder(namespace)
                 for f in entry.files:
@@ -195,12 +230,20 @@ class BucketShards:
             shards[path.removeprefix(f"{prefix}/").split("/", 1)[0]][path] = modified
         entries = {s.key: s for s in keep.shards} if keep else {}
         before = time.time() - min_age_seconds
-        gone = sorted(key for key, paths in shards.items() if key not in entries and max(paths.values()) <= before)
+        gone = sorted(
+            key for key, paths in shards.items() if key not in entries and max(paths.values()) <= before
+        )
         doomed = [path for key in gone for path in shards[key]]
         for key, entry in entries.items():
             # What a shard held before it was built again.
-            live = {_marker(namespace, key, layout.ENTRY), _marker(namespace, key, layout.DAMAGED), *(_path(namespace, key, f) for f in entry.files)}
-            doomed += [path for path, modified in shards[key].items() if path not in live and modified <= before]
+            live = {
+                _marker(namespace, key, layout.ENTRY),
+                _marker(namespace, key, layout.DAMAGED),
+                *(_path(namespace, key, f) for f in entry.files),
+            }
+            doomed += [
+                path for path, modified in shards[key].items() if path not in live and modified <= before
+            ]
         if doomed:
             with self._at.asked("A shard cannot be deleted"):
                 obstore.delete(self._store, doomed)
@@ -209,9 +252,14 @@ class BucketShards:
 
     def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
         with contextlib.suppress(TabootError), self._at.asked("A shard cannot be marked"):
-            obstore.put(self._at.store(retries=0), _marker(namespace, shard.key, layout.DAMAGED), b"", use_multipart=False)
+            obstore.put(
+                self._at.store(retries=0),
+                _marker(namespace, shard.key, layout.DAMAGED),
+                b"",
+                use_multipart=False,
+            )
 
-    # --- reading -----------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------
 
     def fetch(self, namespace: str, shard: ShardEntry, name: str, *, fresh: bool = False) -> Path:
         expected = shard.file(name)
@@ -257,12 +305,14 @@ class BucketShards:
         except (OSError, BaseError) as error:
             if is_absent(error):
                 raise files.missing(shard, expected.name) from None
-            raise self._at.failure(f"The shard file {shard.key[:16]}…/{expected.name} cannot be read", error) from None
+            raise self._at.failure(
+                f"The shard file {shard.key[:16]}…/{expected.name} cannot be read", error
+            ) from None
 
     def health(self) -> Health:
         return self._at.health("shards")
 
-    # --- the cache ---------------------------------------------------------------------------------------------
+    # --- the cache ------------------------------------------------------------------------------------------
 
     def _folder(self, namespace: str) -> Path:
         folder = self.root / namespace
@@ -275,8 +325,13 @@ class BucketShards:
             yield
         except OSError as error:
             raise TabootError(
-                "E_STORAGE", f"A shard cannot be {what} in the cache {self.root}: {error.strerror}.", folder=str(self.root),
-                remedy="Check that TABOOT_HOME is writable and has space; its folder `cache` may be deleted at any time.",
+                "E_STORAGE",
+                f"A shard cannot be {what} in the cache {self.root}: {error.strerror}.",
+                folder=str(self.root),
+                remedy=(
+                    "Check that TABOOT_HOME is writable and has space; its folder `cache` may be deleted at"
+                    " any time."
+                ),
             ) from error
 
     def _forget(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> None:
@@ -295,7 +350,11 @@ class BucketShards:
     def _list(self, prefix: str) -> list[tuple[str, int, float]]:
         """(path, bytes, seconds since 1970 when it was written) of every object under a prefix."""
         with self._at.asked("The shards cannot be listed"):
-            return [(m["path"], m["size"], m["last_modified"].timestamp()) for batch in obstore.list(self._store, prefix=prefix) for m in batch]
+            return [
+                (m["path"], m["size"], m["last_modified"].timestamp())
+                for batch in obstore.list(self._store, prefix=prefix)
+                for m in batch
+            ]
 
 
 class _Unchanged(Exception):

@@ -1,6 +1,7 @@
 """Numbers out of Arrow columns without a copy.
 
-``Array.to_numpy`` imports pandas wherever it is installed, which costs a first search more than its work does.
+``Array.to_numpy`` imports pandas wherever it is installed, which costs a first search more than its work
+does.
 """
 
 from __future__ import annotations
@@ -19,4 +20,6 @@ def numbers(column: pa.Array | pa.ChunkedArray, dtype: Any) -> Any:
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(0, dtype=dtype)
-    return np.frombuffer(data, dtype=dtype, count=len(column), offset=column.offset * np.dtype(dtype).itemsize)
+    return np.frombuffer(
+        data, dtype=dtype, count=len(column), offset=column.offset * np.dtype(dtype).itemsize
+    )

@@ -1,4 +1,6 @@
-"""Shards in a local directory: a folder is built aside and renamed into place, the manifest is swapped under a file lock."""
+"""Shards in a local directory: a folder is built aside and renamed into place, the manifest is swapped under
+a file lock.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class DirectoryShards:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise TabootError("E_STORAGE", f"The manifest {path} cannot be read: {error.strerror}.", file=str(path)) from error
+            raise TabootError(
+                "E_STORAGE", f"The manifest {path} cannot be read: {error.strerror}.", file=str(path)
+            ) from error
         return data, hashlib.sha256(data).hexdigest()
 
     def swap_manifest(self, manifest: Manifest, etag: str) -> None:
@@ -43,11 +47,18 @@ class DirectoryShards:
             with _locked(path.with_suffix(".lock")):
                 current = self.read_manifest(manifest.namespace)
                 if (current[1] if current else "") != etag:
-                    raise TabootError("E_CONFLICT", f"The manifest of {manifest.namespace} changed meanwhile: another publisher was first.",
-                                      namespace=manifest.namespace, version=manifest.version)
+                    raise TabootError(
+                        "E_CONFLICT",
+                        f"The manifest of {manifest.namespace} changed meanwhile: another publisher was"
+                        " first.",
+                        namespace=manifest.namespace,
+                        version=manifest.version,
+                    )
                 _write_atomic(path, manifest.model_dump_json().encode())
         except OSError as error:
-            raise TabootError("E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)) from error
+            raise TabootError(
+                "E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)
+            ) from error
 
     def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
         path = layout.manifest_path(self.root, namespace)
@@ -56,7 +67,11 @@ class DirectoryShards:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise TabootError("E_STORAGE", f"The knowledge base under {self.root} cannot be read: {error.strerror}.", folder=str(self.root)) from error
+            raise TabootError(
+                "E_STORAGE",
+                f"The knowledge base under {self.root} cannot be read: {error.strerror}.",
+                folder=str(self.root),
+            ) from error
         state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if last is not None and last.state == state:
             return last
@@ -79,14 +94,18 @@ class DirectoryShards:
                 entry = build(aside)
                 aside.chmod(0o755)
                 _sync(aside)
-                if target.exists():  # damaged: out of the way first, since a folder cannot be replaced in one step
+                if (
+                    target.exists()
+                ):  # damaged: out of the way first, since a folder cannot be replaced in one step
                     shutil.rmtree(target)
                 aside.rename(target)
             except BaseException:
                 shutil.rmtree(aside, ignore_errors=True)
                 raise
         except OSError as error:
-            raise TabootError("E_STORAGE", f"Shard {key[:16]} cannot be written: {error.strerror}.", folder=str(target)) from error
+            raise TabootError(
+                "E_STORAGE", f"Shard {key[:16]} cannot be written: {error.strerror}.", folder=str(target)
+            ) from error
         return entry, sum(f.size for f in entry.files)
 
     def leave(self, namespace: str, keys: set[str]) -> None:
@@ -105,13 +124,21 @@ class DirectoryShards:
         folder = layout.shards_dir(self.root, namespace)
         named = {s.key for s in keep.shards} if keep else set()
         try:
-            gone = sorted(
-                p.name for p in folder.iterdir() if p.name not in named and time.time() - p.stat().st_mtime >= min_age_seconds
-            ) if folder.is_dir() else []
+            gone = (
+                sorted(
+                    p.name
+                    for p in folder.iterdir()
+                    if p.name not in named and time.time() - p.stat().st_mtime >= min_age_seconds
+                )
+                if folder.is_dir()
+                else []
+            )
             for name in gone:
                 shutil.rmtree(folder / name)
         except OSError as error:
-            raise TabootError("E_STORAGE", f"A shard folder cannot be deleted: {error.strerror}.", folder=str(folder)) from error
+            raise TabootError(
+                "E_STORAGE", f"A shard folder cannot be deleted: {error.strerror}.", folder=str(folder)
+            ) from error
         return gone
 
     def health(self) -> Health:

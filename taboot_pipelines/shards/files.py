@@ -17,7 +17,8 @@ from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry
 from taboot_pipelines.shards.store import ShardStore, shards_at
 
-#: Files whose bytes this process has hashed: path -> (size, mtime, inode, SHA-256). A changed file is hashed again.
+#: Files whose bytes this process has hashed: path -> (size, mtime, inode, SHA-256). A changed file is hashed
+#: again.
 _verified: dict[str, tuple[int, int, int, str]] = {}
 _lock = threading.Lock()
 
@@ -44,13 +45,21 @@ def verified_path(store: ShardStore, namespace: str, shard: ShardEntry, name: st
 
 
 def map_file(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> memoryview:
-    """A file's bytes, mapped read-only and verified as by :func:`verified_path`; the mapping outlives the file's deletion."""
+    """A file's bytes, mapped read-only and verified as by :func:`verified_path`; the mapping outlives the
+    file's deletion.
+    """
     path = store.fetch(namespace, shard, name)
     with _opened(path, shard, name) as f:
         try:
-            data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)) if os.fstat(f.fileno()).st_size else memoryview(b"")
+            data = (
+                memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+                if os.fstat(f.fileno()).st_size
+                else memoryview(b"")
+            )
         except (OSError, ValueError) as error:
-            raise TabootError("E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)) from error
+            raise TabootError(
+                "E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)
+            ) from error
         # Hashing what is mapped leaves the pages where the scan wants them.
         if not _holds(path, f, shard.file(name), lambda: hashlib.sha256(data).hexdigest()):
             raise _corrupt(store, namespace, shard, name)
@@ -58,7 +67,9 @@ def map_file(store: ShardStore, namespace: str, shard: ShardEntry, name: str) ->
 
 
 def holds(path: Path, expected: FileEntry) -> bool:
-    """Whether the file is there with these bytes; remembered for :func:`map_file`. Raises ``OSError`` if it cannot be read."""
+    """Whether the file is there with these bytes; remembered for :func:`map_file`. Raises ``OSError`` if it
+    cannot be read.
+    """
     try:
         with path.open("rb") as f:
             return _holds(path, f, expected, lambda: hashlib.file_digest(f, "sha256").hexdigest())
@@ -67,7 +78,9 @@ def holds(path: Path, expected: FileEntry) -> bool:
 
 
 def missing(shard: ShardEntry, name: str) -> TabootError:
-    return TabootError("E_SHARD_MISSING", f"The shard file {shard.key[:16]}…/{name} is gone.", shard=shard.key, file=name)
+    return TabootError(
+        "E_SHARD_MISSING", f"The shard file {shard.key[:16]}…/{name} is gone.", shard=shard.key, file=name
+    )
 
 
 def _corrupt(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> TabootError:
@@ -76,7 +89,12 @@ def _corrupt(store: ShardStore, namespace: str, shard: ShardEntry, name: str) ->
 
 
 def corrupt(shard: ShardEntry, name: str) -> TabootError:
-    return TabootError("E_SHARD_CORRUPT", f"The shard file {shard.key[:16]}…/{name} is not what the manifest says.", shard=shard.key, file=name)
+    return TabootError(
+        "E_SHARD_CORRUPT",
+        f"The shard file {shard.key[:16]}…/{name} is not what the manifest says.",
+        shard=shard.key,
+        file=name,
+    )
 
 
 def _opened(path: Path, shard: ShardEntry, name: str) -> BufferedReader:
@@ -85,7 +103,9 @@ def _opened(path: Path, shard: ShardEntry, name: str) -> BufferedReader:
     except (FileNotFoundError, NotADirectoryError):
         raise missing(shard, name) from None
     except OSError as error:
-        raise TabootError("E_STORAGE", f"The shard file {path} cannot be read: {error.strerror}.", file=str(path)) from error
+        raise TabootError(
+            "E_STORAGE", f"The shard file {path} cannot be read: {error.strerror}.", file=str(path)
+        ) from error
 
 
 def _holds(path: Path, f: BufferedReader, expected: FileEntry, digest: Callable[[], str]) -> bool:
@@ -108,7 +128,10 @@ def folder_intact(folder: Path) -> ShardEntry | None:
     """What a finished folder holds, its files hashed; None if it is not there, unfinished or damaged."""
     try:
         entry = ShardEntry.model_validate_json((folder / layout.ENTRY).read_bytes())
-        if any((folder / f.name).stat().st_size != f.size or hash_file(folder / f.name) != f.sha256 for f in entry.files):
+        if any(
+            (folder / f.name).stat().st_size != f.size or hash_file(folder / f.name) != f.sha256
+            for f in entry.files
+        ):
             return None
     except (OSError, ValidationError):
         return None
@@ -116,8 +139,8 @@ def folder_intact(folder: Path) -> ShardEntry | None:
 
 
 def verify(where: Path | ShardStore, manifest: Manifest) -> None:
-    """Hash every file that the manifest names where it is kept; the first that is missing or differs is reported as by
-    :func:`verified_path`."""
+    """Hash every file that the manifest names where it is kept; the first that is missing or differs is
+    reported as by :func:`verified_path`."""
     store = shards_at(where)
     for shard in manifest.shards:
         for f in shard.files:

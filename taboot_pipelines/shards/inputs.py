@@ -13,8 +13,9 @@ from taboot_pipelines.embedding.protocol import Space
 
 @dataclass(frozen=True, slots=True)
 class DocumentRows:
-    """Everything that a document shard holds of some documents: ``tables.DOCUMENTS``, ``CHUNKS`` and ``RELATIONS``
-    (``bucket`` may be missing), and ``vectors`` with at least (sha256, vector) for each chunk text."""
+    """Everything that a document shard holds of some documents: ``tables.DOCUMENTS``, ``CHUNKS`` and
+    ``RELATIONS`` (``bucket`` may be missing), and ``vectors`` with at least (sha256, vector) for each chunk
+    text."""
 
     documents: pa.Table
     chunks: pa.Table
@@ -26,10 +27,11 @@ class DocumentRows:
 class ShardInput:
     """One namespace as a snapshot has it.
 
-    ``docs``: doc_id, chunk_count (int32) and fingerprint of every live document; the fingerprint covers all that
-    ``load`` would return for it. ``entities``: label, key, name, scope, properties (a ``fingerprint`` column, if there
-    is one, is ignored). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute directory or None).
-    ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents; it is called for one shard at a time.
+    ``docs``: doc_id, chunk_count (int32) and fingerprint of every live document; the fingerprint covers all
+    that ``load`` would return for it. ``entities``: label, key, name, scope, properties (a ``fingerprint``
+    column, if there is one, is ignored). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags,
+    root (absolute directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of
+    some documents; it is called for one shard at a time.
     """
 
     namespace: str

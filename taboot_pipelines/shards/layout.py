@@ -18,11 +18,13 @@ DOCUMENTS = "documents.arrow"
 POSTINGS = "postings.arrow"
 VECTORS_INT8 = "vectors.i8"
 VECTORS_FLOAT32 = "vectors.f32"
-#: What a shard holds, with sizes and hashes, written last: lets a publisher adopt a finished one that no manifest names yet.
+#: What a shard holds, with sizes and hashes, written last: lets a publisher adopt a finished one that no
+#: manifest names yet.
 ENTRY = "shard.json"
 #: Put by a reader that found the shard damaged, so that the next publish builds it again.
 DAMAGED = "damaged"
-#: Put on an object store, where a folder has no time of its own, when the shard leaves the manifest: its grace begins.
+#: Put on an object store, where a folder has no time of its own, when the shard leaves the manifest: its
+#: grace begins.
 LEFT = "left"
 #: Beginning of the name of a folder in which a shard is being built.
 BUILDING = ".building-"
@@ -49,10 +51,11 @@ def shard_dir(root: Path, namespace: str, key: str) -> Path:
 
 
 def cut(positions: Sequence[int], weights: Sequence[int], bits: int, limit: int) -> list[tuple[int, int]]:
-    """The leaves of the smallest binary trie over ``positions`` (ascending, ``bits`` wide) that weigh at most ``limit``.
+    """The leaves of the smallest binary trie over ``positions`` (ascending, ``bits`` wide) that weigh at most
+    ``limit``.
 
-    Returns ranges ``[lo, hi)`` of the rows, in order. A leaf whose rows all have one position may weigh more. Leaves
-    depend on the rows under their prefix alone, so a change elsewhere never moves them.
+    Returns ranges ``[lo, hi)`` of the rows, in order. A leaf whose rows all have one position may weigh more.
+    Leaves depend on the rows under their prefix alone, so a change elsewhere never moves them.
     """
     total = [0]
     for w in weights:

@@ -1,6 +1,7 @@
 """The manifest: what a namespace's knowledge base consists of, published by compare-and-swap (seed 004).
 
-A manifest is written last and replaced atomically, so a reader sees the old set of shards or the new one, both whole.
+A manifest is written last and replaced atomically, so a reader sees the old set of shards or the new one,
+both whole.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class FileEntry(_Model):
 
 
 class ShardEntry(_Model):
-    """One shard. ``key`` is its logical content; ``first`` its smallest doc_id or hash, which orders the shards;
-    ``length`` the words of its chunks, for BM25."""
+    """One shard. ``key`` is its logical content; ``first`` its smallest doc_id or hash, which orders the
+    shards; ``length`` the words of its chunks, for BM25."""
 
     key: str = Field(pattern=r"^[0-9a-f]{64}$")
     kind: Literal["documents", "entities"]
@@ -45,7 +46,12 @@ class ShardEntry(_Model):
         for f in self.files:
             if f.name == name:
                 return f
-        raise TabootError("E_SHARD_CORRUPT", f"Shard {self.key[:16]} of the manifest lists no {name}.", shard=self.key, file=name)
+        raise TabootError(
+            "E_SHARD_CORRUPT",
+            f"Shard {self.key[:16]} of the manifest lists no {name}.",
+            shard=self.key,
+            file=name,
+        )
 
 
 class SourceEntry(_Model):
@@ -66,7 +72,9 @@ class SpaceEntry(_Model):
 
     @classmethod
     def of(cls, space: Space) -> SpaceEntry:
-        return cls(model=space.model, revision=space.revision, dimension=space.dimension, max_tokens=space.max_tokens)
+        return cls(
+            model=space.model, revision=space.revision, dimension=space.dimension, max_tokens=space.max_tokens
+        )
 
     def space(self) -> Space:
         return Space(self.model, self.revision, self.dimension, self.max_tokens)
@@ -106,7 +114,11 @@ class Manifest(_Model):
 def check_namespace(namespace: str) -> str:
     """The namespace itself; ``E_CONFIG`` if it could not be one (and so could not be part of a path)."""
     if not isinstance(namespace, str) or not NAME_PATTERN.match(namespace) or namespace.endswith("\n"):
-        raise TabootError("E_CONFIG", "The namespace is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+        raise TabootError(
+            "E_CONFIG",
+            "The namespace is not a valid name.",
+            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
+        )
     return namespace
 
 
@@ -116,8 +128,15 @@ def parse_manifest(data: bytes, namespace: str) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(data)
     except (ValidationError, RecursionError, ValueError) as error:
-        where = ".".join(str(p) for p in error.errors()[0]["loc"]) if isinstance(error, ValidationError) else ""
-        raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} cannot be read{f' at {where}' if where else ''}.", file=name, field=where or None) from None
+        where = (
+            ".".join(str(p) for p in error.errors()[0]["loc"]) if isinstance(error, ValidationError) else ""
+        )
+        raise TabootError(
+            "E_SHARD_CORRUPT",
+            f"The manifest {name} cannot be read{f' at {where}' if where else ''}.",
+            file=name,
+            field=where or None,
+        ) from None
     if manifest.namespace != namespace:
         raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} belongs to another namespace.", file=name)
     return manifest

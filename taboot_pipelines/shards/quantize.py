@@ -1,4 +1,5 @@
-"""Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the exact best.
+"""Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the exact
+best.
 
 A row v is stored as q (int8) and scale s with v = s·q + r. For a query u that is t·p but for a rest e:
 

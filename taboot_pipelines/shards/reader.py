@@ -36,8 +36,8 @@ class DocumentShard:
 
     @cached_property
     def chunks(self) -> pa.Table:
-        """chunk_index, start, end, text, section, content_type, tokens, document (row of ``documents``), line, sha256,
-        length (words), scale, error, radius (see ``quantize``)."""
+        """chunk_index, start, end, text, section, content_type, tokens, document (row of ``documents``),
+        line, sha256, length (words), scale, error, radius (see ``quantize``)."""
         return self._table(layout.CHUNKS, self.entry.chunks)
 
     @cached_property
@@ -63,9 +63,16 @@ class DocumentShard:
             return np.zeros(0, dtype=np.uint64), None, np.zeros(1, dtype=np.int32), None, None
         rows, tfs = table.column("rows").chunk(0), table.column("tfs").chunk(0)
         flat = [numbers(c.values, _UNSIGNED[str(c.type.value_type)]) for c in (rows, tfs)]
-        return numbers(table.column("hash"), np.uint64), table.column("term").chunk(0), numbers(rows.offsets, np.int32), *flat
+        return (
+            numbers(table.column("hash"), np.uint64),
+            table.column("term").chunk(0),
+            numbers(rows.offsets, np.int32),
+            *flat,
+        )
 
-    def postings(self, term: str) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.unsignedinteger[Any]]] | None:
+    def postings(
+        self, term: str
+    ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.unsignedinteger[Any]]] | None:
         """The rows that hold ``term`` (ascending) and how often, without a copy; None if there are none."""
         hashes, terms, starts, rows, tfs = self._postings
         wanted = np.uint64(term_hash(term))
@@ -91,7 +98,12 @@ class DocumentShard:
         data = self._map(name)
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
         if rows is not None and table.num_rows != rows:
-            raise TabootError("E_SHARD_CORRUPT", f"Shard {self.entry.key[:16]} holds another number of rows in {name} than the manifest says.", shard=self.entry.key, file=name)
+            raise TabootError(
+                "E_SHARD_CORRUPT",
+                f"Shard {self.entry.key[:16]} holds another number of rows in {name} than the manifest says.",
+                shard=self.entry.key,
+                file=name,
+            )
         return table
 
 
@@ -104,16 +116,27 @@ class Shards:
     documents: tuple[DocumentShard, ...]
 
     @classmethod
-    def open(cls, where: Path | ShardStore, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None) -> Shards:
+    def open(
+        cls, where: Path | ShardStore, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None
+    ) -> Shards:
         """Nothing is read yet. ``reuse``: shards that are mapped already, by key."""
         store = shards_at(where)
         known = reuse or {}
         dimension = manifest.space.dimension
-        return cls(store, manifest, tuple(
-            # The manifest's entry decides: a shard that was built again has other bytes under the same key.
-            known[e.key] if e.key in known and known[e.key].entry == e else DocumentShard(store, manifest.namespace, e, dimension)
-            for e in sorted(manifest.of_kind("documents"), key=lambda e: e.first)
-        ))
+        return cls(
+            store,
+            manifest,
+            tuple(
+                # The manifest's entry decides: a shard that was built again has other bytes under the same
+                # key.
+                (
+                    known[e.key]
+                    if e.key in known and known[e.key].entry == e
+                    else DocumentShard(store, manifest.namespace, e, dimension)
+                )
+                for e in sorted(manifest.of_kind("documents"), key=lambda e: e.first)
+            ),
+        )
 
     def prepare(self) -> None:
         """Map every document shard; on first use in a process their bytes are hashed, in parallel."""
@@ -131,15 +154,25 @@ class Shards:
         path = self.documents[at].database()
         try:
             with duckdb.connect(str(path), read_only=True) as connection:
-                rows: list[dict[str, Any]] = connection.sql("FROM documents WHERE doc_id = ?", params=[doc_id]).to_arrow_table().to_pylist()
+                rows: list[dict[str, Any]] = (
+                    connection.sql("FROM documents WHERE doc_id = ?", params=[doc_id])
+                    .to_arrow_table()
+                    .to_pylist()
+                )
         except duckdb.Error as error:
-            raise TabootError("E_SHARD_CORRUPT", f"A shard's database cannot be read ({type(error).__name__}).", file=str(path)) from error
+            raise TabootError(
+                "E_SHARD_CORRUPT",
+                f"A shard's database cannot be read ({type(error).__name__}).",
+                file=str(path),
+            ) from error
         return rows[0] if rows else None
 
     def tables(self, kind: str, queries: Sequence[str]) -> list[pa.Table]:
-        """The results of SQL ``queries`` over every shard of ``kind`` (``documents`` or ``entities``), concatenated.
+        """The results of SQL ``queries`` over every shard of ``kind`` (``documents`` or ``entities``),
+        concatenated.
 
-        A query reads the shard's tables by their plain names. An empty list of shards gives tables without columns.
+        A query reads the shard's tables by their plain names. An empty list of shards gives tables without
+        columns.
         """
         import duckdb
 
@@ -155,9 +188,15 @@ class Shards:
                 connection.execute("USE memory")
                 connection.execute("DETACH shard")
         except duckdb.IOException as error:
-            raise TabootError("E_SHARD_MISSING", "A shard's database cannot be opened.", namespace=self.manifest.namespace) from error
+            raise TabootError(
+                "E_SHARD_MISSING", "A shard's database cannot be opened.", namespace=self.manifest.namespace
+            ) from error
         except duckdb.Error as error:
-            raise TabootError("E_SHARD_CORRUPT", f"A shard's database cannot be read ({type(error).__name__}).", namespace=self.manifest.namespace) from error
+            raise TabootError(
+                "E_SHARD_CORRUPT",
+                f"A shard's database cannot be read ({type(error).__name__}).",
+                namespace=self.manifest.namespace,
+            ) from error
         finally:
             connection.close()
         return [pa.concat_tables(part) if part else pa.table({}) for part in parts]

@@ -1,4 +1,6 @@
-"""Where shards and manifests are kept: what a publisher and a reader ask of a directory or an object store alike."""
+"""Where shards and manifests are kept: what a publisher and a reader ask of a directory or an object store
+alike.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,26 @@ class Seen:
 
 
 class ShardStore(Protocol):
-    """Every method raises ``E_STORAGE`` where the store refuses or does not answer. Namespaces are valid names."""
+    """Every method raises ``E_STORAGE`` where the store refuses or does not answer. Namespaces are valid
+    names.
+    """
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
         """The manifest's bytes now, and its etag for :meth:`swap_manifest`; None if there is none."""
 
     def swap_manifest(self, manifest: Manifest, etag: str) -> None:
-        """Publish ``manifest`` if the current one still has this etag (empty: there is none); else ``E_CONFLICT``, nothing written."""
+        """Publish ``manifest`` if the current one still has this etag (empty: there is none); else
+        ``E_CONFLICT``, nothing written.
+        """
 
     def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
-        """The current manifest; ``last`` itself while it has not changed. A store far away is asked at most once a second
-        unless it must be ``now``."""
+        """The current manifest; ``last`` itself while it has not changed. A store far away is asked at most
+        once a second unless it must be ``now``."""
 
     def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
-        """Tells of an entry whether a file is missing, has another size, or was found corrupt by a reader: cheap, by sizes."""
+        """Tells of an entry whether a file is missing, has another size, or was found corrupt by a reader:
+        cheap, by sizes.
+        """
 
     def obtain(self, namespace: str, key: str, build: Build) -> tuple[ShardEntry, int]:
         """The finished shard of this key, built if it is not there whole; and the bytes written for it."""
@@ -47,20 +55,26 @@ class ShardStore(Protocol):
         """These shards have left the manifest: their grace begins."""
 
     def fetch(self, namespace: str, shard: ShardEntry, name: str, *, fresh: bool = False) -> Path:
-        """A local path of a shard's file; ``fresh`` does not trust a copy. Raises ``E_SHARD_MISSING``, ``E_SHARD_CORRUPT``."""
+        """A local path of a shard's file; ``fresh`` does not trust a copy. Raises ``E_SHARD_MISSING``,
+        ``E_SHARD_CORRUPT``.
+        """
 
     def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
-        """Ask the next publish to build the shard again; best effort, since a reader may have no right to write."""
+        """Ask the next publish to build the shard again; best effort, since a reader may have no right to
+        write.
+        """
 
     def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
-        """Delete what ``keep`` does not name and that was written, or left the manifest, so long ago. Returns the names."""
+        """Delete what ``keep`` does not name and that was written, or left the manifest, so long ago. Returns
+        the names.
+        """
 
     def health(self) -> Health: ...
 
 
 def open_shards(home: Path, url: str | None = None, storage: StorageSettings | None = None) -> ShardStore:
-    """The shards under a home, or under ``TABOOT_SHARD_URL`` with a cache under the home. Asks no server; ``E_CONFIG``
-    names a wrong URL."""
+    """The shards under a home, or under ``TABOOT_SHARD_URL`` with a cache under the home. Asks no server;
+    ``E_CONFIG`` names a wrong URL."""
     from taboot_pipelines.shards.directory import DirectoryShards
 
     if not url:
@@ -83,14 +97,16 @@ def shards_at(where: Path | ShardStore) -> ShardStore:
 
 
 def load_manifest(where: Path | ShardStore, namespace: str) -> Manifest | None:
-    """The current manifest, or None if nothing was published yet. ``E_SHARD_CORRUPT`` if it cannot be understood."""
+    """The current manifest, or None if nothing was published yet. ``E_SHARD_CORRUPT`` if it cannot be
+    understood.
+    """
     found = shards_at(where).read_manifest(check_namespace(namespace))
     return None if found is None else parse_manifest(found[0], namespace)
 
 
 def manifest_and_etag(where: ShardStore, namespace: str) -> tuple[Manifest | None, str]:
-    """What a publisher starts from: the manifest, and the etag to swap it by. A manifest that is damaged or of another
-    format counts as none, and is replaced."""
+    """What a publisher starts from: the manifest, and the etag to swap it by. A manifest that is damaged or
+    of another format counts as none, and is replaced."""
     found = where.read_manifest(namespace)
     if found is None:
         return None, ""

@@ -48,22 +48,38 @@ SERVING: dict[str, ModuleType] = {**TARGETS, "kb_shards": kb_shards}
 STAGES: tuple[str, ...] = ("raw_blobs", *OF_SOURCE, *OF_NAMESPACE)
 
 
-def run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> list[StageReport]:
+def run_stage(
+    workspace: Workspace,
+    stage: str,
+    source_id: str,
+    progress: Progress = no_progress,
+    *,
+    confirm_deletes: bool = False,
+) -> list[StageReport]:
     """Run one stage of a partition: one report per entry (two while a source moves to another namespace).
 
-    Whichever stage serves the snapshot last finishes what was asked for beside the chain: pending deletions, and the
-    retirement of a source, which must have left every target first.
+    Whichever stage serves the snapshot last finishes what was asked for beside the chain: pending deletions,
+    and the retirement of a source, which must have left every target first.
     """
     with logs.bind(source=source_id, stage=stage):
         _log.info("stage begins")
         reports = _run_stage(workspace, stage, source_id, progress, confirm_deletes)
         for report in reports:
             with logs.bind(namespace=report.namespace):
-                _log.info("stage ends", extra={"seconds": round(report.seconds, 3), "skipped": report.skipped, "counts": report.counts})
+                _log.info(
+                    "stage ends",
+                    extra={
+                        "seconds": round(report.seconds, 3),
+                        "skipped": report.skipped,
+                        "counts": report.counts,
+                    },
+                )
     return reports
 
 
-def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progress, confirm_deletes: bool) -> list[StageReport]:
+def _run_stage(
+    workspace: Workspace, stage: str, source_id: str, progress: Progress, confirm_deletes: bool
+) -> list[StageReport]:
     if stage not in STAGES:
         raise TabootError("E_NOT_FOUND", f"There is no stage {stage!r}.", stages=STAGES)
     if stage in TARGETS and not TARGETS[stage].configured(workspace):
@@ -81,7 +97,10 @@ def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progr
                         reports.append(OF_SOURCE[stage](workspace, entry, shown))
         return reports
     for namespace in dict.fromkeys(e.namespace for e in entries):
-        with logs.bind(namespace=namespace), tracked(workspace, namespace, source_id, stage, progress) as shown:
+        with (
+            logs.bind(namespace=namespace),
+            tracked(workspace, namespace, source_id, stage, progress) as shown,
+        ):
             reports.append(OF_NAMESPACE[stage](workspace, namespace, source_id, shown))
     if stage in SERVING:
         for entry in entries:
@@ -95,8 +114,12 @@ def _run_stage(workspace: Workspace, stage: str, source_id: str, progress: Progr
     return reports
 
 
-def run_chain(workspace: Workspace, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> list[StageReport]:
-    """All stages of a partition, without Dagster: for deletions, tests and notebooks. The failure of a target is raised last."""
+def run_chain(
+    workspace: Workspace, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False
+) -> list[StageReport]:
+    """All stages of a partition, without Dagster: for deletions, tests and notebooks. The failure of a target
+    is raised last.
+    """
     reports: list[StageReport] = []
     failure: TabootError | None = None
     for stage in STAGES:

@@ -25,7 +25,11 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
         documents = catalog.pointer(namespace, source_id, "documents")
         if documents is None:
-            raise TabootError("E_NOT_FOUND", f"Source {source_id} has no documents table yet.", remedy="Materialize documents first.")
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"Source {source_id} has no documents table yet.",
+                remedy="Materialize documents first.",
+            )
         chunker = Chunker(workspace.settings.chunking)
         inputs = ids.digest(documents.tables, chunker.fingerprint)
         report.data_version = inputs
@@ -36,34 +40,77 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         if old is not None and not tables.exist(namespace, source_id, old.tables):
             workspace.forget_what_follows(namespace, source_id, STAGE)
         upstream = documents.tables["documents"]
-        listing = tables.read(namespace, source_id, "documents", upstream, columns=["doc_id", "text_sha256", "mime"])
+        listing = tables.read(
+            namespace, source_id, "documents", upstream, columns=["doc_id", "text_sha256", "mime"]
+        )
         wanted = {
             d: ids.digest(sha, mime, chunker.fingerprint)
-            for d, sha, mime in zip(*(listing.column(c).to_pylist() for c in ("doc_id", "text_sha256", "mime")), strict=True)
+            for d, sha, mime in zip(
+                *(listing.column(c).to_pylist() for c in ("doc_id", "text_sha256", "mime")), strict=True
+            )
         }
         version = tables.version(namespace, source_id, STAGE)
-        current = fingerprints(tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"]), "doc_id")
+        current = fingerprints(
+            tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"]), "doc_id"
+        )
         diff = difference(wanted, current)
-        report.counts |= {"documents": len(diff.changed), "reused_documents": len(wanted) - len(diff.changed), "removed_documents": len(diff.removed), "new": 0}
+        report.counts |= {
+            "documents": len(diff.changed),
+            "reused_documents": len(wanted) - len(diff.changed),
+            "removed_documents": len(diff.removed),
+            "new": 0,
+        }
         done = 0
         for buckets, changed, removed in batches(diff, workspace.settings.limits.batch_documents):
-            texts = tables.read(namespace, source_id, "documents", upstream, columns=["doc_id", "text", "mime"], buckets=buckets)
+            texts = tables.read(
+                namespace,
+                source_id,
+                "documents",
+                upstream,
+                columns=["doc_id", "text", "mime"],
+                buckets=buckets,
+            )
             todo = set(changed)
             rows: list[dict[str, Any]] = []
-            for doc_id, text, mime in zip(*(texts.column(c).to_pylist() for c in ("doc_id", "text", "mime")), strict=True):
+            for doc_id, text, mime in zip(
+                *(texts.column(c).to_pylist() for c in ("doc_id", "text", "mime")), strict=True
+            ):
                 if doc_id in todo:
-                    rows += [{
-                        "bucket": ids.doc_bucket(doc_id), "chunk_id": ids.chunk_id(doc_id, c.index), "doc_id": doc_id, "chunk_index": c.index,
-                        "start": c.start, "end": c.end, "text": c.text, "sha256": ids.sha256_hex(c.text), "tokens": c.tokens,
-                        "section": c.section, "content_type": c.content_type, "fingerprint": wanted[doc_id],
-                    } for c in chunker.chunk(text, mime)]
+                    rows += [
+                        {
+                            "bucket": ids.doc_bucket(doc_id),
+                            "chunk_id": ids.chunk_id(doc_id, c.index),
+                            "doc_id": doc_id,
+                            "chunk_index": c.index,
+                            "start": c.start,
+                            "end": c.end,
+                            "text": c.text,
+                            "sha256": ids.sha256_hex(c.text),
+                            "tokens": c.tokens,
+                            "section": c.section,
+                            "content_type": c.content_type,
+                            "fingerprint": wanted[doc_id],
+                        }
+                        for c in chunker.chunk(text, mime)
+                    ]
             report.add("new", len(rows))
             version = replace_keys(
-                tables, namespace, source_id, STAGE, version, key="doc_id", buckets=buckets, drop=[*changed, *removed],
-                rows=pa.Table.from_pylist(rows, schema=CHUNKS), txn=inputs, order=("doc_id", "chunk_index"),
+                tables,
+                namespace,
+                source_id,
+                STAGE,
+                version,
+                key="doc_id",
+                buckets=buckets,
+                drop=[*changed, *removed],
+                rows=pa.Table.from_pylist(rows, schema=CHUNKS),
+                txn=inputs,
+                order=("doc_id", "chunk_index"),
             )
             done += len(changed)
             progress(STAGE, done, len(diff.changed))
-        catalog.publish(namespace, source_id, Pointer(STAGE, {STAGE: version}, inputs, inputs, {"documents": upstream}))
+        catalog.publish(
+            namespace, source_id, Pointer(STAGE, {STAGE: version}, inputs, inputs, {"documents": upstream})
+        )
         report.tables = {STAGE: version}
     return report

@@ -1,4 +1,6 @@
-"""The circuit breaker around what asks a server (seed 001 §8.8). State that fails hides no error and stops no work."""
+"""The circuit breaker around what asks a server (seed 001 §8.8). State that fails hides no error and stops no
+work.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,23 @@ from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 
 @contextlib.contextmanager
 def circuit(workspace: Workspace, namespace: str, name: str, code: str) -> Iterator[None]:
-    """Counts ``code`` as a failure of the server ``name``. Raises ``E_CIRCUIT_OPEN`` at once while it is given a rest."""
+    """Counts ``code`` as a failure of the server ``name``. Raises ``E_CIRCUIT_OPEN`` at once while it is
+    given a rest.
+    """
     rest = workspace.hints.ask(lambda state: state.circuit_open(namespace, name), 0.0)
     if rest > 0:
-        raise TabootError("E_CIRCUIT_OPEN", f"{name.rpartition(':')[2].capitalize()} failed repeatedly; namespace {namespace} tries it again in {rest:.0f} s.", wait_seconds=round(rest))
+        raise TabootError(
+            "E_CIRCUIT_OPEN",
+            f"{name.rpartition(':')[2].capitalize()} failed repeatedly; namespace {namespace} tries it again"
+            f" in {rest:.0f} s.",
+            wait_seconds=round(rest),
+        )
     try:
         yield
     except TabootError as error:
         if error.code == code:
-            workspace.hints.ask(lambda state: state.circuit_failed(namespace, name, rest_seconds=SERVER_REST_SECONDS), False)
+            workspace.hints.ask(
+                lambda state: state.circuit_failed(namespace, name, rest_seconds=SERVER_REST_SECONDS), False
+            )
         raise
     workspace.hints.ask(lambda state: state.circuit_succeeded(namespace, name), None)

@@ -1,4 +1,6 @@
-"""How Dagster's own storage is, without loading Dagster, which takes seconds: what its ``dagster.yaml`` names is asked directly."""
+"""How Dagster's own storage is, without loading Dagster, which takes seconds: what its ``dagster.yaml`` names
+is asked directly.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _CONNECT_SECONDS = 3
 
 
 def health(settings: Settings) -> Health:
-    """SQLite beside ``dagster.yaml``, or the database that it names. What is not made yet is well where it can be made."""
+    """SQLite beside ``dagster.yaml``, or the database that it names. What is not made yet is well where it
+    can be made.
+    """
     home = settings.dagster_home
     postgres = _postgres(home / "dagster.yaml")
     version = f"dagster {metadata.version('dagster')}"
@@ -35,9 +39,12 @@ def health(settings: Settings) -> Health:
                     server = connection.execute(sa.text("SHOW server_version")).scalar_one()
             finally:
                 engine.dispose()
-        except Exception as error:  # noqa: BLE001 - the driver may be missing, the URL broken, the server down; its words quote the URL
+        # The driver may be missing, the URL broken, the server down; its words quote the URL.
+        except Exception as error:  # noqa: BLE001
             raise TabootError(
-                "E_STORAGE", f"Dagster's database cannot be used ({type(error).__name__}).", remedy=f"Check `storage` in {home / 'dagster.yaml'} and its server.",
+                "E_STORAGE",
+                f"Dagster's database cannot be used ({type(error).__name__}).",
+                remedy=f"Check `storage` in {home / 'dagster.yaml'} and its server.",
             ) from None
         return f"{version}, postgresql {server}", ""
 
@@ -45,13 +52,20 @@ def health(settings: Settings) -> Health:
 
 
 def _postgres(path: Path) -> dict[str, Any] | None:
-    """The ``storage.postgres`` section; None for SQLite. Raises ``E_STORAGE`` for a file that Dagster could not read either."""
+    """The ``storage.postgres`` section; None for SQLite. Raises ``E_STORAGE`` for a file that Dagster could
+    not read either.
+    """
     try:
         told = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        raise TabootError("E_STORAGE", f"{path} cannot be read ({type(error).__name__}).", remedy="Correct the file.", path=str(path)) from None
+        raise TabootError(
+            "E_STORAGE",
+            f"{path} cannot be read ({type(error).__name__}).",
+            remedy="Correct the file.",
+            path=str(path),
+        ) from None
     storage = told.get("storage") if isinstance(told, dict) else None
     postgres = storage.get("postgres") if isinstance(storage, dict) else None
     return postgres if isinstance(postgres, dict) else None
@@ -64,8 +78,12 @@ def _url(postgres: dict[str, Any]) -> str | sa.URL:
         return sa.make_url(named).set(drivername="postgresql+psycopg")
     told = {k: _value(v) for k, v in postgres["postgres_db"].items() if k != "params"}
     return sa.URL.create(
-        "postgresql+psycopg", username=told["username"], password=told.get("password") or None, host=told.get("hostname"),
-        port=int(told.get("port") or 5432), database=told.get("db_name"),
+        "postgresql+psycopg",
+        username=told["username"],
+        password=told.get("password") or None,
+        host=told.get("hostname"),
+        port=int(told.get("port") or 5432),
+        database=told.get("db_name"),
     )
 
 

@@ -1,7 +1,8 @@
-"""Failed items that another try may mend. The catalog's letters are the truth; the queue ``dlq:pending`` is made from them.
+"""Failed items that another try may mend. The catalog's letters are the truth; the queue ``dlq:pending`` is
+made from them.
 
-Members are hashes, so that the queue names no file that an erasure would have to reach. Deleting the queue, or the whole
-Redis, changes nothing: the next :func:`rebuild` gives the same one.
+Members are hashes, so that the queue names no file that an erasure would have to reach. Deleting the queue,
+or the whole Redis, changes nothing: the next :func:`rebuild` gives the same one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,33 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.state.keys import DLQ_PENDING
 
-#: Seconds from a failure to its next try (seed 000, Extraction DLQ); after the last one a letter has failed for good.
+#: Seconds from a failure to its next try (seed 000, Extraction DLQ); after the last one a letter has failed
+#: for good.
 BACKOFF_SECONDS = (1.0, 5.0, 25.0)
 #: What may be different a moment later. The rest waits until its input, or the code, changes.
-TRANSIENT = frozenset({
-    "E_5XX_ORIGIN", "E_TIMEOUT", "E_NETWORK", "E_429_RATE", "E_CIRCUIT_OPEN", "E_BROWSER", "E_STORAGE", "E_CATALOG", "E_REDIS", "E_QDRANT", "E_NEO4J",
-    "E_UNREADABLE", "E_EMBEDDER", "E_RERANKER", "E_GPU_OOM", "E_LLM", "E_LLM_TIMEOUT", "E_LLM_MALFORMED", "E_SCHEMA_INVALID",
-})  # fmt: skip
+TRANSIENT = frozenset(
+    {
+        "E_5XX_ORIGIN",
+        "E_TIMEOUT",
+        "E_NETWORK",
+        "E_429_RATE",
+        "E_CIRCUIT_OPEN",
+        "E_BROWSER",
+        "E_STORAGE",
+        "E_CATALOG",
+        "E_REDIS",
+        "E_QDRANT",
+        "E_NEO4J",
+        "E_UNREADABLE",
+        "E_EMBEDDER",
+        "E_RERANKER",
+        "E_GPU_OOM",
+        "E_LLM",
+        "E_LLM_TIMEOUT",
+        "E_LLM_MALFORMED",
+        "E_SCHEMA_INVALID",
+    }
+)
 #: A circuit rests for so long (seed 001 §8.8): before that a try is refused unseen.
 _CIRCUIT_REST_SECONDS = 300.0
 _MOST_DUE = 1000
@@ -33,7 +54,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A source with letters to try again. ``attempt`` and ``last_at`` (microseconds) are those of its newest failure."""
+    """A source with letters to try again. ``attempt`` and ``last_at`` (microseconds) are those of its newest
+    failure.
+    """
 
     namespace: str
     source_id: str
@@ -43,15 +66,17 @@ class Due:
 
 
 def rebuild(workspace: Workspace, namespace: str) -> dict[str, float]:
-    """Make the queue equal to the catalog's letters; returns it: member -> when it is due (Unix time). Raises ``E_REDIS``."""
+    """Make the queue equal to the catalog's letters; returns it: member -> when it is due (Unix time). Raises
+    ``E_REDIS``.
+    """
     return _make_equal(workspace, namespace, _wanted(workspace, namespace))
 
 
 def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[Due]:
     """Sources whose letters are due by ``now`` (Unix time; default: this moment), by id.
 
-    The queue is made equal to the letters first, so a letter that is gone leaves it. Without an answer of the state's backend
-    the letters themselves say what is due.
+    The queue is made equal to the letters first, so a letter that is gone leaves it. Without an answer of the
+    state's backend the letters themselves say what is due.
     """
     now = time.time() if now is None else now
     wanted = _wanted(workspace, namespace)
@@ -59,26 +84,45 @@ def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[
         _make_equal(workspace, namespace, wanted)
         members = workspace.state.due(namespace, DLQ_PENDING(), now, _MOST_DUE)
     except TabootError as error:
-        _LOG.warning("The queue of dead letters is not available (%s); the catalog's letters are read instead.", error.code)
+        _LOG.warning(
+            "The queue of dead letters is not available (%s); the catalog's letters are read instead.",
+            error.code,
+        )
         members = [m for m, (at, _) in wanted.items() if at <= now]
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for member in members:
-        # Between the two calls another process may have queued a letter that is newer than what was read here.
+        # Between the two calls another process may have queued a letter that is newer than what was read
+        # here.
         if member in wanted:
             letter = wanted[member][1]
             by_source.setdefault(letter["source_id"], []).append(letter)
     return [
-        Due(namespace, source_id, len(letters), max(x["attempts"] for x in letters), max(x["last_at"] for x in letters))
+        Due(
+            namespace,
+            source_id,
+            len(letters),
+            max(x["attempts"] for x in letters),
+            max(x["last_at"] for x in letters),
+        )
         for source_id, letters in sorted(by_source.items())
     ]
 
 
 def retry_at(letter: Mapping[str, Any]) -> float | None:
-    """When a letter is tried again (Unix time); None: it is no failure that passes, or its retries are used up."""
-    if letter["kind"] != "failed" or letter["code"] not in TRANSIENT or not 1 <= letter["attempts"] <= len(BACKOFF_SECONDS):
+    """When a letter is tried again (Unix time); None: it is no failure that passes, or its retries are used
+    up.
+    """
+    if (
+        letter["kind"] != "failed"
+        or letter["code"] not in TRANSIENT
+        or not 1 <= letter["attempts"] <= len(BACKOFF_SECONDS)
+    ):
         return None
     wait = BACKOFF_SECONDS[letter["attempts"] - 1]
-    return float(letter["last_at"] / 1_000_000 + (max(wait, _CIRCUIT_REST_SECONDS) if letter["code"] == "E_CIRCUIT_OPEN" else wait))
+    return float(
+        letter["last_at"] / 1_000_000
+        + (max(wait, _CIRCUIT_REST_SECONDS) if letter["code"] == "E_CIRCUIT_OPEN" else wait)
+    )
 
 
 def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:
@@ -91,7 +135,9 @@ def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapp
     return found
 
 
-def _make_equal(workspace: Workspace, namespace: str, wanted: Mapping[str, tuple[float, Mapping[str, Any]]]) -> dict[str, float]:
+def _make_equal(
+    workspace: Workspace, namespace: str, wanted: Mapping[str, tuple[float, Mapping[str, Any]]]
+) -> dict[str, float]:
     state, queue = workspace.state, DLQ_PENDING()
     queued, target = state.queued(namespace, queue), {m: at for m, (at, _) in wanted.items()}
     state.dequeue(namespace, queue, [m for m in queued if m not in target])

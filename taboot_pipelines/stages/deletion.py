@@ -1,7 +1,8 @@
 """Deleting, erasing and restoring documents, and retiring sources (DESIGN rules 15 and 16).
 
-A deletion is set arithmetic on support: it runs the same stages as any other change and calls no model. An erasure then
-removes every byte of the document from our files; its receipt names each store and is final when none is pending.
+A deletion is set arithmetic on support: it runs the same stages as any other change and calls no model. An
+erasure then removes every byte of the document from our files; its receipt names each store and is final when
+none is pending.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them; servers come besides.
+#: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them;
+#: servers come besides.
 STORES = ("tables", "vectors", "shards", "blobs", "catalog")
 _DERIVED = STORES[:3]
 #: A server that does not answer now.
@@ -40,7 +42,9 @@ _UNANSWERED = frozenset({"E_QDRANT", "E_NEO4J", "E_CIRCUIT_OPEN"})
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a deletion did: ``stores`` says for each store ``done`` or ``pending``; ids only, no names and no content."""
+    """What a deletion did: ``stores`` says for each store ``done`` or ``pending``; ids only, no names and no
+    content.
+    """
 
     receipt_id: str
     namespace: str
@@ -55,7 +59,9 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Restored:
-    """``restored`` documents are back; ``awaiting_fetch`` were erased and come back when their source is ingested."""
+    """``restored`` documents are back; ``awaiting_fetch`` were erased and come back when their source is
+    ingested.
+    """
 
     restored: tuple[str, ...]
     awaiting_fetch: tuple[str, ...] = field(default=())
@@ -71,13 +77,23 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     located = catalog.locators_of(namespace, wanted)
     unknown = sorted(set(wanted) - {x.doc_id for _, x in located} - set(catalog.tombstones(namespace)))
     if unknown:
-        raise TabootError("E_NOT_FOUND", f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.", doc_ids=unknown[:10])
+        raise TabootError(
+            "E_NOT_FOUND",
+            f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.",
+            doc_ids=unknown[:10],
+        )
     receipt_id = uuid.uuid4().hex
     # An erasure takes files and vectors away that any source's run might be about to use.
-    sources = {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
+    sources = (
+        {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
+    )
     with workspace.leases.several(namespace, sources):
         # The receipt comes first: whatever is killed from here on, the next run carries it out.
-        stores = [*(STORES if erase else _DERIVED), *_servers(workspace), *_absent_servers(workspace, namespace)]
+        stores = [
+            *(STORES if erase else _DERIVED),
+            *_servers(workspace),
+            *_absent_servers(workspace, namespace),
+        ]
         catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
         catalog.audit(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
         return _carry_out(workspace, namespace, receipt_id, wanted, erase)
@@ -91,21 +107,33 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
         sources = [r["source_id"] for r in workspace.catalog.sources(namespace)]
         with workspace.leases.several(namespace, sources):
             # Read again under the leases: meanwhile it may have been finished, or its documents restored.
-            row = next((r for r in workspace.catalog.pending_receipts(namespace) if r["receipt_id"] == receipt_id), None)
+            row = next(
+                (r for r in workspace.catalog.pending_receipts(namespace) if r["receipt_id"] == receipt_id),
+                None,
+            )
             # Of one that waits only for servers that are not configured now nothing can be carried out.
-            if row is not None and not {name for name, state in row["stores"].items() if state != "done"} <= absent:
+            if (
+                row is not None
+                and not {name for name, state in row["stores"].items() if state != "done"} <= absent
+            ):
                 done.append(_carry_out(workspace, namespace, receipt_id, tuple(row["doc_ids"]), row["erase"]))
     return done
 
 
 def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> Restored:
-    """Take the tombstones away and bring back what is still stored. Raises ``E_NOT_FOUND`` for ids without a tombstone."""
+    """Take the tombstones away and bring back what is still stored. Raises ``E_NOT_FOUND`` for ids without a
+    tombstone.
+    """
     catalog = workspace.catalog
     wanted = sorted(set(doc_ids))
     tombstones = catalog.tombstones(namespace)
     missing = [d for d in wanted if d not in tombstones]
     if missing:
-        raise TabootError("E_NOT_FOUND", f"{len(missing)} of {len(wanted)} documents were not deleted.", doc_ids=missing[:10])
+        raise TabootError(
+            "E_NOT_FOUND",
+            f"{len(missing)} of {len(wanted)} documents were not deleted.",
+            doc_ids=missing[:10],
+        )
     located = catalog.locators_of(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
     with workspace.leases.several(namespace, {source for source, _ in located}):
@@ -124,7 +152,9 @@ def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[
         left = [d for d in row["doc_ids"] if d not in doc_ids]
         if len(left) < len(row["doc_ids"]):
             stores = row["stores"] if left else dict.fromkeys(row["stores"], "done")
-            catalog.save_receipt(namespace, row["receipt_id"], left or row["doc_ids"], row["erase"], stores, row["blobs"])
+            catalog.save_receipt(
+                namespace, row["receipt_id"], left or row["doc_ids"], row["erase"], stores, row["blobs"]
+            )
 
 
 def finish_retirement(workspace: Workspace, entry: Entry) -> None:
@@ -132,21 +162,33 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
     with workspace.leases.several(entry.namespace, [entry.source_id]):
         # It may have come back to the sources file since this run began.
         states = {r["source_id"]: r["state"] for r in workspace.catalog.sources(entry.namespace)}
-        if states.get(entry.source_id) != "retiring" or workspace.catalog.locators(entry.namespace, entry.source_id):
+        if states.get(entry.source_id) != "retiring" or workspace.catalog.locators(
+            entry.namespace, entry.source_id
+        ):
             return
         workspace.catalog.drop_pointers(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
         workspace.catalog.set_source_state(entry.namespace, entry.source_id, "retired")
 
 
-def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool) -> Receipt:
+def _carry_out(
+    workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool
+) -> Receipt:
     catalog = workspace.catalog
     located = catalog.locators_of(namespace, doc_ids)
     sources = {source for source, _ in located}
     catalog.add_tombstones(namespace, doc_ids, "erased" if erase else "deleted")
     for source in sorted(sources):
-        catalog.record_absent(namespace, source, receipt_id, [x for s, x in located if s == source and x.state == "present"], "deleted")
-    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done") | _run_chain(workspace, namespace, sources)
+        catalog.record_absent(
+            namespace,
+            source,
+            receipt_id,
+            [x for s, x in located if s == source and x.state == "present"],
+            "deleted",
+        )
+    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done") | _run_chain(
+        workspace, namespace, sources
+    )
     stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")
     if erase:
         blobs = catalog.hashes_only_of(namespace, doc_ids)
@@ -158,7 +200,8 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
         workspace.tables.empty_trash(namespace)
         prune(workspace.shards, namespace)
         workspace.blobs.delete(namespace, *blobs)
-        # A fetch that was killed between a blob and its log entry left bytes that no document is known to have held.
+        # A fetch that was killed between a blob and its log entry left bytes that no document is known to
+        # have held.
         workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace) - set(blobs))
         catalog.forget(namespace, doc_ids, blobs)
         if not catalog.compact():
@@ -168,7 +211,9 @@ def _carry_out(workspace: Workspace, namespace: str, receipt_id: str, doc_ids: t
 
 
 def _servers(workspace: Workspace) -> dict[str, Callable[[str], object]]:
-    """The configured servers that hold what is derived from documents, and what brings each to the snapshot."""
+    """The configured servers that hold what is derived from documents, and what brings each to the
+    snapshot.
+    """
     found: dict[str, Callable[[str], object]] = {}
     if workspace.points is not None:
         found["qdrant"] = lambda namespace: qdrant_points.run(workspace, namespace, "")
@@ -180,14 +225,19 @@ def _servers(workspace: Workspace) -> dict[str, Callable[[str], object]]:
 def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
     """Servers that the namespace was written to and that are not configured now: they hold what they held."""
     parts = (("qdrant", qdrant_points), ("neo4j", neo4j_subgraph))
-    return [n for n, part in parts if not part.configured(workspace) and workspace.catalog.pointer(namespace, NAMESPACE, part.STAGE) is not None]
+    return [
+        n
+        for n, part in parts
+        if not part.configured(workspace)
+        and workspace.catalog.pointer(namespace, NAMESPACE, part.STAGE) is not None
+    ]
 
 
 def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> dict[str, str]:
     """The stages that follow from a change of the catalog alone, without fetching anything.
 
-    A server that does not answer keeps nothing else from being deleted: it is returned as ``pending``, and the next run of the
-    namespace carries the receipt out.
+    A server that does not answer keeps nothing else from being deleted: it is returned as ``pending``, and
+    the next run of the namespace carries the receipt out.
     """
     entries = [e for e in workspace.entries_of(namespace) if e.source_id in sources]
     for entry in entries:
@@ -213,14 +263,22 @@ def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
     live: set[str] = set()
     for row in workspace.catalog.sources(namespace):
         source = row["source_id"]
-        live |= set(tables.read(namespace, source, "chunks", tables.version(namespace, source, "chunks"), columns=["sha256"]).column("sha256").to_pylist())
+        live |= set(
+            tables.read(
+                namespace, source, "chunks", tables.version(namespace, source, "chunks"), columns=["sha256"]
+            )
+            .column("sha256")
+            .to_pylist()
+        )
     for name in tables.names(namespace, NAMESPACE):
         if not name.startswith("vectors."):
             continue
         with workspace.leases.exclusive(f"{namespace}.vectors"):
             version = tables.version(namespace, NAMESPACE, name)
             rows = tables.read(namespace, NAMESPACE, name, version, columns=["bucket", "sha256"])
-            dead = rows.filter(pc.invert(pc.is_in(rows.column("sha256"), pa.array(sorted(live), pa.string()))))
+            dead = rows.filter(
+                pc.invert(pc.is_in(rows.column("sha256"), pa.array(sorted(live), pa.string())))
+            )
             buckets = set(dead.column("bucket").to_pylist())
             if buckets:
                 old = tables.read(namespace, NAMESPACE, name, version, buckets=buckets)

@@ -34,30 +34,58 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
         raw = catalog.pointer(namespace, source_id, "raw_blobs")
         if raw is None:
-            raise TabootError("E_NOT_FOUND", f"Source {source_id} has not been fetched yet.", remedy="Materialize raw_blobs first.")
-        settings = (PARSING, entry.config.languages, entry.config.type, workspace.settings.limits.max_document_chars)
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"Source {source_id} has not been fetched yet.",
+                remedy="Materialize raw_blobs first.",
+            )
+        settings = (
+            PARSING,
+            entry.config.languages,
+            entry.config.type,
+            workspace.settings.limits.max_document_chars,
+        )
         letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
         transient = any(d["code"] in UNREADABLE for d in letters.values())
         inputs = ids.digest(raw.inputs, *settings)
         old = catalog.pointer(namespace, source_id, STAGE)
         report.data_version = inputs
-        if old is not None and old.inputs == inputs and tables.exist(namespace, source_id, old.tables) and not transient:
+        if (
+            old is not None
+            and old.inputs == inputs
+            and tables.exist(namespace, source_id, old.tables)
+            and not transient
+        ):
             report.tables, report.skipped = dict(old.tables), "unchanged"
             report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
             return report
 
         if old is not None and not tables.exist(namespace, source_id, old.tables):
             workspace.forget_what_follows(namespace, source_id, STAGE)
-        locators = {x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"}
+        locators = {
+            x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"
+        }
         table_version = tables.version(namespace, source_id, STAGE)
-        current = fingerprints(tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]), "doc_id")
+        current = fingerprints(
+            tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]),
+            "doc_id",
+        )
         wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
         known_bad = {
-            d for d, x in locators.items()
-            if (letter := letters.get(x.path)) and letter["fingerprint"] == wanted[d] and letter["code"] not in UNREADABLE
+            d
+            for d, x in locators.items()
+            if (letter := letters.get(x.path))
+            and letter["fingerprint"] == wanted[d]
+            and letter["code"] not in UNREADABLE
         }
         diff = difference({d: f for d, f in wanted.items() if d not in known_bad}, current)
-        report.counts |= {"new": 0, "reused": len(wanted) - len(known_bad) - len(diff.changed), "removed": len(diff.removed), "failed": 0, "rejected": 0}
+        report.counts |= {
+            "new": 0,
+            "reused": len(wanted) - len(known_bad) - len(diff.changed),
+            "removed": len(diff.removed),
+            "failed": 0,
+            "rejected": 0,
+        }
         new_letters: list[dict[str, Any]] = []
         done = 0
         for buckets, changed, removed in batches(diff, workspace.settings.limits.batch_documents):
@@ -68,11 +96,28 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
                     rows.append(_row(workspace, entry, x, wanted[doc_id]))
                 except TabootError as error:
                     kind = "skipped" if error.code in _REJECTIONS else "failed"
-                    new_letters.append({"item": x.path, "code": error.code, "message": error.message, "fingerprint": wanted[doc_id], "kind": kind})
+                    new_letters.append(
+                        {
+                            "item": x.path,
+                            "code": error.code,
+                            "message": error.message,
+                            "fingerprint": wanted[doc_id],
+                            "kind": kind,
+                        }
+                    )
             report.add("new", len(rows))
             table_version = replace_keys(
-                tables, namespace, source_id, STAGE, table_version, key="doc_id", buckets=buckets, drop=[*changed, *removed],
-                rows=pa.Table.from_pylist(rows, schema=DOCUMENTS), txn=inputs, order=("doc_id",),
+                tables,
+                namespace,
+                source_id,
+                STAGE,
+                table_version,
+                key="doc_id",
+                buckets=buckets,
+                drop=[*changed, *removed],
+                rows=pa.Table.from_pylist(rows, schema=DOCUMENTS),
+                txn=inputs,
+                order=("doc_id",),
             )
             done += len(changed)
             progress(STAGE, done, len(diff.changed))
@@ -89,22 +134,44 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
 
 
 def _fingerprint(x: Locator, settings: Iterable[Any]) -> str:
-    return ids.digest(x.sha256, x.path, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id, *settings)
+    return ids.digest(
+        x.sha256, x.path, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id, *settings
+    )
 
 
 def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> dict[str, Any]:
     data = workspace.blobs.get(entry.namespace, x.sha256)
     parsed = parse_document(
-        data, path=x.path, mime=x.mime, charset=x.charset, languages=entry.config.languages, max_chars=workspace.settings.limits.max_document_chars
+        data,
+        path=x.path,
+        mime=x.mime,
+        charset=x.charset,
+        languages=entry.config.languages,
+        max_chars=workspace.settings.limits.max_document_chars,
     )
     metadata = dict(parsed.metadata)
     if x.final_url and x.final_url != x.url:
         metadata["final_url"] = x.final_url
     return {
-        "bucket": ids.doc_bucket(x.doc_id), "doc_id": x.doc_id, "source_id": entry.source_id, "source_type": entry.config.type, "path": x.path,
+        "bucket": ids.doc_bucket(x.doc_id),
+        "doc_id": x.doc_id,
+        "source_id": entry.source_id,
+        "source_type": entry.config.type,
+        "path": x.path,
         # The path of a local file is shown as an absolute path only where the root is known (DESIGN §7).
         "url": x.url or f"{entry.source_id}:{x.path}",
-        "title": parsed.title, "mime": parsed.mime, "charset": parsed.charset, "lang": parsed.lang, "text": parsed.text,
-        "text_sha256": ids.sha256_hex(parsed.text), "blob_sha256": x.sha256, "offsets": parsed.offsets.dumps(), "metadata": canonical_json(metadata),
-        "date": parsed.date, "created_at": x.created_at, "since": x.since, "job_id": x.job_id, "fingerprint": fingerprint,
+        "title": parsed.title,
+        "mime": parsed.mime,
+        "charset": parsed.charset,
+        "lang": parsed.lang,
+        "text": parsed.text,
+        "text_sha256": ids.sha256_hex(parsed.text),
+        "blob_sha256": x.sha256,
+        "offsets": parsed.offsets.dumps(),
+        "metadata": canonical_json(metadata),
+        "date": parsed.date,
+        "created_at": x.created_at,
+        "since": x.since,
+        "job_id": x.job_id,
+        "fingerprint": fingerprint,
     }

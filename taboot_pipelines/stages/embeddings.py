@@ -33,38 +33,73 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
         chunks = catalog.pointer(namespace, source_id, "chunks")
         if chunks is None:
-            raise TabootError("E_NOT_FOUND", f"Source {source_id} has no chunks table yet.", remedy="Materialize chunks first.")
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"Source {source_id} has no chunks table yet.",
+                remedy="Materialize chunks first.",
+            )
         space = workspace.embedder.space
         name = table_name(space.id)
         inputs = ids.digest(chunks.tables, space.id)
         report.data_version = inputs
         old = catalog.pointer(namespace, source_id, STAGE)
         table = tables.identity(namespace, NAMESPACE, name)
-        if old is not None and old.inputs == inputs and old.applied == _applied(workspace, namespace, chunks.tables["chunks"], table):
+        if (
+            old is not None
+            and old.inputs == inputs
+            and old.applied == _applied(workspace, namespace, chunks.tables["chunks"], table)
+        ):
             report.skipped = "unchanged"
             report.tables = {name: None if table is None else table[0]}
             return report
-        present = tables.read(namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"])
-        homes = dict(zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True))
+        present = tables.read(
+            namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"]
+        )
+        homes = dict(
+            zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True)
+        )
         shas = set(homes)
         missing = shas - _known(workspace, namespace, name)
         report.counts |= {"distinct_texts": len(shas), "reused": len(shas) - len(missing), "new": 0}
-        for texts in _embed(workspace, namespace, name, _texts(workspace, namespace, source_id, chunks.tables["chunks"], {s: homes[s] for s in missing}), inputs):
+        for texts in _embed(
+            workspace,
+            namespace,
+            name,
+            _texts(workspace, namespace, source_id, chunks.tables["chunks"], {s: homes[s] for s in missing}),
+            inputs,
+        ):
             report.add("new", texts)
             progress(STAGE, report.counts["new"], len(missing))
         table = tables.identity(namespace, NAMESPACE, name)
-        catalog.publish(namespace, source_id, Pointer(STAGE, {}, inputs, inputs, _applied(workspace, namespace, chunks.tables["chunks"], table)))
+        catalog.publish(
+            namespace,
+            source_id,
+            Pointer(
+                STAGE, {}, inputs, inputs, _applied(workspace, namespace, chunks.tables["chunks"], table)
+            ),
+        )
         report.tables = {name: None if table is None else table[0]}
     return report
 
 
-def _applied(workspace: Workspace, namespace: str, chunks: int | None, table: tuple[int, str] | None) -> dict[str, Any]:
-    """What has been done: these chunks, in this space, into this very table; one that was lost and made again is another."""
-    return {"chunks": chunks, "space": workspace.embedder.space.id, "table": table[1] if table is not None else None}
+def _applied(
+    workspace: Workspace, namespace: str, chunks: int | None, table: tuple[int, str] | None
+) -> dict[str, Any]:
+    """What has been done: these chunks, in this space, into this very table; one that was lost and made again
+    is another.
+    """
+    return {
+        "chunks": chunks,
+        "space": workspace.embedder.space.id,
+        "table": table[1] if table is not None else None,
+    }
 
 
-def fill(workspace: Workspace, namespace: str, versions: Mapping[str, int | None], progress: Progress = no_progress) -> int:
-    """Embed what the chunks of these sources ({source: version}) lack in the present space; returns the number of texts.
+def fill(
+    workspace: Workspace, namespace: str, versions: Mapping[str, int | None], progress: Progress = no_progress
+) -> int:
+    """Embed what the chunks of these sources ({source: version}) lack in the present space; returns the
+    number of texts.
 
     Sources whose pointer says that it has been done are not looked at.
     """
@@ -79,7 +114,9 @@ def fill(workspace: Workspace, namespace: str, versions: Mapping[str, int | None
         homes = dict(zip(rows.column("sha256").to_pylist(), rows.column("bucket").to_pylist(), strict=True))
         known = _known(workspace, namespace, name)
         missing = {s: b for s, b in homes.items() if s not in known}
-        for texts in _embed(workspace, namespace, name, _texts(workspace, namespace, source, version, missing), "fill"):
+        for texts in _embed(
+            workspace, namespace, name, _texts(workspace, namespace, source, version, missing), "fill"
+        ):
             done += texts
             progress(STAGE, done, 0)
     return done
@@ -89,19 +126,33 @@ def _known(workspace: Workspace, namespace: str, name: str) -> set[str]:
     # Under the lease, so that no housekeeping takes the files away while they are read.
     with workspace.leases.exclusive(f"{namespace}.vectors"):
         version = workspace.tables.version(namespace, NAMESPACE, name)
-        return set(workspace.tables.read(namespace, NAMESPACE, name, version, columns=["sha256"]).column("sha256").to_pylist())
+        return set(
+            workspace.tables.read(namespace, NAMESPACE, name, version, columns=["sha256"])
+            .column("sha256")
+            .to_pylist()
+        )
 
 
-def _embed(workspace: Workspace, namespace: str, name: str, slices: Iterable[dict[str, str]], txn: str) -> Iterator[int]:
+def _embed(
+    workspace: Workspace, namespace: str, name: str, slices: Iterable[dict[str, str]], txn: str
+) -> Iterator[int]:
     """Embed slices of {hash: text} and commit them as they grow; yields how many texts each slice had."""
     pending: list[pa.Table] = []
     last = time.monotonic()
     for texts in slices:
         vectors = workspace.embedder.embed(list(texts.values()))
-        pending.append(pa.table({
-            "bucket": pa.array([ids.bucket(s) for s in texts], pa.int32()), "sha256": list(texts),
-            "vector": pa.ListArray.from_arrays(pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32()), pa.array(vectors.reshape(-1))),
-        }))
+        pending.append(
+            pa.table(
+                {
+                    "bucket": pa.array([ids.bucket(s) for s in texts], pa.int32()),
+                    "sha256": list(texts),
+                    "vector": pa.ListArray.from_arrays(
+                        pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32()),
+                        pa.array(vectors.reshape(-1)),
+                    ),
+                }
+            )
+        )
         yield len(texts)
         if time.monotonic() - last > _COMMIT_SECONDS or sum(p.num_rows for p in pending) >= _COMMIT_TEXTS:
             _commit(workspace, namespace, name, pending, txn)
@@ -109,12 +160,18 @@ def _embed(workspace: Workspace, namespace: str, name: str, slices: Iterable[dic
     _commit(workspace, namespace, name, pending, txn)
 
 
-def _texts(workspace: Workspace, namespace: str, source_id: str, version: int | None, missing: Mapping[str, int]) -> Iterator[dict[str, str]]:
-    """Slices of {hash: text} of the missing texts, each text once; ``missing`` says in which bucket one is found."""
+def _texts(
+    workspace: Workspace, namespace: str, source_id: str, version: int | None, missing: Mapping[str, int]
+) -> Iterator[dict[str, str]]:
+    """Slices of {hash: text} of the missing texts, each text once; ``missing`` says in which bucket one is
+    found.
+    """
     todo = set(missing)
     part: dict[str, str] = {}
     for b in sorted(set(missing.values())):
-        rows = workspace.tables.read(namespace, source_id, "chunks", version, columns=["sha256", "text"], buckets=[b])
+        rows = workspace.tables.read(
+            namespace, source_id, "chunks", version, columns=["sha256", "text"], buckets=[b]
+        )
         for sha, text in zip(rows.column("sha256").to_pylist(), rows.column("text").to_pylist(), strict=True):
             if sha in todo:
                 todo.discard(sha)

@@ -1,7 +1,8 @@
-"""entity_snapshots: the namespace's current truth, and the mentions of the names it declares (DESIGN rules 8 to 13).
+"""entity_snapshots: the namespace's current truth, and the mentions of the names it declares (DESIGN rules 8
+to 13).
 
-Any source's run brings in everything pending in the namespace: what changed in each source, and what that touches
-elsewhere (a shared entity, a name that now means something). The work is in proportion to that.
+Any source's run brings in everything pending in the namespace: what changed in each source, and what that
+touches elsewhere (a shared entity, a name that now means something). The work is in proportion to that.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ TABLES = ("relations", "entities", "names", "declarations", "doc_state")
 _EXACT, _FOLDED = 0.9, 0.8
 
 
-def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
+def run(
+    workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
+) -> StageReport:
     """Apply everything pending in the namespace; publishes one pointer with the vector of source versions."""
     with reporting(STAGE, source_id, namespace) as report:
         try:
@@ -66,11 +69,19 @@ def _pending(workspace: Workspace, namespace: str, source_id: str | None) -> boo
     if pointer is None:
         return True
     versions = source_versions(workspace, namespace, pointer.applied)
-    return versions != dict(pointer.applied) if source_id is None else versions.get(source_id) != pointer.applied.get(source_id)
+    return (
+        versions != dict(pointer.applied)
+        if source_id is None
+        else versions.get(source_id) != pointer.applied.get(source_id)
+    )
 
 
-def source_versions(workspace: Workspace, namespace: str, applied: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """For each source the newest version that all its stages have applied; while a run of it is under way, the last one."""
+def source_versions(
+    workspace: Workspace, namespace: str, applied: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """For each source the newest version that all its stages have applied; while a run of it is under way,
+    the last one.
+    """
     stages = ("chunks", "embeddings", "tier_a_triples")
     published = workspace.catalog.pointers(namespace, stages)
     versions = {}
@@ -79,7 +90,9 @@ def source_versions(workspace: Workspace, namespace: str, applied: Mapping[str, 
         chunks, embeddings, observations = (published.get((source, stage)) for stage in stages)
         if chunks is not None and embeddings is not None and observations is not None:
             version = {"documents": chunks.applied["documents"], "chunks": chunks.tables["chunks"]}
-            if {k: observations.applied[k] for k in version} == version and embeddings.applied["chunks"] == version["chunks"]:
+            if {k: observations.applied[k] for k in version} == version and embeddings.applied[
+                "chunks"
+            ] == version["chunks"]:
                 versions[source] = {**version, "observations": observations.tables["observations"]}
                 continue
         if source in applied:
@@ -117,10 +130,13 @@ class _Snapshot:
             self.report.tables, self.report.skipped = dict(pointer.tables), "unchanged"
             return
         self.txn = inputs
-        # What a killed run left ahead of the pointer is taken back; the tables then hold what was published. If one is lost,
-        # all are made again.
+        # What a killed run left ahead of the pointer is taken back; the tables then hold what was published.
+        # If one is lost, all are made again.
         self.version: dict[str, int | None] = {
-            name: self.tables.rollback(self.namespace, NAMESPACE, name, pointer.tables[name] if pointer and whole else None) for name in TABLES
+            name: self.tables.rollback(
+                self.namespace, NAMESPACE, name, pointer.tables[name] if pointer and whole else None
+            )
+            for name in TABLES
         }
         # A new version of the reducer looks at every document again; fingerprints of the old one are void.
         self.salt = ids.digest(VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
@@ -128,27 +144,55 @@ class _Snapshot:
         self._name()
         self._relate()
         self._reduce()
-        self.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, self.version, ids.digest(inputs, "incomplete") if self.unread else inputs, inputs, self.versions))
+        self.catalog.publish(
+            self.namespace,
+            NAMESPACE,
+            Pointer(
+                STAGE,
+                self.version,
+                ids.digest(inputs, "incomplete") if self.unread else inputs,
+                inputs,
+                self.versions,
+            ),
+        )
         self.report.tables = dict(self.version)
 
     def _read(self, name: str, **options: Any) -> pa.Table:
         return self.tables.read(self.namespace, NAMESPACE, name, self.version[name], **options)
 
-    # --- 1. which documents changed -------------------------------------------------------------------------------
+    # --- 1. which documents changed -------------------------------------------------------------------------
 
     def _source(self, source: str) -> _Source:
         found, version = _Source(), self.versions[source]
-        listing = self.tables.read(self.namespace, source, "documents", version["documents"], columns=["doc_id", "fingerprint"])
-        found.documents = {d: ids.digest(f, self.salt) for d, f in zip(*(c.to_pylist() for c in listing.columns), strict=True)}
-        chunks = self.tables.read(self.namespace, source, "chunks", version["chunks"], columns=["doc_id", "fingerprint"])
+        listing = self.tables.read(
+            self.namespace, source, "documents", version["documents"], columns=["doc_id", "fingerprint"]
+        )
+        found.documents = {
+            d: ids.digest(f, self.salt)
+            for d, f in zip(*(c.to_pylist() for c in listing.columns), strict=True)
+        }
+        chunks = self.tables.read(
+            self.namespace, source, "chunks", version["chunks"], columns=["doc_id", "fingerprint"]
+        )
         grouped = chunks.group_by("doc_id").aggregate([("fingerprint", "min"), ("fingerprint", "count")])
-        for d, f, n in zip(*(grouped.column(c).to_pylist() for c in ("doc_id", "fingerprint_min", "fingerprint_count")), strict=True):
+        for d, f, n in zip(
+            *(grouped.column(c).to_pylist() for c in ("doc_id", "fingerprint_min", "fingerprint_count")),
+            strict=True,
+        ):
             found.chunks[d], found.counts[d] = f, n
-        rows = self.tables.read(self.namespace, source, "observations", version["observations"], columns=["doc_id", "bucket", "run_id"])
+        rows = self.tables.read(
+            self.namespace,
+            source,
+            "observations",
+            version["observations"],
+            columns=["doc_id", "bucket", "run_id"],
+        )
         runs: dict[str, set[str]] = {}
         buckets: dict[str, set[int]] = {}
         distinct = rows.group_by(["doc_id", "bucket", "run_id"]).aggregate([])
-        for d, b, r in zip(*(distinct.column(c).to_pylist() for c in ("doc_id", "bucket", "run_id")), strict=True):
+        for d, b, r in zip(
+            *(distinct.column(c).to_pylist() for c in ("doc_id", "bucket", "run_id")), strict=True
+        ):
             runs.setdefault(d, set()).add(r)
             buckets.setdefault(d, set()).add(b)
         found.runs = {d: ids.digest(*sorted(r)) for d, r in runs.items()}
@@ -158,12 +202,16 @@ class _Snapshot:
     def _compare(self) -> None:
         state = self._read("doc_state", columns=[f.name for f in DOC_STATE if f.name != "tokens"])
         rows = {r["doc_id"]: r for r in state.to_pylist()}
-        moved = {s for s in set(self.versions) | set(self.applied) if self.versions.get(s) != self.applied.get(s)}
+        moved = {
+            s for s in set(self.versions) | set(self.applied) if self.versions.get(s) != self.applied.get(s)
+        }
         moved |= {r["source_id"] for r in rows.values() if not r["document_fingerprint"]}
         known = {r["source_id"] for r in rows.values()}
         # After a change of this stage's own version every source is compared.
         everything = any(not r["relations_fingerprint"].startswith(self.salt[:8]) for r in rows.values())
-        self.sources: dict[str, _Source] = {s: self._source(s) for s in self.versions if s in moved or everything or s not in known}
+        self.sources: dict[str, _Source] = {
+            s: self._source(s) for s in self.versions if s in moved or everything or s not in known
+        }
         wanted, current = {}, {}
         self.owner = {d: r["source_id"] for d, r in rows.items()}
         for source, found in self.sources.items():
@@ -172,32 +220,56 @@ class _Snapshot:
                 self.owner[d] = source
         for d, r in rows.items():
             if r["source_id"] in self.sources or r["source_id"] not in self.versions:
-                current[d] = ids.digest(r["document_fingerprint"], r["chunks_fingerprint"], r["runs_fingerprint"])
+                current[d] = ids.digest(
+                    r["document_fingerprint"], r["chunks_fingerprint"], r["runs_fingerprint"]
+                )
         self.changed = {d for d, f in wanted.items() if current.get(d) != f}
         self.removed = {d for d in current if d not in wanted}
-        self.report.counts |= {"documents": len(rows) - len(self.removed) + len(self.changed - rows.keys()), "changed": len(self.changed), "removed": len(self.removed)}
+        self.report.counts |= {
+            "documents": len(rows) - len(self.removed) + len(self.changed - rows.keys()),
+            "changed": len(self.changed),
+            "removed": len(self.removed),
+        }
 
-    # --- 2. what names mean ---------------------------------------------------------------------------------------
+    # --- 2. what names mean ---------------------------------------------------------------------------------
 
     def _name(self) -> None:
-        """Compare the dictionary of declared names before and after; find the documents that hold a name that changed."""
+        """Compare the dictionary of declared names before and after; find the documents that hold a name that
+        changed.
+        """
         before = self._read("declarations")
-        kept = before.filter(pc.invert(pc.is_in(before.column("doc_id"), pa.array(sorted(self.changed | self.removed), pa.string()))))
+        kept = before.filter(
+            pc.invert(
+                pc.is_in(before.column("doc_id"), pa.array(sorted(self.changed | self.removed), pa.string()))
+            )
+        )
         new: list[dict[str, Any]] = []
         for source in self.sources:
             rows = self.tables.read(
-                self.namespace, source, "observations", self.versions[source]["observations"],
+                self.namespace,
+                source,
+                "observations",
+                self.versions[source]["observations"],
                 columns=["doc_id", "kind", "start_label", "start_key", "start_name", "declared", "aliases"],
             )
             rows = rows.filter(pc.and_(rows.column("declared"), pc.equal(rows.column("kind"), "node")))
             for r in rows.to_pylist():
                 if r["doc_id"] in self.changed and r["start_label"] in NAMED:
                     for name, kind in [(r["start_name"], "name"), *((a, "alias") for a in r["aliases"])]:
-                        new.append({
-                            "bucket": ids.doc_bucket(r["doc_id"]), "doc_id": r["doc_id"], "label": r["start_label"], "key": r["start_key"], "name": name, "kind": kind,
-                        })
+                        new.append(
+                            {
+                                "bucket": ids.doc_bucket(r["doc_id"]),
+                                "doc_id": r["doc_id"],
+                                "label": r["start_label"],
+                                "key": r["start_key"],
+                                "name": name,
+                                "kind": kind,
+                            }
+                        )
         unique = {tuple(r.values()): r for r in new}
-        after = pa.concat_tables([kept, pa.Table.from_pylist([unique[k] for k in sorted(unique)], schema=DECLARATIONS)])
+        after = pa.concat_tables(
+            [kept, pa.Table.from_pylist([unique[k] for k in sorted(unique)], schema=DECLARATIONS)]
+        )
         known_before, self.known = meanings(before), meanings(after)
         self.resolved_before, self.resolved = resolutions(known_before), resolutions(self.known)
         self.matcher = NameMatcher(self.known)
@@ -206,18 +278,33 @@ class _Snapshot:
         def pointed(known: Mapping[str, Meaning], name: str) -> Any:
             return known[name].targets(name) if name in known else ()
 
-        moved = sorted(n for n in set(known_before) | set(self.known) if pointed(known_before, n) != pointed(self.known, n))
+        moved = sorted(
+            n
+            for n in set(known_before) | set(self.known)
+            if pointed(known_before, n) != pointed(self.known, n)
+        )
         self.rescan = self._holding(moved) - self.changed - self.removed
-        self.report.counts |= {"names": len(self.known), "names_changed": len(moved), "rescanned": len(self.rescan)}
+        self.report.counts |= {
+            "names": len(self.known),
+            "names_changed": len(moved),
+            "rescanned": len(self.rescan),
+        }
         touched = {ids.doc_bucket(d) for d in self.changed | self.removed}
         if unique or kept.num_rows != before.num_rows:
             rows = after.filter(pc.is_in(after.column("bucket"), pa.array(sorted(touched), pa.int32())))
             self.version["declarations"] = self.tables.replace(
-                self.namespace, NAMESPACE, "declarations", rows.sort_by([(c, "ascending") for c in DECLARATIONS.names]), buckets=touched, txn=self.txn
+                self.namespace,
+                NAMESPACE,
+                "declarations",
+                rows.sort_by([(c, "ascending") for c in DECLARATIONS.names]),
+                buckets=touched,
+                txn=self.txn,
             )
         table = names_table(self.known)
         if not table.equals(self._read("names").sort_by("name")):
-            self.version["names"] = self.tables.replace(self.namespace, NAMESPACE, "names", table, buckets=None, txn=self.txn)
+            self.version["names"] = self.tables.replace(
+                self.namespace, NAMESPACE, "names", table, buckets=None, txn=self.txn
+            )
 
     def _holding(self, names: Collection[str]) -> set[str]:
         """Documents whose token index holds all tokens of one of the names."""
@@ -242,7 +329,7 @@ class _Snapshot:
         doc_ids = index.column("doc_id").to_pylist()
         return {doc_ids[i] for i in found}
 
-    # --- 3. the edges of the documents concerned ------------------------------------------------------------------
+    # --- 3. the edges of the documents concerned ------------------------------------------------------------
 
     def _relate(self) -> None:
         todo = self.changed | self.rescan
@@ -252,7 +339,10 @@ class _Snapshot:
         self.claims: dict[tuple[str, str], list[Claim]] = {}
         self.report.counts |= {"edges_written": 0, "entities_written": 0}
         done = 0
-        for buckets, changed, removed in batches(Difference(tuple(sorted(todo)), tuple(sorted(self.removed))), self.workspace.settings.limits.batch_documents):
+        for buckets, changed, removed in batches(
+            Difference(tuple(sorted(todo)), tuple(sorted(self.removed))),
+            self.workspace.settings.limits.batch_documents,
+        ):
             gone = pa.array(sorted({*changed, *removed}), pa.string())
             old = self._read("relations", buckets=buckets)
             leaving = pc.is_in(old.column("doc_id"), gone)
@@ -266,13 +356,18 @@ class _Snapshot:
                 relations += rows
                 states.append(self._state(document, rows))
             for name, key, rows_new, schema, current in (
-                ("relations", "doc_id", relations, RELATIONS, old), ("doc_state", "doc_id", states, DOC_STATE, self._read("doc_state", buckets=buckets)),
+                ("relations", "doc_id", relations, RELATIONS, old),
+                ("doc_state", "doc_id", states, DOC_STATE, self._read("doc_state", buckets=buckets)),
             ):
                 kept = current.filter(pc.invert(pc.is_in(current.column(key), gone)))
                 if kept.num_rows == current.num_rows and not rows_new:
                     continue
-                table = pa.concat_tables([kept, pa.Table.from_pylist(rows_new, schema=schema)]).sort_by("doc_id")
-                self.version[name] = self.tables.replace(self.namespace, NAMESPACE, name, table, buckets=buckets, txn=self.txn)
+                table = pa.concat_tables([kept, pa.Table.from_pylist(rows_new, schema=schema)]).sort_by(
+                    "doc_id"
+                )
+                self.version[name] = self.tables.replace(
+                    self.namespace, NAMESPACE, name, table, buckets=buckets, txn=self.txn
+                )
             self.report.add("edges_written", len(relations))
             done += len(changed)
             self.progress(STAGE, done, len(todo))
@@ -286,13 +381,26 @@ class _Snapshot:
             version = self.versions[source]
             members = pa.array(sorted(wanted), pa.string())
 
-            def pick(name: str, at: Collection[int], columns: list[str] | None = None, source: str = source, version: Any = version, members: Any = members) -> list[dict[str, Any]]:
-                rows = self.tables.read(self.namespace, source, name, version[name], buckets=at, columns=columns)
-                found: list[dict[str, Any]] = rows.filter(pc.is_in(rows.column("doc_id"), members)).to_pylist()
+            def pick(
+                name: str,
+                at: Collection[int],
+                columns: list[str] | None = None,
+                source: str = source,
+                version: Any = version,
+                members: Any = members,
+            ) -> list[dict[str, Any]]:
+                rows = self.tables.read(
+                    self.namespace, source, name, version[name], buckets=at, columns=columns
+                )
+                found: list[dict[str, Any]] = rows.filter(
+                    pc.is_in(rows.column("doc_id"), members)
+                ).to_pylist()
                 return found
 
             chunks: dict[str, list[dict[str, Any]]] = {}
-            for c in pick("chunks", buckets, ["doc_id", "chunk_id", "chunk_index", "start", "end", "sha256", "section"]):
+            for c in pick(
+                "chunks", buckets, ["doc_id", "chunk_id", "chunk_index", "start", "end", "sha256", "section"]
+            ):
                 chunks.setdefault(c["doc_id"], []).append(c)
             at = set().union(*(self.sources[source].buckets.get(d, frozenset()) for d in wanted))
             observations: dict[str, list[dict[str, Any]]] = {}
@@ -300,51 +408,116 @@ class _Snapshot:
                 observations.setdefault(o["doc_id"], []).append(o)
             for document in pick("documents", buckets):
                 d = document["doc_id"]
-                yield {**document, "chunks": sorted(chunks.get(d, ()), key=lambda c: c["chunk_index"]), "observations": observations.get(d, [])}
+                yield {
+                    **document,
+                    "chunks": sorted(chunks.get(d, ()), key=lambda c: c["chunk_index"]),
+                    "observations": observations.get(d, []),
+                }
 
     def _document(self, document: dict[str, Any]) -> list[dict[str, Any]]:
         """The relation rows of a document; its claims about nodes are kept for the reducer."""
         doc_id, text, title = document["doc_id"], document["text"], document["title"]
         parts = document["chunks"]
-        chunks = ChunkIndex(*([c[k] for c in parts] for k in ("chunk_id", "start", "end", "sha256", "section")))
+        chunks = ChunkIndex(
+            *([c[k] for c in parts] for k in ("chunk_id", "start", "end", "sha256", "section"))
+        )
         recency = int((document["date"] or document["since"]).timestamp() * 1_000_000)
         statements: list[Statement] = []
         claims: set[tuple[str, str, str, str, float, str]] = set()
         first: dict[tuple[str, str], dict[str, Any]] = {}
         for o in document["observations"]:
             if o["kind"] == "node":
-                claims.add((o["type"], o["start_key"], o["start_name"], o["source"], o["confidence"], o["properties"]))
+                claims.add(
+                    (
+                        o["type"],
+                        o["start_key"],
+                        o["start_name"],
+                        o["source"],
+                        o["confidence"],
+                        o["properties"],
+                    )
+                )
                 node = (o["type"], o["start_key"])
-                if node not in first or (o["span_start"], o["span_end"]) < (first[node]["span_start"], first[node]["span_end"]):
+                if node not in first or (o["span_start"], o["span_end"]) < (
+                    first[node]["span_start"],
+                    first[node]["span_end"],
+                ):
                     first[node] = o
                 continue
             span = (o["span_start"], o["span_end"])
             place = (o["byte_start"], o["byte_end"], o["line"])
             if o["type"] == "MENTIONS":
-                statements.append(mention(
-                    doc_id, title, (o["end_label"], o["end_key"], o["end_name"]), span, place, chunks, blob_sha256=o["blob_sha256"], confidence=o["confidence"],
-                    source=o["source"], method=o["method"], end_basis=o["end_basis"], run_id=o["run_id"],
-                ))
+                statements.append(
+                    mention(
+                        doc_id,
+                        title,
+                        (o["end_label"], o["end_key"], o["end_name"]),
+                        span,
+                        place,
+                        chunks,
+                        blob_sha256=o["blob_sha256"],
+                        confidence=o["confidence"],
+                        source=o["source"],
+                        method=o["method"],
+                        end_basis=o["end_basis"],
+                        run_id=o["run_id"],
+                    )
+                )
             else:
-                statements.append(Statement(
-                    o["type"], o["start_label"], o["start_key"], o["start_name"], o["end_label"], o["end_key"], o["end_name"], o["discriminator"],
-                    o["properties"], o["confidence"], o["source"], o["method"], o["start_basis"], o["end_basis"], o["run_id"], o["blob_sha256"], *place, *span,
-                ))
+                statements.append(
+                    Statement(
+                        o["type"],
+                        o["start_label"],
+                        o["start_key"],
+                        o["start_name"],
+                        o["end_label"],
+                        o["end_key"],
+                        o["end_name"],
+                        o["discriminator"],
+                        o["properties"],
+                        o["confidence"],
+                        o["source"],
+                        o["method"],
+                        o["start_basis"],
+                        o["end_basis"],
+                        o["run_id"],
+                        o["blob_sha256"],
+                        *place,
+                        *span,
+                    )
+                )
         # The declaring document mentions every node that it declares, so none is an orphan.
         for (label, key), o in sorted(first.items()):
             span = (o["span_start"], o["span_end"])
             basis = Basis.BYTES if o["start_name"] in text[span[0] : span[1]] else Basis.DERIVED
-            statements.append(mention(
-                doc_id, title, (label, key, o["start_name"]), span, (o["byte_start"], o["byte_end"], o["line"]), chunks, blob_sha256=o["blob_sha256"],
-                confidence=o["confidence"], source=o["source"], method="declaration", end_basis=basis.value, run_id=o["run_id"],
-            ))
+            statements.append(
+                mention(
+                    doc_id,
+                    title,
+                    (label, key, o["start_name"]),
+                    span,
+                    (o["byte_start"], o["byte_end"], o["line"]),
+                    chunks,
+                    blob_sha256=o["blob_sha256"],
+                    confidence=o["confidence"],
+                    source=o["source"],
+                    method="declaration",
+                    end_basis=basis.value,
+                    run_id=o["run_id"],
+                )
+            )
         statements += self._mentions(document, chunks)
         for s in statements:
-            for label, key, name in ((s.start_label, s.start_key, s.start_name), (s.end_label, s.end_key, s.end_name)):
+            for label, key, name in (
+                (s.start_label, s.start_key, s.start_name),
+                (s.end_label, s.end_key, s.end_name),
+            ):
                 if label != "Document" and (label, key) not in first:
                     claims.add((label, key, name, s.source, s.confidence, "{}"))
         for label, key, name, source, confidence, properties in claims:
-            self.claims.setdefault((label, key), []).append(Claim(doc_id, key, name, source, confidence, recency, properties))
+            self.claims.setdefault((label, key), []).append(
+                Claim(doc_id, key, name, source, confidence, recency, properties)
+            )
         return relation_rows(doc_id, statements)
 
     def _mentions(self, document: dict[str, Any], chunks: ChunkIndex) -> list[Statement]:
@@ -356,18 +529,32 @@ class _Snapshot:
         starts, ends = np.array([h[0] for h in hits]), np.array([h[1] for h in hits])
         byte_starts, byte_ends = OffsetMap.loads(document["offsets"]).to_bytes_many(starts, ends)
         lines, blob = self._lines(document, starts, byte_starts)
-        run = ids.run_id(f"document:{document['doc_id']}", "mentions", ids.digest(document["text_sha256"], document["blob_sha256"], MATCHER_VERSION))
+        run = ids.run_id(
+            f"document:{document['doc_id']}",
+            "mentions",
+            ids.digest(document["text_sha256"], document["blob_sha256"], MATCHER_VERSION),
+        )
         found = []
         for i, (start, end, name, exact) in enumerate(hits):
             # In HTML, markup may stand between the letters of a name.
             exact = exact and (blob is None or name.encode() in blob[int(byte_starts[i]) : int(byte_ends[i])])
             for target in self.known[name].targets(name):
-                found.append(mention(
-                    document["doc_id"], document["title"], (target.label, ids.node_key(target.key), target.name), (start, end),
-                    (int(byte_starts[i]), int(byte_ends[i]), int(lines[i])), chunks, blob_sha256=document["blob_sha256"],
-                    confidence=_EXACT if exact else _FOLDED, source=EdgeSource.TIER_A.value, method="declared_name",
-                    end_basis=(Basis.BYTES if exact else Basis.NORMALIZED).value, run_id=run,
-                ))
+                found.append(
+                    mention(
+                        document["doc_id"],
+                        document["title"],
+                        (target.label, ids.node_key(target.key), target.name),
+                        (start, end),
+                        (int(byte_starts[i]), int(byte_ends[i]), int(lines[i])),
+                        chunks,
+                        blob_sha256=document["blob_sha256"],
+                        confidence=_EXACT if exact else _FOLDED,
+                        source=EdgeSource.TIER_A.value,
+                        method="declared_name",
+                        end_basis=(Basis.BYTES if exact else Basis.NORMALIZED).value,
+                        run_id=run,
+                    )
+                )
         return found
 
     def _lines(self, document: dict[str, Any], starts: Any, byte_starts: Any) -> tuple[Any, bytes | None]:
@@ -380,7 +567,10 @@ class _Snapshot:
                 self.report.problem(error.code, document["doc_id"], error.message)
                 self.unread.add(document["doc_id"])
                 return np.ones(len(starts), dtype=np.int64), b""
-            return np.searchsorted(np.flatnonzero(np.frombuffer(data, dtype="u1") == 10), byte_starts) + 1, data
+            return (
+                np.searchsorted(np.flatnonzero(np.frombuffer(data, dtype="u1") == 10), byte_starts) + 1,
+                data,
+            )
         points = np.frombuffer(document["text"].encode("utf-32-le", "surrogatepass"), dtype="<u4")
         return np.searchsorted(np.flatnonzero(points == 10), starts) + 1, None
 
@@ -388,29 +578,40 @@ class _Snapshot:
         d = document["doc_id"]
         source = self.sources[self.owner[d]]
         return {
-            "bucket": ids.doc_bucket(d), "doc_id": d, "source_id": self.owner[d],
+            "bucket": ids.doc_bucket(d),
+            "doc_id": d,
+            "source_id": self.owner[d],
             "document_fingerprint": "" if d in self.unread else source.documents[d],
-            "chunks_fingerprint": source.chunks.get(d, ""), "runs_fingerprint": source.runs.get(d, ""),
-            "relations_fingerprint": self.salt[:8] + ids.digest(*(list(r.values()) for r in rows)), "chunk_count": source.counts.get(d, 0),
+            "chunks_fingerprint": source.chunks.get(d, ""),
+            "runs_fingerprint": source.runs.get(d, ""),
+            "relations_fingerprint": self.salt[:8] + ids.digest(*(list(r.values()) for r in rows)),
+            "chunk_count": source.counts.get(d, 0),
             "tokens": tokens(document["text"]),
         }
 
-    # --- 4. the entities they speak of ----------------------------------------------------------------------------
+    # --- 4. the entities they speak of ----------------------------------------------------------------------
 
     def _reduce(self) -> None:
-        """Take the old claims of the documents concerned out of their entities, put the new ones in, reduce again."""
+        """Take the old claims of the documents concerned out of their entities, put the new ones in, reduce
+        again.
+        """
         gone = self.changed | self.rescan | self.removed
         touched = {node for node in self.touched if node[0] != "Document"} | set(self.claims)
         for bare in set(self.resolved) | set(self.resolved_before):
             if self.resolved.get(bare) != self.resolved_before.get(bare):
                 touched.add(("Service", bare))
         for label, key in list(touched):
-            touched |= {(label, resolve_key(label, key, self.resolved_before)), (label, resolve_key(label, key, self.resolved))}
+            touched |= {
+                (label, resolve_key(label, key, self.resolved_before)),
+                (label, resolve_key(label, key, self.resolved)),
+            }
         buckets = sorted({ids.bucket(key) for _, key in touched})
         claims: dict[tuple[str, str], list[Claim]] = {}
 
         def assign(label: str, claim: Claim) -> None:
-            claims.setdefault((label, resolve_key(label, claim.observed_key, self.resolved)), []).append(claim)
+            claims.setdefault((label, resolve_key(label, claim.observed_key, self.resolved)), []).append(
+                claim
+            )
 
         old = self._read("entities", buckets=buckets)
         keys = list(zip(old.column("label").to_pylist(), old.column("key").to_pylist(), strict=True))
@@ -422,14 +623,29 @@ class _Snapshot:
         for (label, _), new in self.claims.items():
             for claim in new:
                 assign(label, claim)
-        rows = [{"bucket": ids.bucket(key), **reduce_entity(label, key, claims[label, key])} for label, key in sorted(claims)]
+        rows = [
+            {"bucket": ids.bucket(key), **reduce_entity(label, key, claims[label, key])}
+            for label, key in sorted(claims)
+        ]
         before = {(r["label"], r["key"]): r for r in old.filter(mask).to_pylist()}
-        differing = {r["bucket"] for r in rows if before.get((r["label"], r["key"])) != r} | {r["bucket"] for k, r in before.items() if k not in claims}
+        differing = {r["bucket"] for r in rows if before.get((r["label"], r["key"])) != r} | {
+            r["bucket"] for k, r in before.items() if k not in claims
+        }
         if differing:
             at = pa.array(sorted(differing), pa.int32())
             kept = old.filter(pc.invert(mask))
-            table = pa.concat_tables([kept.filter(pc.is_in(kept.column("bucket"), at)), pa.Table.from_pylist([r for r in rows if r["bucket"] in differing], schema=ENTITIES)])
+            table = pa.concat_tables(
+                [
+                    kept.filter(pc.is_in(kept.column("bucket"), at)),
+                    pa.Table.from_pylist([r for r in rows if r["bucket"] in differing], schema=ENTITIES),
+                ]
+            )
             self.version["entities"] = self.tables.replace(
-                self.namespace, NAMESPACE, "entities", table.sort_by([("label", "ascending"), ("key", "ascending")]), buckets=differing, txn=self.txn
+                self.namespace,
+                NAMESPACE,
+                "entities",
+                table.sort_by([("label", "ascending"), ("key", "ascending")]),
+                buckets=differing,
+                txn=self.txn,
             )
         self.report.counts["entities_written"] = len(rows)

@@ -1,4 +1,6 @@
-"""What has been written into Neo4j, by bucket: the table that a run compares with, so that it asks the server for nothing."""
+"""What has been written into Neo4j, by bucket: the table that a run compares with, so that it asks the server
+for nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ UNSURE = ""
 
 
 class Ledger:
-    """The table ``graph.nodes`` or ``graph.edges`` of a namespace. It follows the server, not the catalog's pointer: a killed
-    run's entries stay."""
+    """The table ``graph.nodes`` or ``graph.edges`` of a namespace. It follows the server, not the catalog's
+    pointer: a killed run's entries stay."""
 
     def __init__(self, workspace: Workspace, namespace: str, name: str, txn: str) -> None:
         self._tables, self._namespace, self._name, self._txn = workspace.tables, namespace, name, txn
@@ -29,14 +31,18 @@ class Ledger:
     def load(self, buckets: Collection[int] | None = None) -> dict[int, Rows]:
         table = self._tables.read(self._namespace, NAMESPACE, self._name, self.version(), buckets=buckets)
         found: dict[int, Rows] = {}
-        for bucket, label, id_, fingerprint in zip(*(table.column(c).to_pylist() for c in GRAPH_ROWS.names), strict=True):
+        for bucket, label, id_, fingerprint in zip(
+            *(table.column(c).to_pylist() for c in GRAPH_ROWS.names), strict=True
+        ):
             found.setdefault(bucket, {})[label, id_] = fingerprint
         return found
 
     def store(self, rows: Mapping[int, Rows]) -> None:
         """Replace these buckets."""
         if rows:
-            self._replace(((b, *key, f) for b in sorted(rows) for key, f in sorted(rows[b].items())), rows.keys())
+            self._replace(
+                ((b, *key, f) for b in sorted(rows) for key, f in sorted(rows[b].items())), rows.keys()
+            )
 
     def start_over(self, rows: Mapping[int, Rows]) -> None:
         """Replace everything."""
@@ -49,5 +55,7 @@ class Ledger:
 
     def _replace(self, rows: Iterable[tuple[int, str, str, str]], buckets: Collection[int] | None) -> None:
         columns = list(zip(*rows, strict=True)) or [()] * len(GRAPH_ROWS)
-        table = pa.table({f.name: pa.array(c, f.type) for f, c in zip(GRAPH_ROWS, columns, strict=True)}, schema=GRAPH_ROWS)
+        table = pa.table(
+            {f.name: pa.array(c, f.type) for f, c in zip(GRAPH_ROWS, columns, strict=True)}, schema=GRAPH_ROWS
+        )
         self._tables.replace(self._namespace, NAMESPACE, self._name, table, buckets=buckets, txn=self._txn)

@@ -1,6 +1,8 @@
-"""Every configured part asked how it is, at once and each with a deadline: ``taboot status`` and the readiness check.
+"""Every configured part asked how it is, at once and each with a deadline: ``taboot status`` and the
+readiness check.
 
-Asking creates nothing, and a part that is down, hangs or was set up wrongly is a row that says so, never a failure.
+Asking creates nothing, and a part that is down, hangs or was set up wrongly is a row that says so, never a
+failure.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import Settings
 
-#: A part that has not answered by then is unwell, whatever its own time-outs are. The load of its library counts in.
+#: A part that has not answered by then is unwell, whatever its own time-outs are. The load of its library
+#: counts in.
 DEADLINE_SECONDS = 8.0
-#: Parts without which the chain stands still. Without the others something is left out or waits, and is made up for later.
+#: Parts without which the chain stands still. Without the others something is left out or waits, and is made
+#: up for later.
 NEEDED = frozenset({"catalog", "state", "blobs", "tables", "shards", "embedder", "dagster", "broker"})
 
 
@@ -41,10 +45,11 @@ class _Part:
 
 
 def check(settings: Settings, *, load: bool = True, deadline: float = DEADLINE_SECONDS) -> list[Health]:
-    """The state of each configured part, in a fixed order. Takes at most ``deadline`` seconds; raises nothing.
+    """The state of each configured part, in a fixed order. Takes at most ``deadline`` seconds; raises
+    nothing.
 
-    ``load`` tries the bundled model, which takes half a second. A model of PyTorch or vLLM in this process, which takes
-    minutes and a GPU, is never loaded: it is well if its library is there.
+    ``load`` tries the bundled model, which takes half a second. A model of PyTorch or vLLM in this process,
+    which takes minutes and a GPU, is never loaded: it is well if its library is there.
     """
     parts = _parts(settings, load)
     answers: dict[str, Health] = {}
@@ -54,20 +59,28 @@ def check(settings: Settings, *, load: bool = True, deadline: float = DEADLINE_S
             answers[part.name] = part.ask()
         except TabootError as error:
             answers[part.name] = _unwell(part, f"{error.code}: {error.message} {error.remedy}")
-        except Exception as error:  # noqa: BLE001 - a library's own failure is the part's, and its words may quote a secret
+        # A library's own failure is the part's, and its words may quote a secret.
+        except Exception as error:  # noqa: BLE001
             answers[part.name] = _unwell(part, f"E_INTERNAL: Asking it failed with {type(error).__name__}.")
 
     # Daemons: one that hangs in a connection must not keep the process from ending.
-    threads = [threading.Thread(target=ask, args=(part,), name=f"health-{part.name}", daemon=True) for part in parts]
+    threads = [
+        threading.Thread(target=ask, args=(part,), name=f"health-{part.name}", daemon=True) for part in parts
+    ]
     for thread in threads:
         thread.start()
     until = time.monotonic() + deadline
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     mask = logs.Redaction(settings)
-    late = f"E_TIMEOUT: It did not answer within {deadline:g} s. Check that it is up and can be reached: {{}}."
+    late = (
+        f"E_TIMEOUT: It did not answer within {deadline:g} s. Check that it is up and can be reached: {{}}."
+    )
     found = [answers.get(part.name) or _unwell(part, late.format(part.setting)) for part in parts]
-    return [replace(h, message=mask(h.message), version=None if h.version is None else mask(h.version)) for h in found]
+    return [
+        replace(h, message=mask(h.message), version=None if h.version is None else mask(h.version))
+        for h in found
+    ]
 
 
 def _unwell(part: _Part, message: str) -> Health:
@@ -76,18 +89,57 @@ def _unwell(part: _Part, message: str) -> Health:
 
 def _parts(settings: Settings, load: bool) -> list[_Part]:
     parts = [
-        _Part("catalog", "postgresql" if settings.catalog_url else "sqlite", "TABOOT_CATALOG_URL", lambda: _catalog(settings)),
-        _Part("state", "redis" if settings.redis.url else "catalog", "TABOOT_REDIS__URL", lambda: _state(settings)),
-        _Part("blobs", "directory", "TABOOT_BLOB_URL", lambda: _place(settings, "blobs", "TABOOT_BLOB_URL", settings.blob_url, "blobs")),
-        _Part("tables", "directory", "TABOOT_TABLE_URL", lambda: _place(settings, "tables", "TABOOT_TABLE_URL", settings.table_url, "tables")),
-        _Part("shards", "directory", "TABOOT_SHARD_URL", lambda: _place(settings, "shards", "TABOOT_SHARD_URL", settings.shard_url, "kb")),
-        _Part("embedder", "tei" if settings.tei.url else "onnx", "TABOOT_TEI__URL", lambda: _embedder(settings, load)),
+        _Part(
+            "catalog",
+            "postgresql" if settings.catalog_url else "sqlite",
+            "TABOOT_CATALOG_URL",
+            lambda: _catalog(settings),
+        ),
+        _Part(
+            "state",
+            "redis" if settings.redis.url else "catalog",
+            "TABOOT_REDIS__URL",
+            lambda: _state(settings),
+        ),
+        _Part(
+            "blobs",
+            "directory",
+            "TABOOT_BLOB_URL",
+            lambda: _place(settings, "blobs", "TABOOT_BLOB_URL", settings.blob_url, "blobs"),
+        ),
+        _Part(
+            "tables",
+            "directory",
+            "TABOOT_TABLE_URL",
+            lambda: _place(settings, "tables", "TABOOT_TABLE_URL", settings.table_url, "tables"),
+        ),
+        _Part(
+            "shards",
+            "directory",
+            "TABOOT_SHARD_URL",
+            lambda: _place(settings, "shards", "TABOOT_SHARD_URL", settings.shard_url, "kb"),
+        ),
+        _Part(
+            "embedder",
+            "tei" if settings.tei.url else "onnx",
+            "TABOOT_TEI__URL",
+            lambda: _embedder(settings, load),
+        ),
         _Part("dagster", "directory", "DAGSTER_HOME", lambda: _dagster(settings)),
     ]
     if settings.reranker.url or settings.reranker.torch.model:
-        parts.append(_Part("reranker", "tei" if settings.reranker.url else "torch", "TABOOT_RERANKER__URL", lambda: _reranker(settings)))
+        parts.append(
+            _Part(
+                "reranker",
+                "tei" if settings.reranker.url else "torch",
+                "TABOOT_RERANKER__URL",
+                lambda: _reranker(settings),
+            )
+        )
     if settings.llm.url or settings.llm.vllm_model:
-        parts.append(_Part("llm", "openai" if settings.llm.url else "vllm", "TABOOT_LLM__URL", lambda: _llm(settings)))
+        parts.append(
+            _Part("llm", "openai" if settings.llm.url else "vllm", "TABOOT_LLM__URL", lambda: _llm(settings))
+        )
     if settings.qdrant.url:
         parts.append(_Part("vectors", "qdrant", "TABOOT_QDRANT__URL", lambda: _vectors(settings)))
     if settings.neo4j.url:
@@ -117,7 +169,10 @@ def _catalog(settings: Settings) -> Health:
 
     if not catalog_exists(settings):
         return replace(directory_health("catalog", settings.home_dir), backend="sqlite")
-    url, admin = (None if s is None else s.get_secret_value() for s in (settings.catalog_url, settings.catalog_admin_url))
+    url, admin = (
+        None if s is None else s.get_secret_value()
+        for s in (settings.catalog_url, settings.catalog_admin_url)
+    )
     return _asked(Catalog.open(settings.home_dir, open_leases(settings.home_dir, 0, url), url, admin))
 
 
@@ -155,7 +210,11 @@ def _reranker(settings: Settings) -> Health:
 
     reranker = open_reranker(settings)
     assert reranker is not None
-    return _asked(reranker) if settings.reranker.url else _in_process("reranker", "torch", settings.reranker.torch.model)
+    return (
+        _asked(reranker)
+        if settings.reranker.url
+        else _in_process("reranker", "torch", settings.reranker.torch.model)
+    )
 
 
 def _llm(settings: Settings) -> Health:
@@ -201,17 +260,25 @@ def _dagster(settings: Settings) -> Health:
 def _broker(settings: Settings) -> Health:
     def ask() -> tuple[str | None, str]:
         if settings.celery.broker is None:
-            raise TabootError("E_CONFIG", "TABOOT_CELERY__BROKER: the Celery executor needs a broker.", settings=["TABOOT_CELERY__BROKER"])
+            raise TabootError(
+                "E_CONFIG",
+                "TABOOT_CELERY__BROKER: the Celery executor needs a broker.",
+                settings=["TABOOT_CELERY__BROKER"],
+            )
         try:
             from kombu import Connection  # type: ignore[attr-defined]
         except ImportError:
-            raise TabootError("E_EXTRA", "TABOOT_EXECUTOR=celery needs the extra celery.", extra="celery") from None
+            raise TabootError(
+                "E_EXTRA", "TABOOT_EXECUTOR=celery needs the extra celery.", extra="celery"
+            ) from None
         try:
             with Connection(settings.celery.broker.get_secret_value(), connect_timeout=2) as connection:  # type: ignore[no-untyped-call]
                 connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=3)
         except Exception as error:  # noqa: BLE001 - every transport has its own family of errors
             raise TabootError(
-                "E_NETWORK", f"Celery's broker cannot be used ({type(error).__name__}).", remedy="Check that TABOOT_CELERY__BROKER is right and answers."
+                "E_NETWORK",
+                f"Celery's broker cannot be used ({type(error).__name__}).",
+                remedy="Check that TABOOT_CELERY__BROKER is right and answers.",
             ) from None
         return None, ""
 

@@ -1,8 +1,8 @@
 """Removing what no pointer names any more: old Delta files and old shards. Done in passing, never waited for.
 
-Files are removed only under the source's and the namespace's lease (DESIGN §2), and only while every table stands at the
-version that is published: nobody can then be about to read an older one. Old shards stay for a while, for readers that
-have just opened the manifest before.
+Files are removed only under the source's and the namespace's lease (DESIGN §2), and only while every table
+stands at the version that is published: nobody can then be about to read an older one. Old shards stay for a
+while, for readers that have just opened the manifest before.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ SHARD_GRACE_SECONDS = 600.0
 
 
 def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
-    """Vacuum the tables of a source and of its namespace if it is time; returns the number of files removed."""
+    """Vacuum the tables of a source and of its namespace if it is time; returns the number of files
+    removed.
+    """
     try:
-        with workspace.leases.source(namespace, source_id, wait=0), workspace.leases.namespace(namespace, wait=0):
+        with (
+            workspace.leases.source(namespace, source_id, wait=0),
+            workspace.leases.namespace(namespace, wait=0),
+        ):
             removed = len(prune(workspace.shards, namespace, min_age_seconds=SHARD_GRACE_SECONDS))
             return removed + _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
     except TabootError as error:
@@ -30,11 +35,16 @@ def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
 
 
 def _join_vectors(workspace: Workspace, namespace: str) -> int:
-    """Vectors are appended a few at a time; no pointer names a version of theirs, so files are joined and old ones dropped."""
+    """Vectors are appended a few at a time; no pointer names a version of theirs, so files are joined and old
+    ones dropped.
+    """
     removed = 0
     with workspace.leases.exclusive(f"{namespace}.vectors"):
         for name in workspace.tables.names(namespace, NAMESPACE):
-            if name.startswith("vectors.") and workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES:
+            if (
+                name.startswith("vectors.")
+                and workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES
+            ):
                 workspace.tables.compact(namespace, NAMESPACE, name)
                 removed += workspace.tables.vacuum(namespace, NAMESPACE, name)
     return removed

@@ -29,29 +29,51 @@ STAGE = "kb_shards"
 VERSION = "1"
 
 
-def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
+def run(
+    workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
+) -> StageReport:
     """Publish the shards of the snapshot's exact versions; writes nothing if nothing changed."""
     catalog = workspace.catalog
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
         snapshot = catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
-            raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"Namespace {namespace} has no snapshot yet.",
+                remedy="Materialize entity_snapshots first.",
+            )
         report.data_version = inputs = _inputs(workspace, namespace, snapshot)
         old = catalog.pointer(namespace, NAMESPACE, STAGE)
-        if old is not None and old.inputs == inputs and _published(workspace.shards, namespace) == old.applied["manifest"]:
+        if (
+            old is not None
+            and old.inputs == inputs
+            and _published(workspace.shards, namespace) == old.applied["manifest"]
+        ):
             report.skipped = "unchanged"
             report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
             return report
-        # After a change of the embedder, sources that have not run since are embedded here: nobody waits for them.
+        # After a change of the embedder, sources that have not run since are embedded here: nobody waits for
+        # them.
         embeddings.fill(workspace, namespace, {s: v["chunks"] for s, v in snapshot.applied.items()}, progress)
-        published = publish(workspace.shards, _input(workspace, namespace, snapshot, progress), workspace.settings.shards)
+        published = publish(
+            workspace.shards, _input(workspace, namespace, snapshot, progress), workspace.settings.shards
+        )
         shards = published.shards_new + published.shards_reused
         for source in snapshot.applied:
             catalog.activate(namespace, source)
-        catalog.publish(namespace, NAMESPACE, Pointer(STAGE, {}, inputs, inputs, {"manifest": published.manifest_version, "shards": shards}))
+        catalog.publish(
+            namespace,
+            NAMESPACE,
+            Pointer(STAGE, {}, inputs, inputs, {"manifest": published.manifest_version, "shards": shards}),
+        )
         report.counts |= {
-            "shards_new": published.shards_new, "shards_reused": published.shards_reused, "shards_removed": published.shards_removed,
-            "documents": published.documents, "chunks": published.chunks, "entities": published.entities, "manifest_version": published.manifest_version,
+            "shards_new": published.shards_new,
+            "shards_reused": published.shards_reused,
+            "shards_removed": published.shards_removed,
+            "documents": published.documents,
+            "chunks": published.chunks,
+            "entities": published.entities,
+            "manifest_version": published.manifest_version,
         }
         report.bytes = published.bytes_written
     return report
@@ -64,7 +86,9 @@ def applied(workspace: Workspace, namespace: str) -> bool:
 
 
 def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
-    """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every file."""
+    """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every
+    file.
+    """
     snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
     if snapshot is None:
         return
@@ -79,14 +103,20 @@ def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterat
         yield Discrepancy("shards", "missing", namespace, "Nothing was published yet.", True)
         return
     if manifest.snapshot != snapshot.inputs:
-        yield Discrepancy("shards", "different", namespace, "The manifest is of another snapshot than the newest.", True)
+        yield Discrepancy(
+            "shards", "different", namespace, "The manifest is of another snapshot than the newest.", True
+        )
     wanted = plan(_input(workspace, namespace, snapshot, no_progress), workspace.settings.shards)
     held = {s.key: s for s in manifest.shards}
     for key in sorted(wanted.keys() ^ held.keys()):
         if key in wanted:
-            yield Discrepancy("shards", "missing", key, "The manifest does not name a shard of the snapshot.", True)
+            yield Discrepancy(
+                "shards", "missing", key, "The manifest does not name a shard of the snapshot.", True
+            )
         else:
-            yield Discrepancy("shards", "surplus", key, "The manifest names a shard that is not of the snapshot.", True)
+            yield Discrepancy(
+                "shards", "surplus", key, "The manifest names a shard that is not of the snapshot.", True
+            )
     damaged = set(damaged_shards(workspace.shards, manifest))
     for key, entry in held.items():
         if key not in damaged and deep:
@@ -97,18 +127,30 @@ def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterat
                     raise
                 damaged.add(key)
     for key in sorted(damaged):
-        yield Discrepancy("shards", "unreadable", key, "A file of the shard is missing or does not hash to what the manifest says.", True)
+        yield Discrepancy(
+            "shards",
+            "unreadable",
+            key,
+            "A file of the shard is missing or does not hash to what the manifest says.",
+            True,
+        )
 
 
 def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str:
     sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
-    return ids.digest(snapshot.tables, snapshot.inputs, sources, workspace.embedder.space.id, settings, VERSION)
+    return ids.digest(
+        snapshot.tables, snapshot.inputs, sources, workspace.embedder.space.id, settings, VERSION
+    )
 
 
 def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[str, dict[str, Any]]:
-    """Of the snapshot's sources, so that neither a new one that has not run nor one that has retired calls for another manifest."""
+    """Of the snapshot's sources, so that neither a new one that has not run nor one that has retired calls
+    for another manifest.
+    """
     entries = workspace.entries_in(namespace, snapshot.applied)
-    return {e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in entries}
+    return {
+        e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in entries
+    }
 
 
 def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Progress) -> ShardInput:
@@ -124,13 +166,21 @@ def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Pr
         return reader.load(doc_ids)
 
     return ShardInput(
-        namespace=namespace, space=space, docs=docs, entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
-        names=reader.snapshot("names", None), sources=_sources(workspace, namespace, snapshot), snapshot=snapshot.inputs, load=load,
+        namespace=namespace,
+        space=space,
+        docs=docs,
+        entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
+        names=reader.snapshot("names", None),
+        sources=_sources(workspace, namespace, snapshot),
+        snapshot=snapshot.inputs,
+        load=load,
     )
 
 
 def _published(store: ShardStore, namespace: str) -> int | None:
-    """The version of the manifest in force; None if it cannot be read or a shard of it is damaged, which a publish mends."""
+    """The version of the manifest in force; None if it cannot be read or a shard of it is damaged, which a
+    publish mends.
+    """
     try:
         manifest = load_manifest(store, namespace)
     except TabootError:

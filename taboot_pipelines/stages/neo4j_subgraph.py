@@ -1,9 +1,10 @@
 """neo4j_subgraph: the graph in Neo4j equals the snapshot (DESIGN rules 11 to 14).
 
-Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what differs and
-asks the server for nothing else. What is on its way is marked there before it is sent, whichever way it goes: a kill leaves
-nothing that nobody knows of, and what changes back meanwhile is written again. Where the ledgers are not to be believed
-(they are gone, or the server is another, or its watermark is not the one that was left there) the server is asked.
+Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what
+differs and asks the server for nothing else. What is on its way is marked there before it is sent, whichever
+way it goes: a kill leaves nothing that nobody knows of, and what changes back meanwhile is written again.
+Where the ledgers are not to be believed (they are gone, or the server is another, or its watermark is not the
+one that was left there) the server is asked.
 """
 
 from __future__ import annotations
@@ -44,10 +45,14 @@ _TOGETHER = 16
 Numbered = dict[tuple[str, str], tuple[int, str]]
 
 
-def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
-    """Write what differs from the snapshot; no request at all if nothing changed. Zero rows where Neo4j is not configured.
+def run(
+    workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
+) -> StageReport:
+    """Write what differs from the snapshot; no request at all if nothing changed. Zero rows where Neo4j is
+    not configured.
 
-    Raises ``E_NEO4J`` when the server fails for good; the next run completes. ``E_CIRCUIT_OPEN`` at once while it rests.
+    Raises ``E_NEO4J`` when the server fails for good; the next run completes. ``E_CIRCUIT_OPEN`` at once
+    while it rests.
     """
     with reporting(STAGE, source_id, namespace) as report:
         if workspace.graph is None:
@@ -68,18 +73,26 @@ def configured(workspace: Workspace) -> bool:
 
 
 def applied(workspace: Workspace, namespace: str) -> bool:
-    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is none."""
+    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is
+    none.
+    """
     if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
         return True
-    return _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).unchanged()
+    return _Target(
+        workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress
+    ).unchanged()
 
 
 def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
-    """Every difference between the server and the snapshot, by edge id or label and key. Asks the server about everything."""
+    """Every difference between the server and the snapshot, by edge id or label and key. Asks the server
+    about everything.
+    """
     if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
         return
     with workspace.leases.namespace(namespace):
-        yield from _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).audit()
+        yield from _Target(
+            workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress
+        ).audit()
 
 
 def repair(workspace: Workspace, namespace: str) -> None:
@@ -87,24 +100,40 @@ def repair(workspace: Workspace, namespace: str) -> None:
     if workspace.graph is None:
         return
     with workspace.leases.namespace(namespace), circuit(workspace, namespace, CIRCUIT, "E_NEO4J"):
-        _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).apply(ask=True)
+        _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).apply(
+            ask=True
+        )
 
 
 class _Target:
     """The graph of one namespace, and the snapshot that it should equal."""
 
-    def __init__(self, workspace: Workspace, graph: Neo4jGraph, namespace: str, report: StageReport, progress: Progress) -> None:
-        self.workspace, self.graph, self.namespace, self.report, self.progress = workspace, graph, namespace, report, progress
+    def __init__(
+        self, workspace: Workspace, graph: Neo4jGraph, namespace: str, report: StageReport, progress: Progress
+    ) -> None:
+        self.workspace, self.graph, self.namespace, self.report, self.progress = (
+            workspace,
+            graph,
+            namespace,
+            report,
+            progress,
+        )
         self.tables = workspace.tables
         snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
-            raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"Namespace {namespace} has no snapshot yet.",
+                remedy="Materialize entity_snapshots first.",
+            )
         self.snapshot = snapshot
         settings = workspace.settings.neo4j
         self.batch = settings.batch_rows
         #: Which database the ledgers are about.
         self.place = ids.digest(settings.url, settings.database)
-        self.inputs = ids.digest(snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT)
+        self.inputs = ids.digest(
+            snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT
+        )
         report.data_version = self.inputs
         self.pointer = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
         self.ledgers = {name: Ledger(workspace, namespace, name, self.inputs) for name in (_NODES, _EDGES)}
@@ -113,15 +142,21 @@ class _Target:
     def unchanged(self) -> bool:
         return self.pointer is not None and self.pointer.inputs == self.inputs and self._whole(self.pointer)
 
-    # --- what should be there ------------------------------------------------------------------------------------------
+    # --- what should be there -------------------------------------------------------------------------------
 
     def _assembly(self) -> Assembly:
         parts = [
-            self.tables.read(self.namespace, source, "documents", versions["documents"], columns=DOCUMENT_COLUMNS)
+            self.tables.read(
+                self.namespace, source, "documents", versions["documents"], columns=DOCUMENT_COLUMNS
+            )
             for source, versions in sorted(self.snapshot.applied.items())
         ]
-        documents = pa.concat_tables([pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts])
-        assembly = Assembly(self.namespace, documents, self._read("entities", ENTITY_COLUMNS), self._read("names", None))
+        documents = pa.concat_tables(
+            [pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts]
+        )
+        assembly = Assembly(
+            self.namespace, documents, self._read("entities", ENTITY_COLUMNS), self._read("names", None)
+        )
         for first in range(0, ids.BUCKETS, _TOGETHER):
             assembly.note(self._read("relations", END_COLUMNS, range(first, first + _TOGETHER)))
         return assembly
@@ -135,28 +170,43 @@ class _Target:
         edges = assembly.edges(self._read("relations", RELATION_COLUMNS, buckets)).select(EDGES_SCHEMA.names)
         return edges.append_column("fingerprint", edge_fingerprints(edges))
 
-    def _read(self, name: str, columns: Iterable[str] | None, buckets: Sequence[int] | None = None) -> pa.Table:
+    def _read(
+        self, name: str, columns: Iterable[str] | None, buckets: Sequence[int] | None = None
+    ) -> pa.Table:
         return self.tables.read(
-            self.namespace, NAMESPACE, name, self.snapshot.tables[name], columns=None if columns is None else list(columns), buckets=buckets
+            self.namespace,
+            NAMESPACE,
+            name,
+            self.snapshot.tables[name],
+            columns=None if columns is None else list(columns),
+            buckets=buckets,
         )
 
     def _digests(self) -> dict[str, str]:
         """Of all that a bucket's edges are made of. "" where a document is looked at again at every run."""
         names = ids.digest(self._read("names", None).sort_by("name").to_pylist())
-        state = self._read("doc_state", ["bucket", "doc_id", "document_fingerprint", "relations_fingerprint"]).sort_by("doc_id")
+        state = self._read(
+            "doc_state", ["bucket", "doc_id", "document_fingerprint", "relations_fingerprint"]
+        ).sort_by("doc_id")
         rows: dict[int, list[tuple[str, ...]]] = {b: [] for b in range(ids.BUCKETS)}
         for bucket, *row in zip(*(c.to_pylist() for c in state.columns), strict=True):
             rows[bucket].append(tuple(row))
-        return {str(b): "" if any(not r[1] for r in members) else ids.digest(names, members, LAYOUT) for b, members in rows.items()}
+        return {
+            str(b): "" if any(not r[1] for r in members) else ids.digest(names, members, LAYOUT)
+            for b, members in rows.items()
+        }
 
-    # --- making it so --------------------------------------------------------------------------------------------------
+    # --- making it so ---------------------------------------------------------------------------------------
 
     def apply(self, *, ask: bool = False) -> None:
         """``ask``: do not believe the ledgers, ask the server what it holds."""
-        self.report.counts |= dict.fromkeys(("nodes_written", "nodes_deleted", "edges_written", "edges_deleted"), 0)
+        self.report.counts |= dict.fromkeys(
+            ("nodes_written", "nodes_deleted", "edges_written", "edges_deleted"), 0
+        )
         believed = not ask and self._believed()
         if not believed:
-            # Otherwise the run that left the ledgers has seen to it; the audit finds what somebody took away since.
+            # Otherwise the run that left the ledgers has seen to it; the audit finds what somebody took away
+            # since.
             self._ensure_schema(ask)
             self._adopt()
         assembly, digests = self._assembly(), self._digests()
@@ -168,27 +218,40 @@ class _Target:
             ledger.tidy()
         versions = {name: ledger.version() for name, ledger in self.ledgers.items()}
         applied = {"place": self.place, "snapshot": self.snapshot.inputs, "digests": digests}
-        self.workspace.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, versions, self.inputs, self.inputs, applied))
+        self.workspace.catalog.publish(
+            self.namespace, NAMESPACE, Pointer(STAGE, versions, self.inputs, self.inputs, applied)
+        )
         self.report.tables = versions
 
     def _ensure_schema(self, ask: bool) -> None:
         try:
             self.graph.ensure_schema()
         except TabootError as error:
-            # Somebody took a constraint away and wrote doubles since: all of it is derived, so it is made again.
+            # Somebody took a constraint away and wrote doubles since: all of it is derived, so it is made
+            # again.
             if not ask or "ConstraintCreationFailed" not in str(error.details.get("reason")):
                 raise
             self.graph.drop_namespace(self.namespace)
             self.graph.ensure_schema()
 
     def _whole(self, pointer: Pointer) -> bool:
-        return self.tables.exist(self.namespace, NAMESPACE, pointer.tables) and set(pointer.tables) == set(self.ledgers)
+        return self.tables.exist(self.namespace, NAMESPACE, pointer.tables) and set(pointer.tables) == set(
+            self.ledgers
+        )
 
     def _believed(self) -> bool:
         """Whether the server holds what the ledgers say: it carries the watermark that was left there."""
-        if self.pointer is None or self.pointer.applied["place"] != self.place or not self._whole(self.pointer):
+        if (
+            self.pointer is None
+            or self.pointer.applied["place"] != self.place
+            or not self._whole(self.pointer)
+        ):
             return False
-        return self.graph.watermark(self.namespace) in {UNSURE, self.pointer.applied["snapshot"], self.snapshot.inputs}
+        return self.graph.watermark(self.namespace) in {
+            UNSURE,
+            self.pointer.applied["snapshot"],
+            self.snapshot.inputs,
+        }
 
     def _untouched(self, digests: Mapping[str, str]) -> frozenset[int]:
         """Buckets whose edges are as the last run left them; none if a run since was killed."""
@@ -209,7 +272,9 @@ class _Target:
         self.ledgers[_EDGES].start_over(edges)
 
     def _begin(self) -> None:
-        """Before the first write: readers turn to the shards, since the graph is of no snapshot while it is being changed."""
+        """Before the first write: readers turn to the shards, since the graph is of no snapshot while it is
+        being changed.
+        """
         if not self.writing:
             self.graph.set_watermark(self.namespace, UNSURE)
             self.writing = True
@@ -218,17 +283,25 @@ class _Target:
         """Write nodes that differ; returns by bucket those that are to go, once no edge holds them."""
         ledger, wanted = self.ledgers[_NODES], _by_bucket(_numbered(nodes, "label", "key"))
         state = ledger.load()
-        changed = {b: [k for k, (_, f) in rows.items() if state.get(b, {}).get(k) != f] for b, rows in wanted.items()}
+        changed = {
+            b: [k for k, (_, f) in rows.items() if state.get(b, {}).get(k) != f] for b, rows in wanted.items()
+        }
         gone = {b: [k for k in rows if k not in wanted.get(b, {})] for b, rows in state.items()}
         self.report.counts |= {"nodes": nodes.num_rows}
-        for group in _groups({b: len(changed.get(b, ())) + len(gone.get(b, ())) for b in sorted(changed.keys() | gone.keys())}, self.batch):
+        for group in _groups(
+            {b: len(changed.get(b, ())) + len(gone.get(b, ())) for b in sorted(changed.keys() | gone.keys())},
+            self.batch,
+        ):
             self._begin()
             for b in group:
                 state.setdefault(b, {}).update(dict.fromkeys([*changed.get(b, ()), *gone.get(b, ())], UNSURE))
             ledger.store({b: state[b] for b in group})
             rows = [wanted[b][k] for b in group for k in changed.get(b, ())]
             if rows:
-                self.report.add("nodes_written", self.graph.write_nodes(self.namespace, nodes.take(pa.array([i for i, _ in rows]))))
+                self.report.add(
+                    "nodes_written",
+                    self.graph.write_nodes(self.namespace, nodes.take(pa.array([i for i, _ in rows]))),
+                )
                 for b in group:
                     state[b].update({k: wanted[b][k][1] for k in changed.get(b, ())})
                 ledger.store({b: state[b] for b in group})
@@ -258,8 +331,11 @@ class _Target:
         self._begin()
         ledger = self.ledgers[_EDGES]
         ledger.store({p.bucket: p.before | dict.fromkeys([*p.changed, *p.gone], UNSURE) for p in pending})
-        rows = pa.concat_tables([p.edges.take(pa.array([p.wanted[k][0] for k in p.changed], pa.int64())) for p in pending])
-        # Of an edge whose document was tampered with, the ledger's entry may stand in another bucket than the edge itself.
+        rows = pa.concat_tables(
+            [p.edges.take(pa.array([p.wanted[k][0] for k in p.changed], pa.int64())) for p in pending]
+        )
+        # Of an edge whose document was tampered with, the ledger's entry may stand in another bucket than the
+        # edge itself.
         gone = [k for p in pending for k in p.gone if k not in sent]
         self.report.add("edges_deleted", self.graph.delete_edges(self.namespace, gone))
         self.report.add("edges_written", self.graph.write_edges(self.namespace, rows))
@@ -273,28 +349,56 @@ class _Target:
         held = set(self.graph.delete_nodes(self.namespace, keys))
         self.report.add("nodes_deleted", len(keys) - len(held))
         if held:
-            self.report.problem("E_NEO4J", "nodes", f"{len(held)} nodes are held by relationships that are not ours; they keep nothing but their key.")
+            self.report.problem(
+                "E_NEO4J",
+                "nodes",
+                f"{len(held)} nodes are held by relationships that are not ours; they keep nothing but their"
+                " key.",
+            )
         ledger = self.ledgers[_NODES]
         state = ledger.load(gone)
-        ledger.store({b: {k: f for k, f in state.get(b, {}).items() if k not in members or k in held} for b, members in ((b, set(m)) for b, m in gone.items())})
+        ledger.store(
+            {
+                b: {k: f for k, f in state.get(b, {}).items() if k not in members or k in held}
+                for b, members in ((b, set(m)) for b, m in gone.items())
+            }
+        )
 
-    # --- comparing -----------------------------------------------------------------------------------------------------
+    # --- comparing ------------------------------------------------------------------------------------------
 
     def audit(self) -> Iterator[Discrepancy]:
         for rule in self.graph.missing_schema():
-            yield _discrepancy("missing", rule.name, f"The database lacks the {'constraint' if rule.unique else 'index'} {rule.name}.")
+            yield _discrepancy(
+                "missing",
+                rule.name,
+                f"The database lacks the {'constraint' if rule.unique else 'index'} {rule.name}.",
+            )
         if self.graph.watermark(self.namespace) != self.snapshot.inputs:
-            yield _discrepancy("different", f"{self.namespace}/watermark", "The graph is not marked as that of the snapshot.")
+            yield _discrepancy(
+                "different", f"{self.namespace}/watermark", "The graph is not marked as that of the snapshot."
+            )
         assembly = self._assembly()
         nodes = self._nodes(assembly)
-        wanted = dict(zip(zip(*(nodes.column(c).to_pylist() for c in ("label", "key")), strict=True), nodes.column("fingerprint").to_pylist(), strict=True))
+        wanted = dict(
+            zip(
+                zip(*(nodes.column(c).to_pylist() for c in ("label", "key")), strict=True),
+                nodes.column("fingerprint").to_pylist(),
+                strict=True,
+            )
+        )
         found = ((label, key, f) for label, key, f in self.graph.node_fingerprints(self.namespace))
         yield from _compare("node", wanted, found)
         wanted = {}
         for first in range(0, ids.BUCKETS, _TOGETHER):
             edges = self._edges(assembly, range(first, first + _TOGETHER))
-            wanted |= zip(zip(*(edges.column(c).to_pylist() for c in ("type", "edge_id")), strict=True), edges.column("fingerprint").to_pylist(), strict=True)
-        yield from _compare("relationship", wanted, ((t, e, f) for t, e, _, f in self.graph.edge_fingerprints(self.namespace)))
+            wanted |= zip(
+                zip(*(edges.column(c).to_pylist() for c in ("type", "edge_id")), strict=True),
+                edges.column("fingerprint").to_pylist(),
+                strict=True,
+            )
+        yield from _compare(
+            "relationship", wanted, ((t, e, f) for t, e, _, f in self.graph.edge_fingerprints(self.namespace))
+        )
 
 
 def _edges_by_bucket(edges: pa.Table) -> dict[int, Numbered]:
@@ -350,7 +454,9 @@ def _doc_bucket(doc_id: str) -> int:
         return 0
 
 
-def _compare(what: str, wanted: Mapping[tuple[str, str], str], found: Iterable[tuple[str, str, str]]) -> Iterator[Discrepancy]:
+def _compare(
+    what: str, wanted: Mapping[tuple[str, str], str], found: Iterable[tuple[str, str, str]]
+) -> Iterator[Discrepancy]:
     seen = set()
     for label, id_, fingerprint in found:
         item = f"{label} {id_}"

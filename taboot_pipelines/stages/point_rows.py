@@ -21,7 +21,19 @@ from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stores.vectors.points import BUCKET, Payload, Points, payload, point_id
 from taboot_pipelines.stores.vectors.sparse import WEIGHTING, Sparse, chunk_vector
 
-_DOCUMENT = ("doc_id", "source_type", "path", "url", "title", "mime", "lang", "date", "created_at", "since", "job_id")
+_DOCUMENT = (
+    "doc_id",
+    "source_type",
+    "path",
+    "url",
+    "title",
+    "mime",
+    "lang",
+    "date",
+    "created_at",
+    "since",
+    "job_id",
+)
 _CHUNK = ("sha256", "doc_id", "chunk_index", "start", "end", "section", "content_type")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,7 +46,9 @@ def made_by(space: str) -> str:
 class PointRows:
     """``sources``: {source id: (type, tags)} as the sources file has them."""
 
-    def __init__(self, reader: SnapshotReader, namespace: str, space: str, sources: Mapping[str, tuple[str, list[str]]]) -> None:
+    def __init__(
+        self, reader: SnapshotReader, namespace: str, space: str, sources: Mapping[str, tuple[str, list[str]]]
+    ) -> None:
         self._reader, self._namespace, self._made_by = reader, namespace, made_by(space)
         self._documents: dict[str, dict[str, Any]] = {}
         #: hash -> (doc_id, chunk_index, start, end, section, content type), ascending
@@ -47,7 +61,9 @@ class PointRows:
         for places in self._places.values():
             places.sort()
 
-    def _read_documents(self, source: str, rows: pa.Table, sources: Mapping[str, tuple[str, list[str]]]) -> None:
+    def _read_documents(
+        self, source: str, rows: pa.Table, sources: Mapping[str, tuple[str, list[str]]]
+    ) -> None:
         columns = {c: rows.column(c) for c in _DOCUMENT}
         columns["moment"] = pc.coalesce(rows.column("date"), rows.column("since"))
         for name in ("created_at", "since", "moment"):
@@ -58,9 +74,20 @@ class PointRows:
             kind, tags = sources.get(source, (d["source_type"], []))
             since = max(d["since"], d["created_at"], 0)
             self._documents[doc_id] = {
-                "doc_id": doc_id, "url": d["url"], "title": d["title"] or d["path"] or doc_id, "source": kind, "source_id": source, "job_id": d["job_id"],
-                "mime": d["mime"], "lang": d["lang"], "domain": _domain(d["url"]), "tags": sorted(tags), "created_at": max(d["created_at"], 0) // 1_000_000,
-                "updated_at": since // 1_000_000, "crawled_at": _iso(since), "moment": d["moment"],
+                "doc_id": doc_id,
+                "url": d["url"],
+                "title": d["title"] or d["path"] or doc_id,
+                "source": kind,
+                "source_id": source,
+                "job_id": d["job_id"],
+                "mime": d["mime"],
+                "lang": d["lang"],
+                "domain": _domain(d["url"]),
+                "tags": sorted(tags),
+                "created_at": max(d["created_at"], 0) // 1_000_000,
+                "updated_at": since // 1_000_000,
+                "crawled_at": _iso(since),
+                "moment": d["moment"],
             }
 
     def __len__(self) -> int:
@@ -70,12 +97,21 @@ class PointRows:
         """The payloads of a text's points, one for each 256 of its occurrences."""
         occurrences = [
             {
-                **self._documents[doc_id], "chunk_id": ids.chunk_id(doc_id, index), "chunk_index": index, "start": start, "end": end, "text_len": end - start,
-                "section_header": section, "content_type": content_type,
+                **self._documents[doc_id],
+                "chunk_id": ids.chunk_id(doc_id, index),
+                "chunk_index": index,
+                "start": start,
+                "end": end,
+                "text_len": end - start,
+                "section_header": section,
+                "content_type": content_type,
             }
             for doc_id, index, start, end, section, content_type in self._places[sha256]
         ]
-        return [payload(self._namespace, sha256, occurrences[i : i + BUCKET], self._made_by) for i in range(0, len(occurrences), BUCKET)]
+        return [
+            payload(self._namespace, sha256, occurrences[i : i + BUCKET], self._made_by)
+            for i in range(0, len(occurrences), BUCKET)
+        ]
 
     def wanted(self) -> Iterator[tuple[str, list[str]]]:
         """(text hash, the fingerprints of its points in order)"""
@@ -87,18 +123,27 @@ class PointRows:
         return [point_id(self._namespace, sha256, b) for b in range(start, end)]
 
     def points(self, shas: Sequence[str], size: int) -> Iterator[Points]:
-        """The points of some texts with their vectors, those of ``size`` texts at a time; the tables are read once for all.
+        """The points of some texts with their vectors, those of ``size`` texts at a time; the tables are read
+        once for all.
 
         Raises ``E_TABLE`` if a text or its vector is missing.
         """
         if not shas:
             return
-        texts = self._reader.texts({s: (self._documents[(doc_id := self._places[s][0][0])]["source_id"], doc_id) for s in shas})
+        texts = self._reader.texts(
+            {s: (self._documents[(doc_id := self._places[s][0][0])]["source_id"], doc_id) for s in shas}
+        )
         rows = self._reader.vectors(shas)
         vectors = dict(zip(rows.column("sha256").to_pylist(), range(rows.num_rows), strict=True))
         if not vectors.keys() >= texts.keys():
-            raise TabootError("E_TABLE", f"{len(texts.keys() - vectors.keys())} chunk texts have no vector in the table of their space.")
-        matrix = np.asarray(rows.column("vector").combine_chunks().flatten(), dtype=np.float32).reshape(rows.num_rows, -1)
+            raise TabootError(
+                "E_TABLE",
+                f"{len(texts.keys() - vectors.keys())} chunk texts have no vector in the table of their"
+                " space.",
+            )
+        matrix = np.asarray(rows.column("vector").combine_chunks().flatten(), dtype=np.float32).reshape(
+            rows.num_rows, -1
+        )
         for start in range(0, len(shas), size):
             made: list[str] = []
             payloads: list[Payload] = []

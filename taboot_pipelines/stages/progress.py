@@ -1,8 +1,9 @@
 """How far a job is, for those who look on: ``job:{job_id}`` in the state (seed 000, "Job State").
 
-A job is what ``raw_blobs`` opened in the catalog; the stages that follow it write into the same record, at most once a second,
-and a stage that is quicker writes nothing. The record may be lost, and a state that does not answer never fails a stage: what
-must last (that there was a job, how it ended, its counts) is in the catalog.
+A job is what ``raw_blobs`` opened in the catalog; the stages that follow it write into the same record, at
+most once a second, and a stage that is quicker writes nothing. The record may be lost, and a state that does
+not answer never fails a stage: what must last (that there was a job, how it ended, its counts) is in the
+catalog.
 """
 
 from __future__ import annotations
@@ -32,8 +33,21 @@ _SILENT_SECONDS = 24 * 3600
 class _Tracker:
     """A ``Progress`` that passes on what it is told and keeps the job's record up to date."""
 
-    def __init__(self, workspace: Workspace, namespace: str, source_id: str, stage: str, shown: Progress, job_id: str | None) -> None:
-        self._workspace, self._namespace, self._source_id, self._stage = workspace, namespace, source_id, stage
+    def __init__(
+        self,
+        workspace: Workspace,
+        namespace: str,
+        source_id: str,
+        stage: str,
+        shown: Progress,
+        job_id: str | None,
+    ) -> None:
+        self._workspace, self._namespace, self._source_id, self._stage = (
+            workspace,
+            namespace,
+            source_id,
+            stage,
+        )
         self._shown = shown
         self._given = job_id
         self._started = self._last = time.monotonic()
@@ -52,7 +66,9 @@ class _Tracker:
             self.write(status, code)
 
     def write(self, status: JobState, code: str | None = None) -> None:
-        self._written = self._workspace.hints.ask(lambda state: self._write(state, status, code), False) or self._written
+        self._written = (
+            self._workspace.hints.ask(lambda state: self._write(state, status, code), False) or self._written
+        )
         self._last = time.monotonic()
 
     def _write(self, state: State, status: JobState, code: str | None) -> bool:
@@ -60,11 +76,18 @@ class _Tracker:
             return False
         key = JOB(self._job["job_id"])
         record = _read(state, self._namespace, key) or {
-            "job_id": self._job["job_id"], "namespace": self._namespace, "source": self._source_id, "started_at": _iso(self._job["started_at"] / 1_000_000), "stages": {},
+            "job_id": self._job["job_id"],
+            "namespace": self._namespace,
+            "source": self._source_id,
+            "started_at": _iso(self._job["started_at"] / 1_000_000),
+            "stages": {},
         }
         stages: dict[str, Any] = record["stages"]
         stages[self._stage] = {
-            "status": status.value, "done": self._done, "total": self._total, "seconds": round(time.monotonic() - self._started, 1),
+            "status": status.value,
+            "done": self._done,
+            "total": self._total,
+            "seconds": round(time.monotonic() - self._started, 1),
             **({} if code is None else {"code": code}),
         }
         record |= {"status": _overall(stages), "updated_at": _iso(time.time()), **_process()}
@@ -80,8 +103,18 @@ class _Tracker:
 
 
 @contextlib.contextmanager
-def tracked(workspace: Workspace, namespace: str, source_id: str, stage: str, shown: Progress, *, job_id: str | None = None) -> Iterator[Progress]:
-    """A ``Progress`` for a stage: what it is told goes to ``shown`` and into the record of the job, by default the source's last."""
+def tracked(
+    workspace: Workspace,
+    namespace: str,
+    source_id: str,
+    stage: str,
+    shown: Progress,
+    *,
+    job_id: str | None = None,
+) -> Iterator[Progress]:
+    """A ``Progress`` for a stage: what it is told goes to ``shown`` and into the record of the job, by
+    default the source's last.
+    """
     tracker = _Tracker(workspace, namespace, source_id, stage, shown, job_id)
     if job_id is not None:
         tracker.write(JobState.RUNNING)
@@ -97,14 +130,23 @@ def tracked(workspace: Workspace, namespace: str, source_id: str, stage: str, sh
 
 
 def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
-    """What is being worked on now, by source: job_id, namespace, source, status, started_at and updated_at (ISO 8601, UTC), stages
-    ({stage: status, done, total, seconds}; ``total`` 0 when it is not known), pid, host. Without a record, what the catalog says."""
+    """What is being worked on now, by source: job_id, namespace, source, status, started_at and updated_at
+    (ISO 8601, UTC), stages ({stage: status, done, total, seconds}; ``total`` 0 when it is not known), pid,
+    host. Without a record, what the catalog says.
+    """
     found = []
     for row in workspace.catalog.sources(namespace):
         for job in workspace.catalog.jobs(namespace, row["source_id"], limit=1):
-            record = workspace.hints.ask(partial(_read, namespace=namespace, key=JOB(job["job_id"])), None) or {
-                "job_id": job["job_id"], "namespace": namespace, "source": row["source_id"], "status": job["state"], "stages": {},
-                "started_at": _iso(job["started_at"] / 1_000_000), "updated_at": _iso(job["updated_at"] / 1_000_000),
+            record = workspace.hints.ask(
+                partial(_read, namespace=namespace, key=JOB(job["job_id"])), None
+            ) or {
+                "job_id": job["job_id"],
+                "namespace": namespace,
+                "source": row["source_id"],
+                "status": job["state"],
+                "stages": {},
+                "started_at": _iso(job["started_at"] / 1_000_000),
+                "updated_at": _iso(job["updated_at"] / 1_000_000),
                 **{k: job[k] for k in ("pid", "host", "process_started_at")},
             }
             if record["status"] == JobState.RUNNING.value and _alive(record):
@@ -119,12 +161,19 @@ def _read(state: State, namespace: str, key: str) -> dict[str, Any] | None:
         record = orjson.loads(value) if value is not None else None
     except ValueError:
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("stages"), dict) and "status" in record else None
+    return (
+        record
+        if isinstance(record, dict) and isinstance(record.get("stages"), dict) and "status" in record
+        else None
+    )
 
 
 def _overall(stages: Mapping[str, Mapping[str, Any]]) -> str:
     said = {s["status"] for s in stages.values()}
-    return next((s.value for s in (JobState.RUNNING, JobState.FAILED, JobState.CANCELED) if s.value in said), JobState.SUCCEEDED.value)
+    return next(
+        (s.value for s in (JobState.RUNNING, JobState.FAILED, JobState.CANCELED) if s.value in said),
+        JobState.SUCCEEDED.value,
+    )
 
 
 def _alive(record: Mapping[str, Any]) -> bool:

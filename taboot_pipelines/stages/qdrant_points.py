@@ -1,9 +1,10 @@
 """qdrant_points: the points in Qdrant equal the live chunks (DESIGN rules 7, 12 to 14, 20).
 
-What has been applied stands in a table of ours, so that a run asks the server for nothing and sends what differs. Texts on
-their way are marked there before the first request for them, whichever way it ends: a kill leaves no point that nobody
-knows of, and a text that changes back meanwhile is sent again. Where that table is not to be believed (it is gone, or the
-settings name another server), the server itself is asked what it holds.
+What has been applied stands in a table of ours, so that a run asks the server for nothing and sends what
+differs. Texts on their way are marked there before the first request for them, whichever way it ends: a kill
+leaves no point that nobody knows of, and a text that changes back meanwhile is sent again. Where that table
+is not to be believed (it is gone, or the settings name another server), the server itself is asked what it
+holds.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from taboot_pipelines.stores.vectors.points import sources_digest
 
 STAGE = "qdrant_points"
 VERSION = "1"
-#: Namespaces whose last run failed at the server wait here, each as the one member of its queue (seed 001 §5.5). A hint: the
-#: watermark says what is missing.
+#: Namespaces whose last run failed at the server wait here, each as the one member of its queue (seed 001
+#: §5.5). A hint: the watermark says what is missing.
 QUEUE = keys.QUEUE_QDRANT_RETRY()
 CIRCUIT = keys.CIRCUIT("qdrant")
 _ATTEMPTS = f"{QUEUE}:attempts"
@@ -49,8 +50,11 @@ _SLICE_TEXTS = 1024
 _UNKNOWN = ""
 
 
-def run(workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress) -> StageReport:
-    """Send what differs from the snapshot; no request at all if nothing changed. Zero rows where Qdrant is not configured.
+def run(
+    workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
+) -> StageReport:
+    """Send what differs from the snapshot; no request at all if nothing changed. Zero rows where Qdrant is
+    not configured.
 
     Raises ``E_QDRANT`` when the server fails for good, after putting the namespace into the retry queue, and
     ``E_CIRCUIT_OPEN`` at once while it is given a rest.
@@ -75,18 +79,32 @@ def configured(workspace: Workspace) -> bool:
 
 
 def applied(workspace: Workspace, namespace: str) -> bool:
-    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is none."""
-    if workspace.points is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is
+    none.
+    """
+    if (
+        workspace.points is None
+        or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None
+    ):
         return True
-    return _Target(workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress).unchanged()
+    return _Target(
+        workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress
+    ).unchanged()
 
 
 def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
-    """Every difference between the server and what the snapshot asks for, by point id. Asks the server about every point."""
-    if workspace.points is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+    """Every difference between the server and what the snapshot asks for, by point id. Asks the server about
+    every point.
+    """
+    if (
+        workspace.points is None
+        or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None
+    ):
         return
     with workspace.leases.namespace(namespace):
-        yield from _Target(workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress).audit()
+        yield from _Target(
+            workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress
+        ).audit()
 
 
 def repair(workspace: Workspace, namespace: str) -> None:
@@ -94,26 +112,55 @@ def repair(workspace: Workspace, namespace: str) -> None:
     if workspace.points is None:
         return
     with workspace.leases.namespace(namespace), _guarded(workspace, namespace):
-        _Target(workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress).apply(ask=True)
+        _Target(workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress).apply(
+            ask=True
+        )
 
 
 class _Target:
     """The points of one namespace in the space in force."""
 
-    def __init__(self, workspace: Workspace, points: QdrantPoints, namespace: str, report: StageReport, progress: Progress) -> None:
-        self.workspace, self.points, self.namespace, self.report, self.progress = workspace, points, namespace, report, progress
+    def __init__(
+        self,
+        workspace: Workspace,
+        points: QdrantPoints,
+        namespace: str,
+        report: StageReport,
+        progress: Progress,
+    ) -> None:
+        self.workspace, self.points, self.namespace, self.report, self.progress = (
+            workspace,
+            points,
+            namespace,
+            report,
+            progress,
+        )
         self.catalog, self.tables = workspace.catalog, workspace.tables
         snapshot = self.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
-            raise TabootError("E_NOT_FOUND", f"Namespace {namespace} has no snapshot yet.", remedy="Materialize entity_snapshots first.")
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"Namespace {namespace} has no snapshot yet.",
+                remedy="Materialize entity_snapshots first.",
+            )
         self.snapshot = snapshot
-        self.sources = {e.source_id: (e.config.type, sorted(e.config.tags)) for e in workspace.entries_in(namespace, snapshot.applied)}
+        self.sources = {
+            e.source_id: (e.config.type, sorted(e.config.tags))
+            for e in workspace.entries_in(namespace, snapshot.applied)
+        }
         self.space: Space = workspace.embedder.space
         self.table = f"points.{self.space.id}"
         settings = workspace.settings.qdrant
         #: Which server and collection the table of what has been applied is about.
         self.place = ids.digest(settings.url, settings.collection)
-        self.inputs = ids.digest(snapshot.applied, snapshot.inputs, sources_digest(self.sources), made_by(self.space.id), self.place, VERSION)
+        self.inputs = ids.digest(
+            snapshot.applied,
+            snapshot.inputs,
+            sources_digest(self.sources),
+            made_by(self.space.id),
+            self.place,
+            VERSION,
+        )
         report.data_version = self.inputs
         self.pointer = self.catalog.pointer(namespace, NAMESPACE, STAGE)
 
@@ -123,7 +170,12 @@ class _Target:
     def apply(self, *, ask: bool = False) -> None:
         """``ask``: do not believe the table of what has been applied, ask the server."""
         space = self.space.id
-        embeddings.fill(self.workspace, self.namespace, {s: v["chunks"] for s, v in self.snapshot.applied.items()}, self.progress)
+        embeddings.fill(
+            self.workspace,
+            self.namespace,
+            {s: v["chunks"] for s, v in self.snapshot.applied.items()},
+            self.progress,
+        )
         rows = self._rows()
         wanted = {sha256: (len(prints), _joined(prints)) for sha256, prints in rows.wanted()}
         self.points.prepare(space, self.space.dimension)
@@ -135,15 +187,23 @@ class _Target:
             self._adopt(rows)
             applied = self._applied()
         diff = difference({s: f for s, (_, f) in wanted.items()}, {s: f for s, (_, f) in applied.items()})
-        self.report.counts |= {"new": 0, "reused": len(wanted) - len(diff.changed), "removed": len(diff.removed), "points": sum(n for n, _ in wanted.values())}
+        self.report.counts |= {
+            "new": 0,
+            "reused": len(wanted) - len(diff.changed),
+            "removed": len(diff.removed),
+            "points": sum(n for n, _ in wanted.values()),
+        }
         if diff:
-            # Readers turn to the shards from here on: the points are of no snapshot while they are being changed.
+            # Readers turn to the shards from here on: the points are of no snapshot while they are being
+            # changed.
             self._mark("")
         for buckets, changed, removed in batches(diff, _COMMIT_TEXTS, ids.bucket):
             self._batch(rows, buckets, changed, removed, wanted, applied)
         if self.points.count(self.namespace, space) != self.report.counts["points"]:
             if asked:
-                raise TabootError("E_QDRANT", "Qdrant does not hold the points that it confirmed.", namespace=self.namespace)
+                raise TabootError(
+                    "E_QDRANT", "Qdrant does not hold the points that it confirmed.", namespace=self.namespace
+                )
             # It lost some, or has some that nobody knows of: only it can say which.
             self.apply(ask=True)
             return
@@ -159,12 +219,20 @@ class _Target:
         self.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, {}, inputs, inputs, applied))
 
     def _rows(self) -> PointRows:
-        reader = SnapshotReader(self.workspace, self.namespace, self.snapshot, embeddings.table_name(self.space.id))
+        reader = SnapshotReader(
+            self.workspace, self.namespace, self.snapshot, embeddings.table_name(self.space.id)
+        )
         return PointRows(reader, self.namespace, self.space.id, self.sources)
 
     def _believed(self) -> dict[str, tuple[int, str]] | None:
-        """What the table says; None if it is lost, or about another server or space, or an answer of the server was not yet put into it."""
-        if self.pointer is None or not self.pointer.inputs or self.pointer.applied != {"place": self.place, "space": self.space.id}:
+        """What the table says; None if it is lost, or about another server or space, or an answer of the
+        server was not yet put into it.
+        """
+        if (
+            self.pointer is None
+            or not self.pointer.inputs
+            or self.pointer.applied != {"place": self.place, "space": self.space.id}
+        ):
             return None
         if self._version() is None:
             return None
@@ -181,31 +249,59 @@ class _Target:
 
     def _applied(self) -> dict[str, tuple[int, str]]:
         """{text hash: (points, joined fingerprint)} as the table has it."""
-        rows = self.tables.read(self.namespace, NAMESPACE, self.table, self._version(), columns=["sha256", "points", "fingerprint"])
+        rows = self.tables.read(
+            self.namespace,
+            NAMESPACE,
+            self.table,
+            self._version(),
+            columns=["sha256", "points", "fingerprint"],
+        )
         shas, counts, prints = (rows.column(i).to_pylist() for i in range(3))
         return dict(zip(shas, zip(counts, prints, strict=True), strict=True))
 
     def _adopt(self, rows: PointRows) -> None:
-        """Ask the server what it holds: points that nobody asks for go, the table becomes what is there as it should be."""
+        """Ask the server what it holds: points that nobody asks for go, the table becomes what is there as it
+        should be.
+        """
         held = dict(self.points.scan(self.namespace, self.space.id, made_by(self.space.id)))
         table: list[dict[str, object]] = []
         for sha256, prints in rows.wanted():
             present = [held.pop(point, None) for point in rows.ids(sha256, 0, len(prints))]
             if any(p is not None for p in present):
                 joined = _joined(prints) if present == prints else _UNKNOWN
-                table.append({"bucket": ids.bucket(sha256), "sha256": sha256, "points": len(prints), "fingerprint": joined})
+                table.append(
+                    {
+                        "bucket": ids.bucket(sha256),
+                        "sha256": sha256,
+                        "points": len(prints),
+                        "fingerprint": joined,
+                    }
+                )
         if held:
             self._mark("")
             self.points.delete(self.namespace, self.space.id, held)
             self.report.add("surplus", len(held))
-        self.tables.replace(self.namespace, NAMESPACE, self.table, pa.Table.from_pylist(table, schema=POINTS), buckets=None, txn=self.inputs)
+        self.tables.replace(
+            self.namespace,
+            NAMESPACE,
+            self.table,
+            pa.Table.from_pylist(table, schema=POINTS),
+            buckets=None,
+            txn=self.inputs,
+        )
 
     def _batch(
-        self, rows: PointRows, buckets: frozenset[int], changed: Sequence[str], removed: Sequence[str],
-        wanted: dict[str, tuple[int, str]], applied: dict[str, tuple[int, str]],
+        self,
+        rows: PointRows,
+        buckets: frozenset[int],
+        changed: Sequence[str],
+        removed: Sequence[str],
+        wanted: dict[str, tuple[int, str]],
+        applied: dict[str, tuple[int, str]],
     ) -> None:
         """Mark, send, record: the table never says less than the server may hold."""
-        # What an earlier run marked and did not finish may hold more points than either table row says: never fewer are kept.
+        # What an earlier run marked and did not finish may hold more points than either table row says: never
+        # fewer are kept.
         most = {s: max(applied.get(s, (0, ""))[0], wanted.get(s, (0, ""))[0]) for s in (*changed, *removed)}
         self._record(buckets, {s: (n, _UNKNOWN) for s, n in most.items()})
         space = self.space.id
@@ -218,18 +314,41 @@ class _Target:
             self.points.delete(self.namespace, space, gone)
         self._record(buckets, {s: wanted[s] for s in changed}, drop=removed)
 
-    def _record(self, buckets: frozenset[int], texts: dict[str, tuple[int, str]], drop: Sequence[str] = ()) -> None:
+    def _record(
+        self, buckets: frozenset[int], texts: dict[str, tuple[int, str]], drop: Sequence[str] = ()
+    ) -> None:
         table = pa.Table.from_pylist(
-            [{"bucket": ids.bucket(s), "sha256": s, "points": n, "fingerprint": f} for s, (n, f) in texts.items()], schema=POINTS
+            [
+                {"bucket": ids.bucket(s), "sha256": s, "points": n, "fingerprint": f}
+                for s, (n, f) in texts.items()
+            ],
+            schema=POINTS,
         )
         replace_keys(
-            self.tables, self.namespace, NAMESPACE, self.table, self._version(), key="sha256", buckets=buckets, drop=[*texts, *drop], rows=table, txn=self.inputs, order=("sha256",),
+            self.tables,
+            self.namespace,
+            NAMESPACE,
+            self.table,
+            self._version(),
+            key="sha256",
+            buckets=buckets,
+            drop=[*texts, *drop],
+            rows=table,
+            txn=self.inputs,
+            order=("sha256",),
         )
 
     def _drop_other_spaces(self) -> None:
         """The points of a space that is no longer in force, and the tables of what was applied there."""
-        tables = [n for n in self.tables.names(self.namespace, NAMESPACE) if n.startswith("points.") and n != self.table]
-        for other in {*self.points.other_spaces(self.namespace, self.space.id), *(n.removeprefix("points.") for n in tables)}:
+        tables = [
+            n
+            for n in self.tables.names(self.namespace, NAMESPACE)
+            if n.startswith("points.") and n != self.table
+        ]
+        for other in {
+            *self.points.other_spaces(self.namespace, self.space.id),
+            *(n.removeprefix("points.") for n in tables),
+        }:
             self.points.drop(self.namespace, other)
         for name in tables:
             self.tables.drop(self.namespace, NAMESPACE, name)
@@ -249,14 +368,42 @@ class _Target:
                 if found is None:
                     yield Discrepancy("qdrant", "missing", point, "A chunk's point is not in Qdrant.", True)
                 elif found != wanted:
-                    yield Discrepancy("qdrant", "different", point, "A point in Qdrant is not what its chunk and documents ask for.", True)
+                    yield Discrepancy(
+                        "qdrant",
+                        "different",
+                        point,
+                        "A point in Qdrant is not what its chunk and documents ask for.",
+                        True,
+                    )
         for point in sorted(held):
-            yield Discrepancy("qdrant", "surplus", point, "Qdrant has a point whose text no document of the snapshot holds.", True)
+            yield Discrepancy(
+                "qdrant",
+                "surplus",
+                point,
+                "Qdrant has a point whose text no document of the snapshot holds.",
+                True,
+            )
         for other in self.points.other_spaces(self.namespace, space):
-            yield Discrepancy("qdrant", "surplus", self.points.collection(other), "Qdrant holds points of an embedding space that is no longer in force.", True)
+            yield Discrepancy(
+                "qdrant",
+                "surplus",
+                self.points.collection(other),
+                "Qdrant holds points of an embedding space that is no longer in force.",
+                True,
+            )
         mark = self.points.watermark(self.namespace, space)
-        if mark is None or mark.snapshot != self.snapshot.inputs or mark.sources != sources_digest(self.sources):
-            yield Discrepancy("qdrant", "different", self.namespace, "The watermark of the points does not name the present snapshot.", True)
+        if (
+            mark is None
+            or mark.snapshot != self.snapshot.inputs
+            or mark.sources != sources_digest(self.sources)
+        ):
+            yield Discrepancy(
+                "qdrant",
+                "different",
+                self.namespace,
+                "The watermark of the points does not name the present snapshot.",
+                True,
+            )
 
 
 def _joined(prints: Sequence[str]) -> str:
@@ -278,7 +425,9 @@ def _guarded(workspace: Workspace, namespace: str) -> Iterator[None]:
 
 
 def _enqueue(workspace: Workspace, namespace: str) -> None:
-    """Due after 30 s, twice as long after each further failure, at most an hour; up to half less, so that not all come at once."""
+    """Due after 30 s, twice as long after each further failure, at most an hour; up to half less, so that not
+    all come at once.
+    """
     state = workspace.state
     known = state.get(namespace, _ATTEMPTS)
     attempts = int(known) if known is not None and known.isdigit() else 0

@@ -1,4 +1,6 @@
-"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed (DESIGN rules 2, 13, 15, 17)."""
+"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed (DESIGN rules 2, 13, 15,
+17).
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,25 @@ MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule 17).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
-#: A longer path is refused, whatever the catalog: PostgreSQL's indexes hold entries of up to 2,704 bytes, which paths are
-#: part of, and one page must not fail its batch there.
+#: A longer path is refused, whatever the catalog: PostgreSQL's indexes hold entries of up to 2,704 bytes,
+#: which paths are part of, and one page must not fail its batch there.
 MAX_PATH_BYTES = 2048
 
 
-def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress, *, confirm_deletes: bool = False) -> StageReport:
-    """Fetch what is new, log what changed, and say what is absent. Raises the source's own failure (``E_PATH`` …)."""
-    with reporting(STAGE, entry.source_id, entry.namespace) as report, workspace.leases.source(entry.namespace, entry.source_id):
+def run(
+    workspace: Workspace, entry: Entry, progress: Progress = no_progress, *, confirm_deletes: bool = False
+) -> StageReport:
+    """Fetch what is new, log what changed, and say what is absent. Raises the source's own failure
+    (``E_PATH`` …).
+    """
+    with (
+        reporting(STAGE, entry.source_id, entry.namespace) as report,
+        workspace.leases.source(entry.namespace, entry.source_id),
+    ):
         batch = _Batch(workspace, entry, report, progress)
-        with tracked(workspace, entry.namespace, entry.source_id, STAGE, progress, job_id=batch.job_id) as batch.progress:
+        with tracked(
+            workspace, entry.namespace, entry.source_id, STAGE, progress, job_id=batch.job_id
+        ) as batch.progress:
             try:
                 if entry.retiring:
                     batch.retire()
@@ -58,7 +69,8 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress, *,
 
 
 def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locator], str]:
-    """Publish the raw pointer: its inputs are a hash of the present locators, which is what the next stages depend on.
+    """Publish the raw pointer: its inputs are a hash of the present locators, which is what the next stages
+    depend on.
 
     Returns the locators and the hash.
     """
@@ -71,9 +83,12 @@ def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locat
 
 
 def _listing(present: dict[str, Locator]) -> str:
-    return ids.digest(*(
-        (x.path, x.sha256, x.role, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id) for _, x in sorted(present.items())
-    ))
+    return ids.digest(
+        *(
+            (x.path, x.sha256, x.role, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id)
+            for _, x in sorted(present.items())
+        )
+    )
 
 
 def _is_long(path: str) -> bool:
@@ -110,11 +125,14 @@ class _Batch:
         self.report.counts |= dict.fromkeys(LEDGER, 0)
         # A blob found damaged by a later stage is written again from the origin's bytes.
         self.damaged = any(
-            d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"} for d in self.catalog.dead_letters(self.namespace, self.source_id)
+            d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
+            for d in self.catalog.dead_letters(self.namespace, self.source_id)
         )
 
     def _fresh(self) -> set[str]:
-        """Paths that appeared in a batch that was killed or failed. What is deleted is judged by what the last whole batch left."""
+        """Paths that appeared in a batch that was killed or failed. What is deleted is judged by what the
+        last whole batch left.
+        """
         jobs = self.catalog.jobs(self.namespace, self.source_id, limit=1000)
         unfinished = {j["job_id"] for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value, jobs)}
         whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
@@ -129,9 +147,16 @@ class _Batch:
         def tombstoned(path: str) -> bool:
             return bool(tombstones) and self._doc_id(path) in tombstones
 
-        connector = open_connector(self.entry.config, self.entry.root, self.workspace.settings, references, self.workspace.hints)
+        connector = open_connector(
+            self.entry.config, self.entry.root, self.workspace.settings, references, self.workspace.hints
+        )
         # Where a blob is damaged, "not modified" would be an answer without the bytes.
-        known = {p: Known(x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url) for p, x in self.known.items()}
+        known = {
+            p: Known(
+                x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url
+            )
+            for p, x in self.known.items()
+        }
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
             if isinstance(event, Enumerated):
@@ -142,31 +167,54 @@ class _Batch:
         self._remove(enumerated, confirm_deletes)
         counts = self.report.counts
         self.catalog.record_dead(
-            self.namespace, self.source_id, STAGE, self.letters,
-            {d["item"] for d in self.catalog.dead_letters(self.namespace, self.source_id, STAGE)} - {x["item"] for x in self.letters},
+            self.namespace,
+            self.source_id,
+            STAGE,
+            self.letters,
+            {d["item"] for d in self.catalog.dead_letters(self.namespace, self.source_id, STAGE)}
+            - {x["item"] for x in self.letters},
         )
         self.catalog.end_job(
-            self.job_id, JobState.SUCCEEDED,
-            {**{k: counts[k] for k in LEDGER}, "complete": enumerated.complete, "held": sum(h["deletions"] for h in self.report.held)},
+            self.job_id,
+            JobState.SUCCEEDED,
+            {
+                **{k: counts[k] for k in LEDGER},
+                "complete": enumerated.complete,
+                "held": sum(h["deletions"] for h in self.report.held),
+            },
             namespace=self.namespace,
         )
         if not enumerated.complete:
-            self.report.problem("E_NOT_FOUND", self.source_id, f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.")
+            self.report.problem(
+                "E_NOT_FOUND",
+                self.source_id,
+                f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.",
+            )
 
     def retire(self) -> None:
         gone = list(self.known.values())
         self.catalog.record_absent(self.namespace, self.source_id, self.job_id, gone)
         self.report.counts["removed"] = len(gone)
-        self.catalog.end_job(self.job_id, JobState.SUCCEEDED, {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)}, namespace=self.namespace)
+        self.catalog.end_job(
+            self.job_id,
+            JobState.SUCCEEDED,
+            {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)},
+            namespace=self.namespace,
+        )
         self.known = {}
 
     def fail(self, error: TabootError) -> None:
         self._flush()
-        self.catalog.end_job(self.job_id, JobState.FAILED, error=error.to_response(), namespace=self.namespace)
+        self.catalog.end_job(
+            self.job_id, JobState.FAILED, error=error.to_response(), namespace=self.namespace
+        )
 
     def publish(self) -> None:
         present, self.report.data_version = publish_listing(self.workspace, self.entry)
-        self.report.sample = [{"path": x.path, "sha256": x.sha256[:12], "bytes": x.byte_size, "doc_id": x.doc_id} for x in list(present.values())[:10]]
+        self.report.sample = [
+            {"path": x.path, "sha256": x.sha256[:12], "bytes": x.byte_size, "doc_id": x.doc_id}
+            for x in list(present.values())[:10]
+        ]
         self.report.counts["present"] = len(present)
 
     def _doc_id(self, path: str) -> str:
@@ -183,7 +231,12 @@ class _Batch:
                 self.seen.add(event.path)
                 if _is_long(event.path):
                     counts["skipped"] += 1
-                    self._letter(event.path, "E_TOO_LARGE", f"The path {_shown(event.path)} has more than {MAX_PATH_BYTES} bytes.", "skipped")
+                    self._letter(
+                        event.path,
+                        "E_TOO_LARGE",
+                        f"The path {_shown(event.path)} has more than {MAX_PATH_BYTES} bytes.",
+                        "skipped",
+                    )
                 else:
                     self._store(event)
             case NotModified():
@@ -198,8 +251,14 @@ class _Batch:
                 self.seen.add(event.path)
                 counts["skipped"] += 1
                 if event.code == "E_TOMBSTONED":
-                    # Of a deleted document nothing is written down but its id: the path may be what was erased.
-                    self._letter(self._doc_id(event.path), event.code, "The document was deleted; its tombstone holds.", "skipped")
+                    # Of a deleted document nothing is written down but its id: the path may be what was
+                    # erased.
+                    self._letter(
+                        self._doc_id(event.path),
+                        event.code,
+                        "The document was deleted; its tombstone holds.",
+                        "skipped",
+                    )
                 else:
                     self._letter(event.path, event.code, event.message, "skipped")
             case Failed():
@@ -208,7 +267,8 @@ class _Batch:
                 counts["failed"] += 1
                 self._letter(event.path, event.error.code, event.error.message, "failed")
             case Gone():
-                # The origin's answer is a typed reason of its own; counted as skipped so that the ledger adds up.
+                # The origin's answer is a typed reason of its own; counted as skipped so that the ledger adds
+                # up.
                 kind = "skipped" if event.path in self.known else "failed"
                 counts[kind] += 1
                 self.gone[event.path] = event.code
@@ -235,7 +295,13 @@ class _Batch:
             self.report.bytes += len(item.data) if new else 0
         if old is None or item.path in self.fresh:
             self.appeared[sha256] += 1
-        stated: dict[str, Any] = {"mime": item.mime, "charset": item.charset, "url": item.url, "final_url": item.final_url, "role": item.role}
+        stated: dict[str, Any] = {
+            "mime": item.mime,
+            "charset": item.charset,
+            "url": item.url,
+            "final_url": item.final_url,
+            "role": item.role,
+        }
         if same:
             assert old is not None
             counts["not_modified"] += 1
@@ -247,11 +313,22 @@ class _Batch:
             return
         counts["fetched"] += 1
         now = now_micros()
-        self.changed.append(Locator(
-            path=item.path, doc_id=self._doc_id(item.path), state="present", sha256=sha256, byte_size=len(item.data), etag=item.etag,
-            last_modified=item.last_modified, lifecycle=Lifecycle.INGESTED.value if old is None else old.lifecycle,
-            created_at=now if old is None else old.created_at, since=now, job_id=self.job_id, **stated,
-        ))
+        self.changed.append(
+            Locator(
+                path=item.path,
+                doc_id=self._doc_id(item.path),
+                state="present",
+                sha256=sha256,
+                byte_size=len(item.data),
+                etag=item.etag,
+                last_modified=item.last_modified,
+                lifecycle=Lifecycle.INGESTED.value if old is None else old.lifecycle,
+                created_at=now if old is None else old.created_at,
+                since=now,
+                job_id=self.job_id,
+                **stated,
+            )
+        )
 
     def _letter(self, item: str, code: str, message: str, kind: str) -> None:
         item = _shown(item)
@@ -261,13 +338,17 @@ class _Batch:
 
     def _flush(self) -> None:
         location = self.workspace.blobs.path(self.namespace, "").rstrip("/")
-        self.catalog.record_fetched(self.namespace, self.source_id, self.entry.config.type, self.job_id, self.changed, location)
+        self.catalog.record_fetched(
+            self.namespace, self.source_id, self.entry.config.type, self.job_id, self.changed, location
+        )
         self.catalog.touch_locators(self.namespace, self.source_id, self.touched)
         self.changed, self.touched = [], []
 
     def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
         """What a complete enumeration did not see, and what the origin called gone, is absent."""
-        absent = [x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)]
+        absent = [
+            x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)
+        ]
         if not absent:
             return
         documents = [x for p, x in self.known.items() if x.role == "document" and p not in self.fresh]
@@ -284,11 +365,30 @@ class _Batch:
         many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * len(documents)
         if (many or everything) and not confirmed:
             error = TabootError(
-                "E_MASS_DELETE", f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted; they are kept.",
-                remedy=f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if it is right.", source=self.source_id,
+                "E_MASS_DELETE",
+                f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted;"
+                " they are kept.",
+                remedy=(
+                    f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if"
+                    " it is right."
+                ),
+                source=self.source_id,
             )
-            self.report.held.append({"code": error.code, "message": error.message, "remedy": error.remedy, "deletions": len(deletions)})
+            self.report.held.append(
+                {
+                    "code": error.code,
+                    "message": error.message,
+                    "remedy": error.remedy,
+                    "deletions": len(deletions),
+                }
+            )
             self.report.counts["held"] = len(deletions)
             return
-        self.catalog.record_absent(self.namespace, self.source_id, self.job_id, absent, confirmed=len(deletions) if many or everything else None)
+        self.catalog.record_absent(
+            self.namespace,
+            self.source_id,
+            self.job_id,
+            absent,
+            confirmed=len(deletions) if many or everything else None,
+        )
         self.report.counts["removed"] = len(absent)

@@ -1,4 +1,6 @@
-"""What a stage says about its work: shown by the command line and as Dagster metadata. Never holds document text."""
+"""What a stage says about its work: shown by the command line and as Dagster metadata. Never holds document
+text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 
 @dataclass
 class StageReport:
-    """Counts by name (new, reused, removed, failed …), problems as error codes with ids, and where the result is."""
+    """Counts by name (new, reused, removed, failed …), problems as error codes with ids, and where the result
+    is.
+    """
 
     stage: str
     source_id: str

@@ -1,4 +1,6 @@
-"""The rows of a snapshot's documents at the versions that the snapshot applied: what every later stage reads, and nothing newer."""
+"""The rows of a snapshot's documents at the versions that the snapshot applied: what every later stage reads,
+and nothing newer.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,32 @@ class SnapshotReader:
         self._owner: dict[str, str] = {}
 
     def snapshot(self, name: str, columns: Sequence[str] | None) -> pa.Table:
-        return self._tables.read(self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns)
+        return self._tables.read(
+            self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns
+        )
 
     def docs(self) -> pa.Table:
         """doc_id, chunk_count and the fingerprint of all that :meth:`load` gives, of every live document."""
-        state = self.snapshot("doc_state", ["doc_id", "source_id", "document_fingerprint", "chunks_fingerprint", "relations_fingerprint", "chunk_count"])
+        state = self.snapshot(
+            "doc_state",
+            [
+                "doc_id",
+                "source_id",
+                "document_fingerprint",
+                "chunks_fingerprint",
+                "relations_fingerprint",
+                "chunk_count",
+            ],
+        )
         doc_ids, owners, *prints, counts = (state.column(i).to_pylist() for i in range(6))
         self._owner = dict(zip(doc_ids, owners, strict=True))
-        return pa.table({
-            "doc_id": pa.array(doc_ids, pa.string()), "chunk_count": pa.array(counts, pa.int32()),
-            "fingerprint": pa.array([ids.digest(*p) for p in zip(*prints, strict=True)], pa.string()),
-        })
+        return pa.table(
+            {
+                "doc_id": pa.array(doc_ids, pa.string()),
+                "chunk_count": pa.array(counts, pa.int32()),
+                "fingerprint": pa.array([ids.digest(*p) for p in zip(*prints, strict=True)], pa.string()),
+            }
+        )
 
     def load(self, doc_ids: Sequence[str]) -> DocumentRows:
         """Everything that a shard holds of documents that :meth:`docs` named."""
@@ -45,18 +62,33 @@ class SnapshotReader:
         parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": []}
         for source, members in by_source.items():
             for name, tables in parts.items():
-                tables.append(self._tables.read(
-                    self._namespace, source, name, self._pointer.applied[source][name], buckets={ids.doc_bucket(d) for d in members},
-                    members=("doc_id", members),
-                ))
+                tables.append(
+                    self._tables.read(
+                        self._namespace,
+                        source,
+                        name,
+                        self._pointer.applied[source][name],
+                        buckets={ids.doc_bucket(d) for d in members},
+                        members=("doc_id", members),
+                    )
+                )
         documents, chunks = (pa.concat_tables(parts[n]) for n in ("documents", "chunks"))
         relations = self._tables.read(
-            self._namespace, NAMESPACE, "relations", self._pointer.tables["relations"], buckets=buckets, members=("doc_id", doc_ids)
+            self._namespace,
+            NAMESPACE,
+            "relations",
+            self._pointer.tables["relations"],
+            buckets=buckets,
+            members=("doc_id", doc_ids),
         )
-        return DocumentRows(documents, chunks, self.vectors(pc.unique(chunks.column("sha256")).to_pylist()), relations)
+        return DocumentRows(
+            documents, chunks, self.vectors(pc.unique(chunks.column("sha256")).to_pylist()), relations
+        )
 
     def rows(self, name: str, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-        """(source, some columns of all its rows) of the ``documents`` or ``chunks`` of every source of the snapshot."""
+        """(source, some columns of all its rows) of the ``documents`` or ``chunks`` of every source of the
+        snapshot.
+        """
         for source, versions in sorted(self._pointer.applied.items()):
             yield source, self._tables.read(self._namespace, source, name, versions[name], columns=columns)
 
@@ -68,12 +100,20 @@ class SnapshotReader:
         found: dict[str, str] = {}
         for source, shas in by_source.items():
             rows = self._tables.read(
-                self._namespace, source, "chunks", self._pointer.applied[source]["chunks"], columns=["sha256", "text"],
-                buckets={ids.doc_bucket(where[s][1]) for s in shas}, members=("sha256", shas),
+                self._namespace,
+                source,
+                "chunks",
+                self._pointer.applied[source]["chunks"],
+                columns=["sha256", "text"],
+                buckets={ids.doc_bucket(where[s][1]) for s in shas},
+                members=("sha256", shas),
             )
             found |= zip(rows.column("sha256").to_pylist(), rows.column("text").to_pylist(), strict=True)
         if len(found) != len(where):
-            raise TabootError("E_TABLE", f"{len(where) - len(found)} chunk texts of the snapshot are not in its chunks tables.")
+            raise TabootError(
+                "E_TABLE",
+                f"{len(where) - len(found)} chunk texts of the snapshot are not in its chunks tables.",
+            )
         return found
 
     def vectors(self, shas: Collection[str]) -> pa.Table:
@@ -81,5 +121,11 @@ class SnapshotReader:
         wanted = list(shas)
         version = self._tables.version(self._namespace, NAMESPACE, self._vectors)
         return self._tables.read(
-            self._namespace, NAMESPACE, self._vectors, version, columns=["sha256", "vector"], buckets={ids.bucket(s) for s in wanted}, members=("sha256", wanted)
+            self._namespace,
+            NAMESPACE,
+            self._vectors,
+            version,
+            columns=["sha256", "vector"],
+            buckets={ids.bucket(s) for s in wanted},
+            members=("sha256", wanted),
         )

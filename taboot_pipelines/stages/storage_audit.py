@@ -1,8 +1,10 @@
-"""storage_audit: catalog, blobs, tables, shards, Qdrant and Neo4j of a namespace compared, by id (DESIGN §2, operations).
+"""storage_audit: catalog, blobs, tables, shards, Qdrant and Neo4j of a namespace compared, by id (DESIGN §2,
+operations).
 
-What one store holds must follow from the one before it, in the order of the chain. The audit holds all leases of the
-namespace, so that what it sees is what a run left and not what one is doing. Repair derives again whatever can be derived
-from the blobs and the catalog; what cannot (a lost blob, a catalog row) is named and left to a backup or the next ingest.
+What one store holds must follow from the one before it, in the order of the chain. The audit holds all leases
+of the namespace, so that what it sees is what a run left and not what one is doing. Repair derives again
+whatever can be derived from the blobs and the catalog; what cannot (a lost blob, a catalog row) is named and
+left to a backup or the next ingest.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _TABLES = {"documents": "documents", "chunks": "chunks", "tier_a_triples": "obse
 
 @dataclass
 class AuditReport:
-    """What an audit of one namespace found: ``checked`` counts by store, ``found`` before and ``left`` after a repair."""
+    """What an audit of one namespace found: ``checked`` counts by store, ``found`` before and ``left`` after
+    a repair.
+    """
 
     namespace: str
     checked: dict[str, int] = field(default_factory=dict)
@@ -46,7 +50,8 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     """Compare all stores of a namespace; with ``repair`` derive again what differs and compare once more.
 
     ``deep`` reads every blob and every shard file and hashes it; otherwise sizes and presence are looked at.
-    Raises ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that cannot be asked at all.
+    Raises ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that cannot be asked
+    at all.
     """
     report = AuditReport(namespace)
     with workspace.leases.several(namespace, (r["source_id"] for r in workspace.catalog.sources(namespace))):
@@ -78,7 +83,10 @@ class _Audit:
             found += self._source(source)
         found += self._namespace()
         # The stores behind the tables are compared with them: not before they can be read.
-        if not self.broken and self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE) is not None:
+        if (
+            not self.broken
+            and self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE) is not None
+        ):
             found += kb_shards.audit(self.workspace, self.namespace, deep=self.deep)
             found += qdrant_points.audit(self.workspace, self.namespace)
             found += neo4j_subgraph.audit(self.workspace, self.namespace)
@@ -93,14 +101,38 @@ class _Audit:
         for sha256, row in rows.items():
             size = listed.get(sha256, queued.get(sha256))
             if size is None:
-                yield Discrepancy("blobs", "missing", sha256, "The catalog names a blob that the store does not have; ingest its source again.", False)
+                yield Discrepancy(
+                    "blobs",
+                    "missing",
+                    sha256,
+                    "The catalog names a blob that the store does not have; ingest its source again.",
+                    False,
+                )
             elif size != row["byte_size"] or (self.deep and not self._intact(sha256)):
-                yield Discrepancy("blobs", "different", sha256, "The blob's bytes are not those of its name; ingest its source again.", False)
+                yield Discrepancy(
+                    "blobs",
+                    "different",
+                    sha256,
+                    "The blob's bytes are not those of its name; ingest its source again.",
+                    False,
+                )
         for sha256 in sorted(listed.keys() - rows.keys()):
-            yield Discrepancy("blobs", "surplus", sha256, "The store has a blob that no fetch recorded.", True)
-        present = {x.sha256 for source in self.sources for x in self.catalog.locators(self.namespace, source).values()}
+            yield Discrepancy(
+                "blobs", "surplus", sha256, "The store has a blob that no fetch recorded.", True
+            )
+        present = {
+            x.sha256
+            for source in self.sources
+            for x in self.catalog.locators(self.namespace, source).values()
+        }
         for sha256 in sorted(present - rows.keys()):
-            yield Discrepancy("catalog", "missing", sha256, "A document's blob is not in the catalog's list of blobs.", False)
+            yield Discrepancy(
+                "catalog",
+                "missing",
+                sha256,
+                "A document's blob is not in the catalog's list of blobs.",
+                False,
+            )
 
     def _intact(self, sha256: str) -> bool:
         try:
@@ -109,7 +141,9 @@ class _Audit:
             return error.code not in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
         return True
 
-    def _read(self, owner: str, name: str, version: int | None, columns: list[str]) -> dict[str, list[Any]] | None:
+    def _read(
+        self, owner: str, name: str, version: int | None, columns: list[str]
+    ) -> dict[str, list[Any]] | None:
         """Columns of a table as lists; None if the table cannot be read."""
         if version is None:
             return {c: [] for c in columns}
@@ -132,54 +166,98 @@ class _Audit:
         """The tables of one source follow from its present locators, document by document."""
         published = {stage: self.catalog.pointer(self.namespace, source, stage) for stage in _TABLES}
         read = {}
-        for (stage, name), columns in zip(_TABLES.items(), (["doc_id", "blob_sha256"], ["doc_id", "sha256"], ["run_id"]), strict=True):
+        for (stage, name), columns in zip(
+            _TABLES.items(), (["doc_id", "blob_sha256"], ["doc_id", "sha256"], ["run_id"]), strict=True
+        ):
             pointer = published[stage]
             version = None if pointer is None else pointer.tables.get(name)
             rows = self._read(source, name, version, columns)
             if rows is None:
-                yield self._table(source, "unreadable", f"{source}/{name}", f"Version {version} of the table cannot be read.")
+                yield self._table(
+                    source,
+                    "unreadable",
+                    f"{source}/{name}",
+                    f"Version {version} of the table cannot be read.",
+                )
                 return
             read[name] = rows
             newest = self.tables.version(self.namespace, source, name)
             if newest != version:
-                yield self._table(source, "different", f"{source}/{name}", f"The table is at version {newest}, the catalog published {version}.")
+                yield self._table(
+                    source,
+                    "different",
+                    f"{source}/{name}",
+                    f"The table is at version {newest}, the catalog published {version}.",
+                )
         if all(p is None for p in published.values()):
             return
         letters = {d["item"] for d in self.catalog.dead_letters(self.namespace, source, documents.STAGE)}
-        located = {x.doc_id: x for x in self.catalog.locators(self.namespace, source).values() if x.role == "document"}
+        located = {
+            x.doc_id: x
+            for x in self.catalog.locators(self.namespace, source).values()
+            if x.role == "document"
+        }
         held = dict(zip(read["documents"]["doc_id"], read["documents"]["blob_sha256"], strict=True))
         self.documents[source] = set(held)
         self.checked["documents"] = self.checked.get("documents", 0) + len(held)
         for doc_id in sorted(located.keys() - held.keys()):
             if located[doc_id].path not in letters:
-                yield self._table(source, "missing", doc_id, f"The document is in the catalog and not in the documents table of {source}.")
+                yield self._table(
+                    source,
+                    "missing",
+                    doc_id,
+                    f"The document is in the catalog and not in the documents table of {source}.",
+                )
         for doc_id, sha256 in held.items():
             x = located.get(doc_id)
             if x is None:
-                yield self._table(source, "surplus", doc_id, f"The documents table of {source} has a document that the catalog does not.")
+                yield self._table(
+                    source,
+                    "surplus",
+                    doc_id,
+                    f"The documents table of {source} has a document that the catalog does not.",
+                )
             elif x.sha256 != sha256:
-                yield self._table(source, "different", doc_id, f"The documents table of {source} holds other bytes of it than the catalog.")
+                yield self._table(
+                    source,
+                    "different",
+                    doc_id,
+                    f"The documents table of {source} holds other bytes of it than the catalog.",
+                )
         chunked = set(read["chunks"]["doc_id"])
         self.texts |= dict.fromkeys(read["chunks"]["sha256"], source)
         self.checked["chunks"] = self.checked.get("chunks", 0) + len(read["chunks"]["doc_id"])
         for doc_id in sorted(self.documents[source] ^ chunked):
-            yield self._table(source, "surplus" if doc_id in chunked else "missing", doc_id, f"The chunks of {source} do not follow from its documents.")
-        active = {r["run_id"] for r in self.catalog.runs(self.namespace, active=True) if r["source_id"] == source}
+            yield self._table(
+                source,
+                "surplus" if doc_id in chunked else "missing",
+                doc_id,
+                f"The chunks of {source} do not follow from its documents.",
+            )
+        active = {
+            r["run_id"] for r in self.catalog.runs(self.namespace, active=True) if r["source_id"] == source
+        }
         observed = set(read["observations"]["run_id"])
         self.checked["runs"] = self.checked.get("runs", 0) + len(active)
         for run_id in sorted(observed - active):
-            yield self._table(source, "surplus", run_id, f"The observations of {source} hold a run that is not active.")
+            yield self._table(
+                source, "surplus", run_id, f"The observations of {source} hold a run that is not active."
+            )
 
     def _namespace(self) -> Iterator[Discrepancy]:
         """Every live text has a vector, and the snapshot holds exactly what the sources have applied."""
         snapshot = self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE)
         if snapshot is None:
             if any(self.documents.values()):
-                yield self._table(NAMESPACE, "missing", self.namespace, "There is no snapshot of the namespace yet.")
+                yield self._table(
+                    NAMESPACE, "missing", self.namespace, "There is no snapshot of the namespace yet."
+                )
             return
         space = self.workspace.embedder.space
         name = embeddings.table_name(space.id)
-        vectors = self._read(NAMESPACE, name, self.tables.version(self.namespace, NAMESPACE, name), ["sha256"])
+        vectors = self._read(
+            NAMESPACE, name, self.tables.version(self.namespace, NAMESPACE, name), ["sha256"]
+        )
         if vectors is None:
             yield self._table(NAMESPACE, "unreadable", f"{NAMESPACE}/{name}", "The vectors cannot be read.")
         else:
@@ -187,30 +265,61 @@ class _Audit:
             for sha256 in sorted(self.texts.keys() - set(vectors["sha256"])):
                 yield self._table(self.texts[sha256], "missing", sha256, "A chunk's text has no vector.")
         versions = entity_snapshots.source_versions(self.workspace, self.namespace, snapshot.applied)
-        # A source that has retired stays in the snapshot's list until the next run; rows of it would be found below.
-        for source in sorted(s for s in set(versions) | (set(snapshot.applied) & set(self.sources)) if versions.get(s) != snapshot.applied.get(s)):
-            yield self._table(NAMESPACE, "different", source, "The snapshot has not applied the newest version of the source.")
+        # A source that has retired stays in the snapshot's list until the next run; rows of it would be found
+        # below.
+        for source in sorted(
+            s
+            for s in set(versions) | (set(snapshot.applied) & set(self.sources))
+            if versions.get(s) != snapshot.applied.get(s)
+        ):
+            yield self._table(
+                NAMESPACE,
+                "different",
+                source,
+                "The snapshot has not applied the newest version of the source.",
+            )
         for table in entity_snapshots.TABLES:
             version = snapshot.tables.get(table)
-            columns = ["doc_id"] if table in {"relations", "doc_state", "declarations"} else ["key"] if table == "entities" else ["name"]
+            columns = (
+                ["doc_id"]
+                if table in {"relations", "doc_state", "declarations"}
+                else ["key"]
+                if table == "entities"
+                else ["name"]
+            )
             rows = self._read(NAMESPACE, table, version, columns)
             if rows is None:
-                yield self._table(NAMESPACE, "unreadable", f"{NAMESPACE}/{table}", f"Version {version} of the table cannot be read.")
+                yield self._table(
+                    NAMESPACE,
+                    "unreadable",
+                    f"{NAMESPACE}/{table}",
+                    f"Version {version} of the table cannot be read.",
+                )
                 continue
             if self.tables.version(self.namespace, NAMESPACE, table) != version:
-                yield self._table(NAMESPACE, "different", f"{NAMESPACE}/{table}", f"The table is not at version {version}, which the catalog published.")
+                yield self._table(
+                    NAMESPACE,
+                    "different",
+                    f"{NAMESPACE}/{table}",
+                    f"The table is not at version {version}, which the catalog published.",
+                )
             live = {d for s, owned in self.documents.items() if s in snapshot.applied for d in owned}
             held = set(rows.get("doc_id", ()))
             self.checked[table] = len(next(iter(rows.values())))
             if table == "doc_state":
                 for doc_id in sorted(live - held):
-                    yield self._table(NAMESPACE, "missing", doc_id, "The snapshot does not hold the document.")
+                    yield self._table(
+                        NAMESPACE, "missing", doc_id, "The snapshot does not hold the document."
+                    )
             for doc_id in sorted(held - live):
-                yield self._table(NAMESPACE, "surplus", doc_id, f"The snapshot's {table} hold a document that is gone.")
+                yield self._table(
+                    NAMESPACE, "surplus", doc_id, f"The snapshot's {table} hold a document that is gone."
+                )
 
 
 def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owners: set[str]) -> None:
-    """Derive again, in the order of the chain: whose pointer is gone is compared row by row and not believed to be unchanged.
+    """Derive again, in the order of the chain: whose pointer is gone is compared row by row and not believed
+    to be unchanged.
 
     A table that cannot be read is dropped first, so that its stage makes it anew.
     """

@@ -1,7 +1,7 @@
 """Blobs whose object store did not answer: kept beside the catalog, uploaded when it does (seed 003 §7).
 
-The chain goes on meanwhile, since reads fall back to the waiting bytes. Only for an object store by URL: where the default
-directory cannot be written, neither can a queue.
+The chain goes on meanwhile, since reads fall back to the waiting bytes. Only for an object store by URL:
+where the default directory cannot be written, neither can a queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ def keep(workspace: Workspace, namespace: str, data: bytes, error: TabootError) 
         return False
     sha256, _ = waiting.put(namespace, data)
     workspace.catalog.queue_upload(
-        namespace, sha256, waiting.path(namespace, sha256), len(data), max_retries=len(RETRY_SECONDS), next_retry_at=now_micros() + RETRY_SECONDS[0] * 1_000_000,
+        namespace,
+        sha256,
+        waiting.path(namespace, sha256),
+        len(data),
+        max_retries=len(RETRY_SECONDS),
+        next_retry_at=now_micros() + RETRY_SECONDS[0] * 1_000_000,
         error_message=error.message,
     )
     return True
@@ -42,7 +47,14 @@ def drain(workspace: Workspace, namespace: str) -> tuple[int, int]:
             left += 1
             tries = row["retry_count"] + 1
             wait = RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]
-            workspace.catalog.upload_failed(namespace, sha256, tries, now_micros() + wait * 1_000_000, error.message, final=tries >= row["max_retries"])
+            workspace.catalog.upload_failed(
+                namespace,
+                sha256,
+                tries,
+                now_micros() + wait * 1_000_000,
+                error.message,
+                final=tries >= row["max_retries"],
+            )
         else:
             done += 1
             workspace.catalog.upload_done(namespace, sha256)

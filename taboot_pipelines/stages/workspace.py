@@ -58,7 +58,10 @@ class Workspace:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        url, admin = (None if s is None else s.get_secret_value() for s in (self.settings.catalog_url, self.settings.catalog_admin_url))
+        url, admin = (
+            None if s is None else s.get_secret_value()
+            for s in (self.settings.catalog_url, self.settings.catalog_admin_url)
+        )
         self.leases = open_leases(self.home, self.settings.limits.lease_wait_seconds, url)
         self.catalog = Catalog.open(self.home, self.leases, url, admin)
         self.blobs = BlobStore.open(self.home, self.settings.blob_url, self.settings.storage)
@@ -69,7 +72,9 @@ class Workspace:
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder, loaded when the first stage needs it; refused if it reads less than a chunk holds."""
-        embedder = self._embedder or open_embedder(self.settings, self._circuit("tei") if self.settings.tei.url else None)
+        embedder = self._embedder or open_embedder(
+            self.settings, self._circuit("tei") if self.settings.tei.url else None
+        )
         check_limit(embedder.space, self.settings.chunking)
         return embedder
 
@@ -82,7 +87,9 @@ class Workspace:
 
     @cached_property
     def state(self) -> State:
-        """Caches, retry queues, rate limits and circuit breakers: in Redis where it is configured, else in the catalog."""
+        """Caches, retry queues, rate limits and circuit breakers: in Redis where it is configured, else in
+        the catalog.
+        """
         return open_state(self.settings, self.catalog)
 
     @cached_property
@@ -105,16 +112,27 @@ class Workspace:
         return open_graph(self.settings.neo4j)
 
     def sync_sources(self) -> SourcesFile:
-        """Read the sources file and make the catalog's entries equal to it; an invalid one changes nothing."""
+        """Read the sources file and make the catalog's entries equal to it; an invalid one changes
+        nothing.
+        """
         sources = load_sources(self.settings.sources_file)
-        self.catalog.sync_sources({
-            entry.id: {"namespace": entry.namespace, "type": entry.type, "config": entry.config_json(), "root": str(sources.root)}
-            for entry in sources.entries.values()
-        })
+        self.catalog.sync_sources(
+            {
+                entry.id: {
+                    "namespace": entry.namespace,
+                    "type": entry.type,
+                    "config": entry.config_json(),
+                    "root": str(sources.root),
+                }
+                for entry in sources.entries.values()
+            }
+        )
         return sources
 
     def entries(self, source_id: str) -> list[Entry]:
-        """The entries of a partition: one, or two while a source moves to another namespace. Retiring ones come first."""
+        """The entries of a partition: one, or two while a source moves to another namespace. Retiring ones
+        come first.
+        """
         found = [_entry(row) for row in self.catalog.sources() if row["source_id"] == source_id]
         if not found:
             raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
@@ -125,21 +143,31 @@ class Workspace:
         return [_entry(row) for row in self.catalog.sources(namespace)]
 
     def entries_in(self, namespace: str, source_ids: Collection[str]) -> list[Entry]:
-        """Those of the namespace's sources that are named, retired ones too: a snapshot lists them until the next run."""
+        """Those of the namespace's sources that are named, retired ones too: a snapshot lists them until the
+        next run.
+        """
         rows = self.catalog.sources(namespace, ("active", "retiring", "retired"))
         return [_entry(row) for row in rows if row["source_id"] in source_ids]
 
     def forget_what_follows(self, namespace: str, source_id: str, stage: str) -> None:
-        """A table of this stage is lost: what follows from it is compared anew, row by row. The table that is made again counts
-        its versions from the beginning, so a number that was applied once may come to mean other rows."""
-        following = {"documents": ["chunks", "embeddings", "tier_a_triples"], "chunks": ["embeddings", "tier_a_triples"]}
+        """A table of this stage is lost: what follows from it is compared anew, row by row. The table that is
+        made again counts its versions from the beginning, so a number that was applied once may come to mean
+        other rows."""
+        following = {
+            "documents": ["chunks", "embeddings", "tier_a_triples"],
+            "chunks": ["embeddings", "tier_a_triples"],
+        }
         self.catalog.drop_pointers(namespace, source_id, [stage, *following.get(stage, ())])
         with self.leases.namespace(namespace):
             snapshot = self.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
             if snapshot is not None and source_id in snapshot.applied:
                 # A vector that no source can publish: whatever comes next differs from it.
                 applied = {**snapshot.applied, source_id: {**snapshot.applied[source_id], "lost": stage}}
-                self.catalog.publish(namespace, NAMESPACE, replace(snapshot, inputs=digest(snapshot.inputs, "lost"), applied=applied))
+                self.catalog.publish(
+                    namespace,
+                    NAMESPACE,
+                    replace(snapshot, inputs=digest(snapshot.inputs, "lost"), applied=applied),
+                )
 
     def close(self) -> None:
         for opened in ("points", "graph", "state"):
@@ -151,4 +179,10 @@ class Workspace:
 
 
 def _entry(row: Any) -> Entry:
-    return Entry(row["namespace"], row["source_id"], row["state"], parse_entry(orjson.loads(row["config"])), Path(row["root"] or "."))
+    return Entry(
+        row["namespace"],
+        row["source_id"],
+        row["state"],
+        parse_entry(orjson.loads(row["config"])),
+        Path(row["root"] or "."),
+    )

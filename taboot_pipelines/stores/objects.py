@@ -1,8 +1,8 @@
 """Object stores by URL: how each is opened, how long it is waited for, and its failures in words.
 
-One URL serves two libraries over the same Rust crate (``object_store``): ``obstore`` for blobs, shards and manifests, and
-``deltalake`` for the tables. What they raise quotes requests with the caller's key and the server's answer, so of an error
-only its kind is told, and the original is not chained.
+One URL serves two libraries over the same Rust crate (``object_store``): ``obstore`` for blobs, shards and
+manifests, and ``deltalake`` for the tables. What they raise quotes requests with the caller's key and the
+server's answer, so of an error only its kind is told, and the original is not chained.
 """
 
 from __future__ import annotations
@@ -28,16 +28,28 @@ if TYPE_CHECKING:
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "file": "directory"}
 _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory"
 
-#: What servers call it (S3, GCS and Azure) when the bucket is not there, or the caller is not known or not let in.
+#: What servers call it (S3, GCS and Azure) when the bucket is not there, or the caller is not known or not
+#: let in.
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "InvalidBucketName"})
-_REFUSED = frozenset({
-    "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "XAdminUserNotFound", "AuthenticationFailed",
-    "AuthorizationFailure", "RequestTimeTooSkewed",
-})
+_REFUSED = frozenset(
+    {
+        "AccessDenied",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "InvalidToken",
+        "XAdminUserNotFound",
+        "AuthenticationFailed",
+        "AuthorizationFailure",
+        "RequestTimeTooSkewed",
+    }
+)
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"\b(40[13]) (?:Forbidden|Unauthorized)\b")
 #: Marks a failure of the transport in a text whose exception class does not say so.
-_TRANSPORT = re.compile(r"Error performing \w+|HTTP error|error sending request|Generic (?:S3|GCS|MicrosoftAzure) error")
+_TRANSPORT = re.compile(
+    r"Error performing \w+|HTTP error|error sending request|Generic (?:S3|GCS|MicrosoftAzure) error"
+)
 
 #: With five retries these waits last about ten seconds: a server that starts again is waited for.
 _FIRST_WAIT, _LONGEST_WAIT, _GROWTH = 0.5, 10.0, 3
@@ -45,7 +57,9 @@ _FIRST_WAIT, _LONGEST_WAIT, _GROWTH = 0.5, 10.0, 3
 
 @dataclass(frozen=True)
 class Place:
-    """Where one of ``TABOOT_BLOB_URL``, ``TABOOT_TABLE_URL`` and ``TABOOT_SHARD_URL`` leads. Made by :func:`place`."""
+    """Where one of ``TABOOT_BLOB_URL``, ``TABOOT_TABLE_URL`` and ``TABOOT_SHARD_URL`` leads. Made by
+    :func:`place`.
+    """
 
     setting: str
     url: str
@@ -65,37 +79,62 @@ class Place:
         return Path(unquote(urlsplit(self.url).path)) if self.backend == "directory" else None
 
     def store(self, *, retries: int | None = None) -> ObjectStore:
-        """An ``obstore`` store at the URL's prefix; asks nothing yet. Raises ``E_CONFIG`` where the provider's own settings lack something."""
+        """An ``obstore`` store at the URL's prefix; asks nothing yet. Raises ``E_CONFIG`` where the
+        provider's own settings lack something.
+        """
         from obstore.exceptions import BaseError
         from obstore.store import from_url
 
         wait, tries = self.storage.timeout_seconds, self.storage.max_retries if retries is None else retries
         access: Any = self._access("endpoint", "region", "access_key_id", "secret_access_key")
-        client: Any = {"timeout": timedelta(seconds=wait), "connect_timeout": timedelta(seconds=min(wait, 5)), "allow_http": self._plain_http}
+        client: Any = {
+            "timeout": timedelta(seconds=wait),
+            "connect_timeout": timedelta(seconds=min(wait, 5)),
+            "allow_http": self._plain_http,
+        }
         retry: Any = {
-            "max_retries": tries, "retry_timeout": timedelta(seconds=wait * (tries + 1)),
-            "backoff": {"init_backoff": timedelta(seconds=_FIRST_WAIT), "max_backoff": timedelta(seconds=_LONGEST_WAIT), "base": _GROWTH},
+            "max_retries": tries,
+            "retry_timeout": timedelta(seconds=wait * (tries + 1)),
+            "backoff": {
+                "init_backoff": timedelta(seconds=_FIRST_WAIT),
+                "max_backoff": timedelta(seconds=_LONGEST_WAIT),
+                "base": _GROWTH,
+            },
         }
         try:
             store: ObjectStore = from_url(self.url, client_options=client, retry_config=retry, **access)
         except (BaseError, ValueError, OSError):
             raise TabootError(
-                "E_CONFIG", f"{self.setting} cannot be opened: the provider's own settings are missing or wrong.", setting=self.setting,
-                remedy="Set the provider's variables, such as AWS_…, GOOGLE_… or AZURE_STORAGE_ACCOUNT_NAME, or TABOOT_STORAGE__….",
+                "E_CONFIG",
+                f"{self.setting} cannot be opened: the provider's own settings are missing or wrong.",
+                setting=self.setting,
+                remedy=(
+                    "Set the provider's variables, such as AWS_…, GOOGLE_… or AZURE_STORAGE_ACCOUNT_NAME, or"
+                    " TABOOT_STORAGE__…."
+                ),
             ) from None
         return store
 
     def delta_options(self) -> dict[str, str]:
-        """``storage_options`` of ``deltalake``: the same access, and commits by the store's conditional write."""
+        """``storage_options`` of ``deltalake``: the same access, and commits by the store's conditional
+        write.
+        """
         wait, tries = self.storage.timeout_seconds, self.storage.max_retries
         options = {
-            "timeout": f"{wait:g}s", "connect_timeout": f"{min(wait, 5):g}s", "max_retries": str(tries), "retry_timeout": f"{wait * (tries + 1):g}s",
-            "backoff_config.init_backoff": f"{_FIRST_WAIT:g}s", "backoff_config.max_backoff": f"{_LONGEST_WAIT:g}s", "backoff_config.base": str(_GROWTH),
+            "timeout": f"{wait:g}s",
+            "connect_timeout": f"{min(wait, 5):g}s",
+            "max_retries": str(tries),
+            "retry_timeout": f"{wait * (tries + 1):g}s",
+            "backoff_config.init_backoff": f"{_FIRST_WAIT:g}s",
+            "backoff_config.max_backoff": f"{_LONGEST_WAIT:g}s",
+            "backoff_config.base": str(_GROWTH),
             "allow_http": str(self._plain_http).lower(),
         }
         if self.backend == "s3":
             options |= {"aws_conditional_put": "etag"}
-        return options | self._access("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        return options | self._access(
+            "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+        )
 
     def _access(self, endpoint: str, region: str, key: str, secret: str) -> dict[str, str]:
         """The settings for S3 under the given names; what is unset is left to the provider's environment."""
@@ -105,7 +144,12 @@ class Place:
         values = {
             endpoint: given.endpoint,
             # Named always: a client that finds none asks the cloud's metadata server.
-            region: given.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+            region: (
+                given.region
+                or os.environ.get("AWS_REGION")
+                or os.environ.get("AWS_DEFAULT_REGION")
+                or "us-east-1"
+            ),
             key: given.access_key_id.get_secret_value() if given.access_key_id else None,
             secret: given.secret_access_key.get_secret_value() if given.secret_access_key else None,
         }
@@ -113,7 +157,12 @@ class Place:
 
     @property
     def _plain_http(self) -> bool:
-        endpoint = self.storage.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        endpoint = (
+            self.storage.endpoint
+            or os.environ.get("AWS_ENDPOINT_URL_S3")
+            or os.environ.get("AWS_ENDPOINT_URL")
+            or ""
+        )
         return endpoint.startswith("http://")
 
     @contextlib.contextmanager
@@ -129,18 +178,41 @@ class Place:
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
         """``E_STORAGE`` for an error of the store, without its text."""
         reason, remedy = self._reason(error)
-        return TabootError("E_STORAGE", f"{what}: {reason}.", remedy=remedy, setting=self.setting, reason=type(error).__name__, **details)
+        return TabootError(
+            "E_STORAGE",
+            f"{what}: {reason}.",
+            remedy=remedy,
+            setting=self.setting,
+            reason=type(error).__name__,
+            **details,
+        )
 
     def _reason(self, error: BaseException) -> tuple[str, str | None]:
         code = server_code(error)
         if code in _NO_BUCKET:
-            return f"the bucket {self.bucket} of {self.setting} does not exist", f"Create the bucket, or correct {self.setting}."
-        if code in _REFUSED or type(error).__name__ in {"PermissionDeniedError", "UnauthenticatedError"} or _STATUS.search(str(error)):
-            return f"the store of {self.setting} refuses the credentials", "Correct TABOOT_STORAGE__ACCESS_KEY_ID and its secret, or the rights of their owner."
+            return (
+                f"the bucket {self.bucket} of {self.setting} does not exist",
+                f"Create the bucket, or correct {self.setting}.",
+            )
+        if (
+            code in _REFUSED
+            or type(error).__name__ in {"PermissionDeniedError", "UnauthenticatedError"}
+            or _STATUS.search(str(error))
+        ):
+            return (
+                f"the store of {self.setting} refuses the credentials",
+                "Correct TABOOT_STORAGE__ACCESS_KEY_ID and its secret, or the rights of their owner.",
+            )
         if code == "NotImplemented":
-            return f"the store of {self.setting} does not know conditional writes", "Use a store that knows If-None-Match and If-Match on PUT."
+            return (
+                f"the store of {self.setting} does not know conditional writes",
+                "Use a store that knows If-None-Match and If-Match on PUT.",
+            )
         if "HTTP error" in str(error) or isinstance(error, ConnectionError):
-            return f"the store of {self.setting} does not answer", f"Check that the server of {self.setting} is up and can be reached."
+            return (
+                f"the store of {self.setting} does not answer",
+                f"Check that the server of {self.setting} is up and can be reached.",
+            )
         return f"the store of {self.setting} failed", None
 
     def health(self, part: str) -> Health:
@@ -158,23 +230,45 @@ class Place:
 
 
 def place(setting: str, url: str, storage: StorageSettings) -> Place:
-    """The place that a setting names. Raises ``E_CONFIG`` naming the setting for anything that is no such URL."""
+    """The place that a setting names. Raises ``E_CONFIG`` naming the setting for anything that is no such
+    URL.
+    """
     try:
         parts = urlsplit(url)
         scheme, host, user = parts.scheme, parts.netloc, parts.username
     except ValueError:
         scheme, host, user = "", "", None
     if scheme not in SCHEMES:
-        raise TabootError("E_CONFIG", f"{setting} is not the URL of an object store.", remedy=f"Use {_FORMS}.", setting=setting)
+        raise TabootError(
+            "E_CONFIG",
+            f"{setting} is not the URL of an object store.",
+            remedy=f"Use {_FORMS}.",
+            setting=setting,
+        )
     if (user is not None and scheme != "abfss" and scheme != "abfs") or parts.query or parts.fragment:
-        raise TabootError("E_CONFIG", f"{setting} holds more than a bucket and a prefix.", remedy="Give keys as TABOOT_STORAGE__… or in the provider's variables.", setting=setting)
+        raise TabootError(
+            "E_CONFIG",
+            f"{setting} holds more than a bucket and a prefix.",
+            remedy="Give keys as TABOOT_STORAGE__… or in the provider's variables.",
+            setting=setting,
+        )
     if scheme == "file":
         if host not in ("", "localhost") or not parts.path.startswith("/"):
-            raise TabootError("E_CONFIG", f"{setting} names no absolute directory.", remedy="Use file:///directory.", setting=setting)
+            raise TabootError(
+                "E_CONFIG",
+                f"{setting} names no absolute directory.",
+                remedy="Use file:///directory.",
+                setting=setting,
+            )
     elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]+", host):
         raise TabootError("E_CONFIG", f"{setting} names no bucket.", remedy=f"Use {_FORMS}.", setting=setting)
     if storage.endpoint is not None and not re.fullmatch(r"https?://[^\s/@?#]+/?", storage.endpoint):
-        raise TabootError("E_CONFIG", "TABOOT_STORAGE__ENDPOINT is not the address of a server.", remedy="Use http://host:port or https://host.", setting="TABOOT_STORAGE__ENDPOINT")
+        raise TabootError(
+            "E_CONFIG",
+            "TABOOT_STORAGE__ENDPOINT is not the address of a server.",
+            remedy="Use http://host:port or https://host.",
+            setting="TABOOT_STORAGE__ENDPOINT",
+        )
     return Place(setting, url, storage)
 
 
@@ -185,7 +279,9 @@ def server_code(error: BaseException) -> str | None:
 
 
 def is_absent(error: BaseException) -> bool:
-    """Whether it says that the object is not there, and not that the bucket or the caller is unknown (a 404 as well)."""
+    """Whether it says that the object is not there, and not that the bucket or the caller is unknown (a 404
+    as well).
+    """
     return isinstance(error, FileNotFoundError) and server_code(error) in {None, "NoSuchKey", "BlobNotFound"}
 
 
@@ -195,14 +291,20 @@ def is_transport(error: BaseException) -> bool:
 
 
 def directory_health(part: str, directory: Path) -> Health:
-    """Whether a local directory can be written, where it exists; one that is not there yet is made when first needed."""
+    """Whether a local directory can be written, where it exists; one that is not there yet is made when first
+    needed.
+    """
 
     def ask() -> tuple[str | None, str]:
         there = directory
         while not there.exists() and there != there.parent:
             there = there.parent
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            raise TabootError("E_STORAGE", f"The directory {there} of the {part} cannot be written.", directory=str(directory))
+            raise TabootError(
+                "E_STORAGE",
+                f"The directory {there} of the {part} cannot be written.",
+                directory=str(directory),
+            )
         return None, ""
 
     return probe(part, "directory", ask)

@@ -1,4 +1,5 @@
-"""What the catalog and the leases share of PostgreSQL: its address, how a connection is made, what a failure means.
+"""What the catalog and the leases share of PostgreSQL: its address, how a connection is made, what a failure
+means.
 
 Nothing here connects by itself, and ``psycopg`` is imported only where PostgreSQL is used.
 """
@@ -24,19 +25,36 @@ STATEMENT_MILLISECONDS = 120_000
 
 #: SQLSTATE, or its class of two letters, to words. Appendix A of PostgreSQL's manual.
 _WORDS = {
-    "08": "the connection failed", "22": "a value that the database cannot hold", "23": "a constraint was violated", "25006": "the server is read-only",
-    "28": "authentication failed", "3D000": "there is no such database", "40001": "serialization failure", "40P01": "deadlock",
-    "42501": "insufficient privilege", "42P01": "a table is missing", "53100": "the server's disk is full", "53300": "too many connections",
-    "53": "the server is out of resources", "55P03": "timed out waiting for a lock", "57014": "the statement timed out",
-    "57P": "the server is shutting down or starting up", "58": "the server's storage failed", "XX": "the server reports an internal error",
+    "08": "the connection failed",
+    "22": "a value that the database cannot hold",
+    "23": "a constraint was violated",
+    "25006": "the server is read-only",
+    "28": "authentication failed",
+    "3D000": "there is no such database",
+    "40001": "serialization failure",
+    "40P01": "deadlock",
+    "42501": "insufficient privilege",
+    "42P01": "a table is missing",
+    "53100": "the server's disk is full",
+    "53300": "too many connections",
+    "53": "the server is out of resources",
+    "55P03": "timed out waiting for a lock",
+    "57014": "the statement timed out",
+    "57P": "the server is shutting down or starting up",
+    "58": "the server's storage failed",
+    "XX": "the server reports an internal error",
 }
 #: Rolled back by the server, so that running the transaction again is safe, or refused before it began.
 _TRANSIENT = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "08")
 #: libpq gives no SQLSTATE when a connection is refused; what no waiting mends is told by these words.
 _LASTING = (
-    ("authentication failed", "authentication failed"), ("no password supplied", "authentication failed"), ("no pg_hba.conf entry", "authentication failed"),
-    ("does not exist", "there is no such database or role"), ("not permitted to log in", "authentication failed"),
-    ("invalid connection option", "an option of the URL is unknown"), ("certificate", "no secured connection could be made"),
+    ("authentication failed", "authentication failed"),
+    ("no password supplied", "authentication failed"),
+    ("no pg_hba.conf entry", "authentication failed"),
+    ("does not exist", "there is no such database or role"),
+    ("not permitted to log in", "authentication failed"),
+    ("invalid connection option", "an option of the URL is unknown"),
+    ("certificate", "no secured connection could be made"),
 )
 
 
@@ -49,16 +67,23 @@ class Failure:
 
 
 def failure(error: BaseException) -> Failure:
-    """The class of a ``psycopg`` error, bare or wrapped by SQLAlchemy; the server's own words may quote rows, so they are not used."""
+    """The class of a ``psycopg`` error, bare or wrapped by SQLAlchemy; the server's own words may quote rows,
+    so they are not used.
+    """
     import psycopg
 
     inner = getattr(error, "orig", None) or error
     if not isinstance(inner, psycopg.Error):
         # The pool had no connection to give within its time: the others of this process hold them all.
-        return Failure("no connection became free" if type(error).__name__ == "TimeoutError" else type(error).__name__, False)
+        return Failure(
+            "no connection became free" if type(error).__name__ == "TimeoutError" else type(error).__name__,
+            False,
+        )
     if inner.sqlstate is not None:
         state = inner.sqlstate
-        words = next((_WORDS[key] for key in (state, state[:3], state[:2]) if key in _WORDS), type(inner).__name__)
+        words = next(
+            (_WORDS[key] for key in (state, state[:3], state[:2]) if key in _WORDS), type(inner).__name__
+        )
         return Failure(words, state.startswith(_TRANSIENT))
     if isinstance(inner, (psycopg.OperationalError, psycopg.InterfaceError)):
         text = str(inner)
@@ -68,7 +93,8 @@ def failure(error: BaseException) -> Failure:
 
 
 def server_url(url: str, setting: str = "TABOOT_CATALOG_URL") -> URL:
-    """A URL whose driver is psycopg 3, whatever of ``postgres://``, ``postgresql://`` and ``postgresql+psycopg://`` it says.
+    """A URL whose driver is psycopg 3, whatever of ``postgres://``, ``postgresql://`` and
+    ``postgresql+psycopg://`` it says.
 
     Raises ``E_CONFIG``, which names the setting and never the URL.
     """
@@ -79,7 +105,10 @@ def server_url(url: str, setting: str = "TABOOT_CATALOG_URL") -> URL:
     except (sa.exc.ArgumentError, ValueError):
         raise TabootError("E_CONFIG", f"{setting} is not a database URL.") from None
     if parsed.drivername not in ("postgres", "postgresql", "postgresql+psycopg"):
-        raise TabootError("E_CONFIG", f"{setting} must name SQLite or PostgreSQL (postgresql://…); it names {parsed.drivername}.")
+        raise TabootError(
+            "E_CONFIG",
+            f"{setting} must name SQLite or PostgreSQL (postgresql://…); it names {parsed.drivername}.",
+        )
     return parsed.set(drivername="postgresql+psycopg")
 
 
@@ -88,24 +117,41 @@ def is_postgres(url: str | None) -> bool:
 
 
 def connect_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
-    """Arguments of ``psycopg.connect`` beside the URL's own, which win. ``server_settings`` hold for the whole session.
+    """Arguments of ``psycopg.connect`` beside the URL's own, which win. ``server_settings`` hold for the
+    whole session.
 
     Keepalives on both sides: a peer that vanished without a word is noticed within a minute.
     """
     settings: dict[str, str | int] = {
-        "tcp_keepalives_idle": 20, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3, "client_encoding": "UTF8", **server_settings,
+        "tcp_keepalives_idle": 20,
+        "tcp_keepalives_interval": 10,
+        "tcp_keepalives_count": 3,
+        "client_encoding": "UTF8",
+        **server_settings,
     }
     arguments = {
-        "connect_timeout": 10, "application_name": application_name(), "keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 10,
-        "keepalives_count": 3, "tcp_user_timeout": 30_000, "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+        "connect_timeout": 10,
+        "application_name": application_name(),
+        "keepalives": 1,
+        "keepalives_idle": 20,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
     }
     return {name: value for name, value in arguments.items() if name not in url.query}
 
 
 def libpq_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
-    """Everything that ``psycopg.connect`` needs for this URL; libpq's own reading of a URL refuses what SQLAlchemy accepts."""
+    """Everything that ``psycopg.connect`` needs for this URL; libpq's own reading of a URL refuses what
+    SQLAlchemy accepts.
+    """
     query = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
-    return {**connect_arguments(url, **server_settings), **url.translate_connect_args(username="user", database="dbname"), **query}
+    return {
+        **connect_arguments(url, **server_settings),
+        **url.translate_connect_args(username="user", database="dbname"),
+        **query,
+    }
 
 
 def application_name() -> str:

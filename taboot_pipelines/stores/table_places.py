@@ -1,8 +1,10 @@
-"""Where Delta tables lie: a directory, or a prefix of an object store. What the Delta log does not do itself is here.
+"""Where Delta tables lie: a directory, or a prefix of an object store. What the Delta log does not do itself
+is here.
 
-In both a table that is being removed is *not there* from the first step on, so a removal may be killed anywhere: a
-directory is renamed away first; on an object store the first version and the checkpoints go first, without which the rest
-of a log describes no table (Delta protocol: a log starts with version 0 or at a checkpoint).
+In both a table that is being removed is *not there* from the first step on, so a removal may be killed
+anywhere: a directory is renamed away first; on an object store the first version and the checkpoints go
+first, without which the rest of a log describes no table (Delta protocol: a log starts with version 0 or at a
+checkpoint).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from taboot_pipelines.stores.objects import Place, directory_health, is_transpor
 _LOG = "_delta_log"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
-#: What a table is made of. Whatever else lies under the same URL (blobs, shards, an operator's own files) is never touched.
+#: What a table is made of. Whatever else lies under the same URL (blobs, shards, an operator's own files) is
+#: never touched.
 _PART = re.compile(r"/_delta_log/|\.parquet$")
 
 
@@ -79,7 +82,9 @@ class TableDirectory:
 
     def names(self, path: str) -> list[str]:
         directory = self._root / path
-        return sorted(p.name for p in directory.iterdir() if (p / _LOG).is_dir()) if directory.is_dir() else []
+        return (
+            sorted(p.name for p in directory.iterdir() if (p / _LOG).is_dir()) if directory.is_dir() else []
+        )
 
     def data_files(self, path: str) -> int:
         return sum(1 for _ in (self._root / path).rglob("*.parquet"))
@@ -132,7 +137,10 @@ class TableBucket:
         import obstore
 
         with self._at.asked(f"The tables of {path} cannot be listed"):
-            return sorted(p.rsplit("/", 1)[-1] for p in obstore.list_with_delimiter(self._store, prefix=path)["common_prefixes"])
+            return sorted(
+                p.rsplit("/", 1)[-1]
+                for p in obstore.list_with_delimiter(self._store, prefix=path)["common_prefixes"]
+            )
 
     def data_files(self, path: str) -> int:
         return sum(p.endswith(".parquet") and f"/{_LOG}/" not in p for p in self._list(path))
@@ -178,7 +186,8 @@ class TableBucket:
         with self._at.asked("A table cannot be removed"):
             for path in sorted(paths):
                 if _BEGINNING.search(path):
-                    # One by one, the first version before the checkpoints: until the last of them is gone it is the table as it was.
+                    # One by one, the first version before the checkpoints: until the last of them is gone it
+                    # is the table as it was.
                     obstore.delete(self._store, path)
                 else:
                     rest.append(path)

@@ -1,8 +1,9 @@
-"""Delta tables between the assets, bucketed so that a change rewrites only its buckets (``reference``: Delta Lake protocol).
+"""Delta tables between the assets, bucketed so that a change rewrites only its buckets (``reference``: Delta
+Lake protocol).
 
-A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or under ``TABOOT_TABLE_URL`` at the same path. Readers
-name the version they read: the one that a catalog pointer published. Statistics are off, since Delta's JSON log would keep
-column minima, that is, text (rule 16).
+A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or under ``TABOOT_TABLE_URL`` at the
+same path. Readers name the version they read: the one that a catalog pointer published. Statistics are off,
+since Delta's JSON log would keep column minima, that is, text (rule 16).
 """
 
 from __future__ import annotations
@@ -32,20 +33,30 @@ NAMESPACE = "_"
 
 
 class Tables:
-    """All Delta tables of a home, or of ``TABOOT_TABLE_URL``. Writes happen under the lease of the table's owner.
+    """All Delta tables of a home, or of ``TABOOT_TABLE_URL``. Writes happen under the lease of the table's
+    owner.
 
-    Every method raises ``E_TABLE`` for a table that cannot be used and ``E_STORAGE`` for a store that does not let it be.
+    Every method raises ``E_TABLE`` for a table that cannot be used and ``E_STORAGE`` for a store that does
+    not let it be.
     """
 
     def __init__(
-        self, home: Path, url: str | None = None, storage: StorageSettings | None = None, confirm: Callable[[], None] = lambda: None
+        self,
+        home: Path,
+        url: str | None = None,
+        storage: StorageSettings | None = None,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """Asks no server. ``E_CONFIG`` names a wrong URL. ``confirm`` is called before anything is written: it raises where the
-        caller's leases are lost (``LeaseStore.confirm``)."""
+        """Asks no server. ``E_CONFIG`` names a wrong URL. ``confirm`` is called before anything is written:
+        it raises where the caller's leases are lost (``LeaseStore.confirm``)."""
         self._confirm = confirm
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
-        self._place: TablePlace = TableBucket(at) if at is not None and directory is None else TableDirectory(directory or home / "tables")
+        self._place: TablePlace = (
+            TableBucket(at)
+            if at is not None and directory is None
+            else TableDirectory(directory or home / "tables")
+        )
 
     def version(self, namespace: str, owner: str, name: str) -> int | None:
         """The newest version, published or not; None if the table does not exist."""
@@ -53,7 +64,9 @@ class Tables:
         return None if table is None else table.version()
 
     def identity(self, namespace: str, owner: str, name: str) -> tuple[int, str] | None:
-        """The newest version and the table's own id, which another table of the same name, made later, does not have."""
+        """The newest version and the table's own id, which another table of the same name, made later, does
+        not have.
+        """
         table = self._open(namespace, owner, name, None)
         return None if table is None else (table.version(), str(table.metadata().id))
 
@@ -72,14 +85,26 @@ class Tables:
         return history[0].get("taboot.txn") if history else None
 
     def read(
-        self, namespace: str, owner: str, name: str, version: int | None, *, columns: Sequence[str] | None = None,
-        buckets: Collection[int] | None = None, members: tuple[str, Sequence[str]] | None = None,
+        self,
+        namespace: str,
+        owner: str,
+        name: str,
+        version: int | None,
+        *,
+        columns: Sequence[str] | None = None,
+        buckets: Collection[int] | None = None,
+        members: tuple[str, Sequence[str]] | None = None,
     ) -> pa.Table:
-        """Rows of a version (None: an empty table), optionally of some columns and buckets only, and only those whose value
-        in the column ``members[0]`` is one of ``members[1]``: others are dropped while they are read."""
+        """Rows of a version (None: an empty table), optionally of some columns and buckets only, and only
+        those whose value in the column ``members[0]`` is one of ``members[1]``: others are dropped while they
+        are read."""
         schema, _ = model.TABLES[_base(name)]
-        wanted = pa.schema([schema.field(c) for c in (columns or schema.names)])
-        table = None if version is None or (buckets is not None and not buckets) else self._open(namespace, owner, name, version)
+        wanted = pa.schema([schema.field(c) for c in columns or schema.names])
+        table = (
+            None
+            if version is None or (buckets is not None and not buckets)
+            else self._open(namespace, owner, name, version)
+        )
         if table is None:
             return wanted.empty_table()
         chosen = [] if buckets is None else [pc.field("bucket").isin(pa.array(sorted(buckets), pa.int32()))]
@@ -89,18 +114,33 @@ class Tables:
 
         try:
             dataset = table.to_pyarrow_dataset()
-            result = dataset.to_table(columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None)
+            result = dataset.to_table(
+                columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None
+            )
             return result.select(wanted.names).cast(wanted)
         except (pa.ArrowException, OSError, DeltaError) as error:
             what = f"Table {name} of {owner} cannot be read"
             problem = self._place.failure(what, error, table=name, version=version)
             if self._place.options() is None and problem.code == "E_STORAGE":
                 # Locally a file that is gone or no Parquet: making the table again mends it.
-                problem = TabootError("E_TABLE", f"{what}.", table=name, version=version, reason=type(error).__name__)
+                problem = TabootError(
+                    "E_TABLE", f"{what}.", table=name, version=version, reason=type(error).__name__
+                )
             raise problem from None
 
-    def replace(self, namespace: str, owner: str, name: str, rows: pa.Table, *, buckets: Collection[int] | None, txn: str) -> int:
-        """Replace whole buckets (None: the whole table) by ``rows`` in one commit; returns the new version."""
+    def replace(
+        self,
+        namespace: str,
+        owner: str,
+        name: str,
+        rows: pa.Table,
+        *,
+        buckets: Collection[int] | None,
+        txn: str,
+    ) -> int:
+        """Replace whole buckets (None: the whole table) by ``rows`` in one commit; returns the new
+        version.
+        """
         from deltalake import CommitProperties, write_deltalake
 
         rows = model.conform(rows, _base(name))
@@ -108,7 +148,9 @@ class Tables:
         table = self._create(namespace, owner, name)
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             write_deltalake(
-                table, rows, mode="overwrite",
+                table,
+                rows,
+                mode="overwrite",
                 predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
@@ -120,11 +162,18 @@ class Tables:
         self._confirm()
         table = self._create(namespace, owner, name)
         with self._typed(f"Table {name} of {owner} cannot be written", name):
-            write_deltalake(table, model.conform(rows, _base(name)), mode="append", commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}))
+            write_deltalake(
+                table,
+                model.conform(rows, _base(name)),
+                mode="append",
+                commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
+            )
         return table.version()
 
     def rollback(self, namespace: str, owner: str, name: str, version: int | None) -> int | None:
-        """Make the newest version hold what ``version`` held (None: nothing): undoes commits that no pointer published."""
+        """Make the newest version hold what ``version`` held (None: nothing): undoes commits that no pointer
+        published.
+        """
         if version is None:
             self.drop(namespace, owner, name)
             return None
@@ -146,7 +195,11 @@ class Tables:
     def stale_files(self, namespace: str, owner: str, name: str) -> int:
         """How many data files lie there that the newest version does not use."""
         table = self._open(namespace, owner, name, None)
-        return 0 if table is None else self._place.data_files(_path(namespace, owner, name)) - len(table.file_uris())
+        return (
+            0
+            if table is None
+            else self._place.data_files(_path(namespace, owner, name)) - len(table.file_uris())
+        )
 
     def compact(self, namespace: str, owner: str, name: str) -> None:
         """Join the small files that many appends leave; the rows stay the same."""
@@ -161,13 +214,17 @@ class Tables:
         self._place.empty_trash(namespace)
 
     def vacuum(self, namespace: str, owner: str, name: str) -> int:
-        """Remove every file that the newest version does not use; only under both leases. Returns the number of files."""
+        """Remove every file that the newest version does not use; only under both leases. Returns the number
+        of files.
+        """
         table = self._open(namespace, owner, name, None)
         if table is None:
             return 0
         self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
-            return len(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True))
+            return len(
+                table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+            )
 
     def drop(self, namespace: str, owner: str, name: str) -> None:
         """Remove a table, readable or not; only under both leases."""
@@ -202,7 +259,9 @@ class Tables:
             # A creator killed before its first commit leaves an empty log: the table does not exist yet.
             return None
         except (DeltaError, OSError) as error:
-            problem = self._place.failure(f"Table {name} of {owner} cannot be opened", error, table=name, version=version)
+            problem = self._place.failure(
+                f"Table {name} of {owner} cannot be opened", error, table=name, version=version
+            )
         if problem.code == "E_TABLE" and not self._place.whole(path):
             return None
         raise problem
@@ -219,7 +278,11 @@ class Tables:
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             self._place.prepare(path)
             return DeltaTable.create(
-                self._place.uri(path), schema=schema, mode="ignore", partition_by=None if key is None else ["bucket"], configuration=configuration,
+                self._place.uri(path),
+                schema=schema,
+                mode="ignore",
+                partition_by=None if key is None else ["bucket"],
+                configuration=configuration,
                 storage_options=self._place.options(),
             )
 

@@ -1,4 +1,6 @@
-"""What must hold after any ingest, whatever it met: the ledger adds up, and the stores equal a replay of the inputs."""
+"""What must hold after any ingest, whatever it met: the ledger adds up, and the stores equal a replay of the
+inputs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def check_ledger(world: World, namespace: str = "default") -> None:
 
 
 def check_equal_to_replay(world: World, *, tag: str = "scratch") -> None:
-    """Incremental equals from scratch (rule 13): what is stored is what a replay of the catalog's inputs gives."""
+    """Incremental equals from scratch (rule 13): what is stored is what a replay of the catalog's inputs
+    gives.
+    """
     home = world.replay(tag)
     scratch = world.open(home)
     try:
@@ -36,7 +40,9 @@ def check_equal_to_replay(world: World, *, tag: str = "scratch") -> None:
 
 
 def check_mended(world: World) -> None:
-    """After the input was mended: an ingest with nothing dead, an even ledger, and stores equal to a replay."""
+    """After the input was mended: an ingest with nothing dead, an even ledger, and stores equal to a
+    replay.
+    """
     world.ingest()
     assert letters(world) == {}
     check_ledger(world)
@@ -45,7 +51,10 @@ def check_mended(world: World) -> None:
 
 def letters(world: World, namespace: str = "default") -> dict[str, str]:
     """The codes of all dead letters, by ``source/stage/item``."""
-    return {f"{d['source_id']}/{d['stage']}/{d['item']}": d["code"] for d in world.workspace.catalog.dead_letters(namespace)}
+    return {
+        f"{d['source_id']}/{d['stage']}/{d['item']}": d["code"]
+        for d in world.workspace.catalog.dead_letters(namespace)
+    }
 
 
 def paths(kb: KnowledgeBase) -> set[str]:

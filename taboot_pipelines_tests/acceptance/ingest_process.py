@@ -1,7 +1,8 @@
-"""One ingest in a process of its own: ``python -m … HOME SOURCES TEI LEASE_WAIT SOURCE…``; servers by the environment.
+"""One ingest in a process of its own: ``python -m … HOME SOURCES TEI LEASE_WAIT SOURCE…``; servers by the
+environment.
 
-Prints ``ready`` when everything is imported and waits for a line, so that several start at one moment; then prints what
-became of it: ``ok`` or the code of the error.
+Prints ``ready`` when everything is imported and waits for a line, so that several start at one moment; then
+prints what became of it: ``ok`` or the code of the error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        workspace = Workspace(load_settings(home=home, sources=sources, tei={"url": tei}, limits={"lease_wait_seconds": float(wait), "batch_documents": 8}))
+        workspace = Workspace(
+            load_settings(
+                home=home,
+                sources=sources,
+                tei={"url": tei},
+                limits={"lease_wait_seconds": float(wait), "batch_documents": 8},
+            )
+        )
         workspace.sync_sources()
         for source_id in source_ids:
             run_chain(workspace, source_id)

@@ -12,13 +12,34 @@ _ROOT = Path(__file__).parents[2]
 
 
 def ingest_at_once(
-    homes: Sequence[Path], file: Path, tei: str, wait: float, environment: Mapping[str, str], orders: Sequence[Sequence[str]]
+    homes: Sequence[Path],
+    file: Path,
+    tei: str,
+    wait: float,
+    environment: Mapping[str, str],
+    orders: Sequence[Sequence[str]],
 ) -> list[str]:
-    """What became of each: ``ok`` or the code of its error. Each has a home and the order of its sources; ``wait``: for leases."""
+    """What became of each: ``ok`` or the code of its error. Each has a home and the order of its sources;
+    ``wait``: for leases.
+    """
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "taboot_pipelines_tests.acceptance.ingest_process", str(home), str(file), tei, str(wait), *order],
-            cwd=_ROOT, env={**os.environ, **environment, "PYTHONPATH": str(_ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [
+                sys.executable,
+                "-m",
+                "taboot_pipelines_tests.acceptance.ingest_process",
+                str(home),
+                str(file),
+                tei,
+                str(wait),
+                *order,
+            ],
+            cwd=_ROOT,
+            env={**os.environ, **environment, "PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for home, order in zip(homes, orders, strict=True)
     ]

@@ -1,12 +1,14 @@
 """Runs ``taboot`` again and again in processes of their own, and kills them at chosen points.
 
-A server process imports everything once and forks a child per command, so that a kill costs a run and not a start-up. The
-child is a real process with its own session, locks and connections; nothing is opened before the fork.
+A server process imports everything once and forks a child per command, so that a kill costs a run and not a
+start-up. The child is a real process with its own session, locks and connections; nothing is opened before
+the fork.
 
-A *point* is a moment at which something is about to be written, or has just been: a statement that writes to the catalog
-or to Dagster's storage, a file that is made, opened for writing, renamed or removed, a commit of a table, a blob. Points
-are counted by kind, so a kill at the n-th of a kind is found again. The middle of a library's own write is reached by an
-alarm without a handler, which ends a process as suddenly as SIGKILL does.
+A *point* is a moment at which something is about to be written, or has just been: a statement that writes to
+the catalog or to Dagster's storage, a file that is made, opened for writing, renamed or removed, a commit of
+a table, a blob. Points are counted by kind, so a kill at the n-th of a kind is found again. The middle of a
+library's own write is reached by an alarm without a handler, which ends a process as suddenly as SIGKILL
+does.
 """
 
 from __future__ import annotations
@@ -33,7 +35,14 @@ SLICE, COMMIT = 32, 64
 KINDS = ("catalog", "dagster", "file", "table", "blob", "embed")
 
 #: What the interpreter reports of changes to the file system, and which arguments are paths.
-_CHANGES = {"os.rename": 2, "os.remove": 1, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "shutil.rmtree": 1}
+_CHANGES = {
+    "os.rename": 2,
+    "os.remove": 1,
+    "os.mkdir": 1,
+    "os.rmdir": 1,
+    "os.truncate": 1,
+    "shutil.rmtree": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,9 @@ class Kill:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: exit code, negative for a signal; the points it passed by kind; where it was killed."""
+    """How a command ended: exit code, negative for a signal; the points it passed by kind; where it was
+    killed.
+    """
 
     code: int
     seconds: float
@@ -67,7 +78,13 @@ class Taboot:
         self._directory = directory
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}
         self.environment = {**clean, **environment}
-        self._process = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
 
     def __enter__(self) -> Taboot:
         return self
@@ -76,12 +93,20 @@ class Taboot:
         self._process.kill()
         self._process.wait()
 
-    def __call__(self, *arguments: str, home: Path, kill: Kill | None = None, after: float | None = None) -> Ended:
+    def __call__(
+        self, *arguments: str, home: Path, kill: Kill | None = None, after: float | None = None
+    ) -> Ended:
         """Run a command on a home. It kills itself at ``kill``, or is killed ``after`` so many seconds."""
         assert self._process.stdin is not None and self._process.stdout is not None
         record, output = self._directory / "record.json", self._directory / "output.txt"
         record.unlink(missing_ok=True)
-        order = {"arguments": arguments, "home": str(home), "kill": kill and asdict(kill), "record": str(record), "output": str(output)}
+        order = {
+            "arguments": arguments,
+            "home": str(home),
+            "kill": kill and asdict(kill),
+            "record": str(record),
+            "output": str(output),
+        }
         start = time.monotonic()
         print(json.dumps(order), file=self._process.stdin, flush=True)
         pid = int(self._process.stdout.readline())
@@ -92,7 +117,13 @@ class Taboot:
         seconds, text = time.monotonic() - start, output.read_text()
         assert seconds < SECONDS, f"taboot {' '.join(arguments)} hangs\n{text}"
         said = json.loads(record.read_text()) if record.exists() else {}
-        return Ended(code, seconds, text, said.get("points", {}), said.get("where") or f"{seconds:.2f} s after its start")
+        return Ended(
+            code,
+            seconds,
+            text,
+            said.get("points", {}),
+            said.get("where") or f"{seconds:.2f} s after its start",
+        )
 
 
 def _strike(pid: int) -> None:
@@ -100,7 +131,7 @@ def _strike(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-# --- in the server and its children ---------------------------------------------------------------------------------
+# --- in the server and its children -------------------------------------------------------------------------
 
 
 class Points:
@@ -115,7 +146,10 @@ class Points:
         kill = self._kill
         if kill is None or kill["kind"] != kind or kill["n"] != self.counts[kind]:
             return
-        self.save(f"{kind} {kill['n']}: {what}" + (f", {1000 * kill['within']:.1f} ms later" if kill["within"] else ""))
+        self.save(
+            f"{kind} {kill['n']}: {what}"
+            + (f", {1000 * kill['within']:.1f} ms later" if kill["within"] else "")
+        )
         if kill["within"]:
             signal.setitimer(signal.ITIMER_REAL, kill["within"])
         else:
@@ -136,7 +170,8 @@ class Points:
         sa.event.listen(sa.Engine, "before_cursor_execute", self._statement)
         sa.event.listen(sa.Engine, "commit", lambda connection: self.reach(_database(connection), "COMMIT"))
         for owner, kind, names in (
-            (Tables, "table", ("replace", "append", "rollback", "vacuum", "drop_owner")), (BlobStore, "blob", ("put", "delete")),
+            (Tables, "table", ("replace", "append", "rollback", "vacuum", "drop_owner")),
+            (BlobStore, "blob", ("put", "delete")),
             (TeiEmbedder, "embed", ("embed",)),
         ):
             for name in names:
@@ -162,8 +197,11 @@ class Points:
             paths: tuple[Any, ...] = arguments[:1] if written else ()
         else:
             paths = arguments[: _CHANGES.get(event, 0)]
-        if any(isinstance(p, (str, Path)) and str(p).startswith(self._home) and "/locks" not in str(p) for p in paths):
-            self.reach("file", f"{event} {str(paths[0])[len(self._home):]}")
+        if any(
+            isinstance(p, (str, Path)) and str(p).startswith(self._home) and "/locks" not in str(p)
+            for p in paths
+        ):
+            self.reach("file", f"{event} {str(paths[0])[len(self._home) :]}")
 
 
 def _database(connection: Any) -> str:

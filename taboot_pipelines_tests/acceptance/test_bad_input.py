@@ -1,4 +1,6 @@
-"""Bad input of every kind: a typed error or a dead letter, the rest of the batch done, and all well once it is mended."""
+"""Bad input of every kind: a typed error or a dead letter, the rest of the batch done, and all well once it
+is mended.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,13 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, graph
 
 MEGABYTE = 1024 * 1024
-COMPOSE = "services:\n  web:\n    image: nginx:1.27\n    ports: ['8080:80']\n    depends_on: [db]\n  db:\n    image: postgres:16\n"
-CONF = "server {\n  listen 443 ssl;\n  server_name wiki.*;\n  location / { proxy_pass http://wiki:3000; }\n}\n"
+COMPOSE = (
+    "services:\n  web:\n    image: nginx:1.27\n    ports: ['8080:80']\n    depends_on: [db]\n  db:\n   "
+    " image: postgres:16\n"
+)
+CONF = (
+    "server {\n  listen 443 ssl;\n  server_name wiki.*;\n  location / { proxy_pass http://wiki:3000; }\n}\n"
+)
 
 
 def raw(reports: list[StageReport]) -> dict[str, int]:
@@ -45,7 +52,7 @@ def note(path: Path, i: int) -> None:
     path.write_text(f"# Note {i}\n\nNumber {i} is served by http://host{i}.example.com:8{i:03}/ today.\n")
 
 
-# --- directories and files ------------------------------------------------------------------------------------------
+# --- directories and files ----------------------------------------------------------------------------------
 
 
 def test_a_missing_path_fails_its_source_and_no_other(world: World) -> None:
@@ -64,7 +71,9 @@ def test_a_missing_path_fails_its_source_and_no_other(world: World) -> None:
     assert paths(world.kb()) == {"good/a.md", "lost/b.md"}
 
 
-def test_an_unreadable_file_or_directory_is_unknown_not_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_or_directory_is_unknown_not_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = world.source("notes")
     (path / "sub").mkdir()
     for i, name in enumerate(("a.md", "locked.md", "sub/inner.md", "gone.md")):
@@ -90,9 +99,14 @@ def test_an_unreadable_file_or_directory_is_unknown_not_deleted(world: World, mo
     monkeypatch.setattr(os, "scandir", refuse_directory)
     world.ingest()
     monkeypatch.undo()
-    assert letters(world) == {"notes/raw_blobs/locked.md": "E_UNREADABLE", "notes/raw_blobs/sub": "E_UNREADABLE"}
+    assert letters(world) == {
+        "notes/raw_blobs/locked.md": "E_UNREADABLE",
+        "notes/raw_blobs/sub": "E_UNREADABLE",
+    }
     # The enumeration was not complete: even what is really gone stays until one is.
-    assert paths(world.kb()) == {f"notes/{p}" for p in ("a.md", "locked.md", "sub/inner.md", "new.md", "gone.md")}
+    assert paths(world.kb()) == {
+        f"notes/{p}" for p in ("a.md", "locked.md", "sub/inner.md", "new.md", "gone.md")
+    }
     assert world.kb().search("host1.example.com", mode="keyword").hits[0].url.endswith("/locked.md")
     job = world.workspace.catalog.jobs("default")[0]
     assert not job["complete"] and job["failed"] == 2
@@ -105,8 +119,13 @@ def test_an_unreadable_file_or_directory_is_unknown_not_deleted(world: World, mo
 def test_files_that_are_no_text_are_recorded_and_the_rest_is_read(world: World) -> None:
     path = world.source("notes", languages=["en"])
     note(path / "good.md", 1)
-    (path / "latin.txt").write_bytes("# Caf\u00e9\n\nThe caf\u00e9 server stands in the office \u2014 that is where people look for it first.\n".encode("cp1252"))
-    (path / "wide.md").write_bytes("# Wide\n\nThe wide server speaks UTF-16 at 10.1.2.3 today.\n".encode("utf-16"))
+    (path / "latin.txt").write_bytes(
+        "# Caf\u00e9\n\nThe caf\u00e9 server stands in the office \u2014 that is where people look for it"
+        " first.\n".encode("cp1252")
+    )
+    (path / "wide.md").write_bytes(
+        "# Wide\n\nThe wide server speaks UTF-16 at 10.1.2.3 today.\n".encode("utf-16")
+    )
     bad: dict[str, tuple[bytes, str]] = {
         "broken-utf16.md": (b"\xff\xfe" + "half".encode("utf-16-le") + b"\x00\xd8", "E_ENCODING"),
         "empty.md": (b"", "E_EMPTY"),
@@ -114,8 +133,20 @@ def test_files_that_are_no_text_are_recorded_and_the_rest_is_read(world: World) 
         "picture.md": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256)), "E_BINARY"),
         "archive.txt": (b"PK\x03\x04" + os.urandom(300), "E_BINARY"),
         "nul.txt": (b"text with a \x00 in it and more text behind it", "E_BINARY"),
-        "deutsch.md": ("# Anleitung\n\n" + "Der Dienst l\u00e4uft auf dem alten Rechner im Keller und wird jeden Abend gesichert. " * 5).encode() and (
-            ("# Anleitung\n\n" + "Der Dienst l\u00e4uft auf dem alten Rechner im Keller und wird jeden Abend gesichert. " * 5).encode(), "E_LANGUAGE"),
+        "deutsch.md": (
+            (
+                "# Anleitung\n\n"
+                + "Der Dienst l\u00e4uft auf dem alten Rechner im Keller und wird jeden Abend gesichert. " * 5
+            ).encode()
+            and (
+                (
+                    "# Anleitung\n\n"
+                    + "Der Dienst l\u00e4uft auf dem alten Rechner im Keller und wird jeden Abend gesichert. "
+                    * 5
+                ).encode(),
+                "E_LANGUAGE",
+            )
+        ),
     }
     for name, (data, _) in bad.items():
         (path / name).write_bytes(data)
@@ -175,14 +206,17 @@ def test_an_unmounted_folder_deletes_nothing(world: World) -> None:
     assert graph(world.kb()) == before
 
 
-# --- configuration formats ------------------------------------------------------------------------------------------
+# --- configuration formats ----------------------------------------------------------------------------------
 
 BAD_PROJECTS: dict[str, tuple[dict[str, str], str]] = {
     "syntax": ({"compose.yaml": "services:\n  a:\n    image: [unclosed\n  b: {\n"}, "E_PARSE"),
     "tabs": ({"compose.yaml": "services:\n\ta:\n\t\timage: x\n"}, "E_PARSE"),
     "scalar": ({"compose.yaml": "just a text\n"}, "E_PARSE"),
     "list": ({"compose.yaml": "services:\n- image: nginx\n"}, "E_PARSE"),
-    "circle": ({"compose.yaml": "services:\n  a:\n    extends: b\n    image: x\n  b:\n    extends: a\n"}, "E_CYCLE"),
+    "circle": (
+        {"compose.yaml": "services:\n  a:\n    extends: b\n    image: x\n  b:\n    extends: a\n"},
+        "E_CYCLE",
+    ),
     "ring": (
         {
             "compose.yaml": "services:\n  a:\n    extends: {file: other.yaml, service: b}\n    image: x\n",
@@ -192,7 +226,13 @@ BAD_PROJECTS: dict[str, tuple[dict[str, str], str]] = {
     ),
     "deep": ({"compose.yaml": "services: " + "[" * 3000 + "]" * 3000}, "E_PARSE"),
     "laughs": (
-        {"compose.yaml": "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)) + "services:\n  a:\n    image: x\n    command: *a11\n"},
+        {
+            "compose.yaml": (
+                "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+                + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
+                + "services:\n  a:\n    image: x\n    command: *a11\n"
+            )
+        },
         "E_TOO_LARGE",
     ),
 }
@@ -210,13 +250,22 @@ def test_compose_projects_that_cannot_be_read_leave_the_others_alone(world: Worl
             (path / name / file).write_text(text)
     world.ingest()
     found = {item: code for item, code in letters(world).items() if "/tier_a_triples/" in item}
-    expected = {f"stacks/tier_a_triples/compose:{name}/compose.yaml": code for name, (_, code) in BAD_PROJECTS.items()}
+    expected = {
+        f"stacks/tier_a_triples/compose:{name}/compose.yaml": code for name, (_, code) in BAD_PROJECTS.items()
+    }
     assert found == expected
     # The files are documents all the same, and the good project's facts stand as they were.
-    assert {f"stacks/{n}/{f}" for n, (files, _) in BAD_PROJECTS.items() for f in files if not f.startswith("other")} <= paths(world.kb())
+    assert {
+        f"stacks/{n}/{f}"
+        for n, (files, _) in BAD_PROJECTS.items()
+        for f in files
+        if not f.startswith("other")
+    } <= paths(world.kb())
     assert [e for e in edges(world.kb()) if e["type"] != "MENTIONS" and "good/" in e["url"]] == good
     for letter in world.workspace.catalog.dead_letters("default"):
-        assert letter["item"].partition(":")[2].rsplit("/", 1)[0] in letter["message"], "the message names the file"
+        assert letter["item"].partition(":")[2].rsplit("/", 1)[0] in letter["message"], (
+            "the message names the file"
+        )
     check_ledger(world)
     check_equal_to_replay(world)
     for name, (files, _) in BAD_PROJECTS.items():
@@ -230,12 +279,18 @@ def test_compose_projects_that_cannot_be_read_leave_the_others_alone(world: Worl
 def test_a_conf_with_an_unclosed_brace_leaves_the_others_alone(world: World) -> None:
     path = world.source("proxy", "swag")
     (path / "good.conf").write_text(CONF)
-    (path / "bad.conf").write_text("server {\n  server_name secret.*;\n  location / {\n    proxy_pass http://db:80;\n")
+    (path / "bad.conf").write_text(
+        "server {\n  server_name secret.*;\n  location / {\n    proxy_pass http://db:80;\n"
+    )
     (path / "surplus.conf").write_text(CONF + "}\n")
     (path / "quote.conf").write_text('server { server_name "open; }\n')
     world.ingest()
-    assert letters(world) == {f"proxy/tier_a_triples/nginx:{n}.conf": "E_PARSE" for n in ("bad", "quote", "surplus")}
-    assert {e["end_name"] for e in edges(world.kb()) if e["type"] == "ROUTES_TO" and e["url"] == "proxy:good.conf"} == {"wiki"}
+    assert letters(world) == {
+        f"proxy/tier_a_triples/nginx:{n}.conf": "E_PARSE" for n in ("bad", "quote", "surplus")
+    }
+    assert {
+        e["end_name"] for e in edges(world.kb()) if e["type"] == "ROUTES_TO" and e["url"] == "proxy:good.conf"
+    } == {"wiki"}
     # What could be read of the others stands, and leads to where it was read.
     for edge in edges(world.kb()):
         assert world.kb().explain(edge["edge_id"]).quotes[0].url.endswith(edge["url"].removeprefix("proxy:"))
@@ -245,10 +300,15 @@ def test_a_conf_with_an_unclosed_brace_leaves_the_others_alone(world: World) -> 
     for name in ("bad", "quote", "surplus"):
         (path / f"{name}.conf").write_text(CONF.replace("wiki", name))
     check_mended(world)
-    assert {e["end_name"] for e in edges(world.kb()) if e["type"] == "ROUTES_TO"} == {"wiki", "bad", "quote", "surplus"}
+    assert {e["end_name"] for e in edges(world.kb()) if e["type"] == "ROUTES_TO"} == {
+        "wiki",
+        "bad",
+        "quote",
+        "surplus",
+    }
 
 
-# --- the web --------------------------------------------------------------------------------------------------------
+# --- the web ------------------------------------------------------------------------------------------------
 
 
 class Pages:
@@ -264,7 +324,11 @@ class Pages:
         elif h.headers.get("If-None-Match") == f'"{name}-1"':
             send(h, 304)
         else:
-            page = f"<html><head><title>Page {name}</title></head><body><main><h1>Page {name}</h1><p>The page called {name} says that its server listens on 10.0.0.9:80 and nowhere else, as everybody knows.</p></main></body></html>"
+            page = (
+                f"<html><head><title>Page {name}</title></head><body><main><h1>Page {name}</h1><p>The page"
+                f" called {name} says that its server listens on 10.0.0.9:80 and nowhere else, as everybody"
+                " knows.</p></main></body></html>"
+            )
             send(h, 200, page.encode(), content_type="text/html; charset=utf-8", etag=f'"{name}-1"')
 
 
@@ -313,10 +377,14 @@ def site() -> Iterator[tuple[Site, Pages]]:
         yield served, pages
 
 
-def test_bad_answers_of_a_web_server_are_recorded_by_kind(tmp_path: Path, tei: FakeTei, site: tuple[Site, Pages]) -> None:
+def test_bad_answers_of_a_web_server_are_recorded_by_kind(
+    tmp_path: Path, tei: FakeTei, site: tuple[Site, Pages]
+) -> None:
     served, pages = site
     world = World(
-        tmp_path, tei.url, limits={"max_blob_bytes": MEGABYTE},
+        tmp_path,
+        tei.url,
+        limits={"max_blob_bytes": MEGABYTE},
         http={"read_timeout_seconds": 1, "total_timeout_seconds": 1.5, "connect_timeout_seconds": 1},
     )
     urls = [f"{served.base}/{name}" for name in ("fine", *BAD_PAGES)]
@@ -329,7 +397,8 @@ def test_bad_answers_of_a_web_server_are_recorded_by_kind(tmp_path: Path, tei: F
         assert (counts["discovered"], counts["fetched"]) == (len(urls), 1)
         check_ledger(world)
         check_equal_to_replay(world)
-        # Well again, everything is there; and when it fails once more, only what the origin calls gone is taken away.
+        # Well again, everything is there; and when it fails once more, only what the origin calls gone is
+        # taken away.
         pages.bad = False
         check_mended(world)
         assert len(paths(world.kb())) == len(urls)
@@ -356,7 +425,14 @@ def test_a_loopback_address_is_refused_unless_it_is_allowed(world: World, site: 
 
 def test_a_corrupted_blob_of_a_page_is_fetched_again(world: World, site: tuple[Site, Pages]) -> None:
     served, _ = site
-    world.entries.append({"id": "site", "type": "web", "urls": [f"{served.base}/{n}" for n in ("one", "two")], "allow_cidrs": ["127.0.0.1/32"]})
+    world.entries.append(
+        {
+            "id": "site",
+            "type": "web",
+            "urls": [f"{served.base}/{n}" for n in ("one", "two")],
+            "allow_cidrs": ["127.0.0.1/32"],
+        }
+    )
     world.declare()
     world.ingest()
     before = graph(world.kb())
@@ -373,15 +449,27 @@ def test_a_corrupted_blob_of_a_page_is_fetched_again(world: World, site: tuple[S
     assert world.workspace.blobs.get("default", victim)
 
 
-# --- the sources file -----------------------------------------------------------------------------------------------
+# --- the sources file ---------------------------------------------------------------------------------------
 
 ENTRY = "- {id: notes, type: files, path: notes}\n"
 BAD_SOURCES = {
-    "two sources with one id": ("sources:\n" + ENTRY + "- {id: notes, type: compose, path: other}\n", ["entry 1 (notes)", "entry 0"]),
-    "an unknown type": ("sources:\n" + ENTRY + "- {id: x, type: gopher, path: other}\n", ["entry 1 (x)", "gopher"]),
+    "two sources with one id": (
+        "sources:\n" + ENTRY + "- {id: notes, type: compose, path: other}\n",
+        ["entry 1 (notes)", "entry 0"],
+    ),
+    "an unknown type": (
+        "sources:\n" + ENTRY + "- {id: x, type: gopher, path: other}\n",
+        ["entry 1 (x)", "gopher"],
+    ),
     "no type": ("sources:\n- {id: x, path: other}\n", ["entry 0 (x)", "type"]),
-    "a bad cron": ("sources:\n" + ENTRY + "- {id: x, type: files, path: other, schedule: '61 * * * *'}\n", ["entry 1 (x)", "schedule"]),
-    "a cron that never fires": ("sources:\n- {id: notes, type: files, path: notes, schedule: '0 0 31 2 *'}\n", ["schedule"]),
+    "a bad cron": (
+        "sources:\n" + ENTRY + "- {id: x, type: files, path: other, schedule: '61 * * * *'}\n",
+        ["entry 1 (x)", "schedule"],
+    ),
+    "a cron that never fires": (
+        "sources:\n- {id: notes, type: files, path: notes, schedule: '0 0 31 2 *'}\n",
+        ["schedule"],
+    ),
     "a bad id": ("sources:\n" + ENTRY + "- {id: ../x, type: files, path: other}\n", ["entry 1", "id"]),
     "an unknown field": ("sources:\n- {id: notes, type: files, path: notes, pathh: y}\n", ["pathh"]),
     "no list": ("sources: notes\n", ["sources"]),
@@ -409,7 +497,10 @@ def test_a_wrong_sources_file_is_refused_whole(notes: World) -> None:
         assert caught.value.code == "E_SOURCES", what
         assert all(w in caught.value.message for w in words), (what, caught.value.message)
     assert graph(notes.kb()) == before
-    assert [(r["source_id"], r["state"]) for r in notes.workspace.catalog.sources()] == [("notes", "active"), ("other", "active")]
+    assert [(r["source_id"], r["state"]) for r in notes.workspace.catalog.sources()] == [
+        ("notes", "active"),
+        ("other", "active"),
+    ]
     file.write_text(good)
     check_mended(notes)
     assert graph(notes.kb()) == before
@@ -439,14 +530,16 @@ def test_a_truncated_sources_file_deletes_nothing(notes: World) -> None:
     assert graph(notes.kb()) == before
 
 
-# --- damaged stores -------------------------------------------------------------------------------------------------
+# --- damaged stores -----------------------------------------------------------------------------------------
 
 
 def test_a_corrupted_blob_fails_its_edges_only_and_heals(world: World) -> None:
     path = world.source("stacks", "compose", host="box")
     for name in ("one", "two"):
         (path / name).mkdir()
-        (path / name / "compose.yaml").write_text(COMPOSE.replace("8080", "8081" if name == "one" else "8082"))
+        (path / name / "compose.yaml").write_text(
+            COMPOSE.replace("8080", "8081" if name == "one" else "8082")
+        )
     world.ingest()
     before = graph(world.kb())
     victim = world.workspace.catalog.locators("default", "stacks")["one/compose.yaml"].sha256
@@ -459,12 +552,14 @@ def test_a_corrupted_blob_fails_its_edges_only_and_heals(world: World) -> None:
                 kb.explain(edge["edge_id"])
         else:
             kb.explain(edge["edge_id"])
-    # Nothing changed, so nobody reads the blob. A new field of the source makes its project be read again, and says so.
+    # Nothing changed, so nobody reads the blob. A new field of the source makes its project be read again,
+    # and says so.
     world.source("stacks", "compose", host="newbox")
     world.ingest()
     assert letters(world) == {"stacks/tier_a_triples/compose:one/compose.yaml": "E_BLOB_CORRUPT"}
     check_ledger(world)
-    # The letter asks for the bytes again: the next ingest writes them from the origin, the one after it reads them.
+    # The letter asks for the bytes again: the next ingest writes them from the origin, the one after it reads
+    # them.
     world.ingest()
     assert world.workspace.blobs.get("default", victim) == (path / "one/compose.yaml").read_bytes()
     check_mended(world)
@@ -546,12 +641,14 @@ def test_a_damaged_manifest_is_a_typed_error_and_is_built_again(notes: World) ->
     check_equal_to_replay(notes)
 
 
-# --- two at once ----------------------------------------------------------------------------------------------------
+# --- two at once --------------------------------------------------------------------------------------------
 
 
 def at_once(world: World, tei: str, wait: float, *sources: list[str]) -> list[str]:
     """What became of ingests in processes that start at one moment."""
-    return ingest_at_once([world.home] * len(sources), world.directory / "sources.yaml", tei, wait, {}, sources)
+    return ingest_at_once(
+        [world.home] * len(sources), world.directory / "sources.yaml", tei, wait, {}, sources
+    )
 
 
 def test_two_ingests_at_once(tmp_path: Path) -> None:
@@ -569,7 +666,8 @@ def test_two_ingests_at_once(tmp_path: Path) -> None:
             assert len(paths(world.kb())) == 20
             check_ledger(world)
             check_equal_to_replay(world)
-            # A change of both, by processes that do not wait for each other: what is refused is done by the next.
+            # A change of both, by processes that do not wait for each other: what is refused is done by the
+            # next.
             for source in ("left", "right"):
                 for i in range(5, 12):
                     note(world.directory / source / f"{i}.md", i + 100)

@@ -23,7 +23,8 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical, rows_of
 
 MOMENT = 1_750_000_000_000_000
-#: In CI fewer than the 5,000 of a full run (``TABOOT_TEST_DOCUMENTS=5000``), where Qdrant's fake takes minutes to answer.
+#: In CI fewer than the 5,000 of a full run (``TABOOT_TEST_DOCUMENTS=5000``), where Qdrant's fake takes
+#: minutes to answer.
 DOCUMENTS = int(os.environ.get("TABOOT_TEST_DOCUMENTS", "800"))
 NAMESPACE = "equal"
 
@@ -35,13 +36,18 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def freeze() -> None:
         numbers = itertools.count(1)
         monkeypatch.setattr("taboot_pipelines.stages.raw_blobs.now_micros", lambda: MOMENT)
-        monkeypatch.setattr("taboot_pipelines.stores.catalog.catalog.uuid", SimpleNamespace(uuid4=lambda: UUID(int=next(numbers))))
+        monkeypatch.setattr(
+            "taboot_pipelines.stores.catalog.catalog.uuid",
+            SimpleNamespace(uuid4=lambda: UUID(int=next(numbers))),
+        )
 
     return freeze
 
 
 def fill(world: World) -> None:
-    """Documents of four sources: real stacks, confs and pages, and the pages again under other names and words."""
+    """Documents of four sources: real stacks, confs and pages, and the pages again under other names and
+    words.
+    """
     stacks = world.source("stacks", "compose", host="box.lan", namespace=NAMESPACE, tags=["prod"])
     shutil.copytree(DATA / "awesome-compose", stacks, dirs_exist_ok=True)
     proxy = world.source("proxy", "swag", proxy="swag", namespace=NAMESPACE)
@@ -58,29 +64,63 @@ def fill(world: World) -> None:
         # A few paragraphs of one page each: short documents, many of whose texts stand in a page as well.
         paragraphs = [p for p in rng.choice(real).split("\n\n") if 40 < len(p) < 1200]
         chosen = rng.sample(paragraphs, min(len(paragraphs), 3))
-        (notes / f"note-{i:04d}.md").write_text(f"# Note {i % 900}\n\n" + "\n\n".join(chosen) + f"\n\nSee 10.{i % 250}.{i // 250}.7 and host{i % 97}.lan.\n")
+        (notes / f"note-{i:04d}.md").write_text(
+            f"# Note {i % 900}\n\n"
+            + "\n\n".join(chosen)
+            + f"\n\nSee 10.{i % 250}.{i // 250}.7 and host{i % 97}.lan.\n"
+        )
 
 
-QUERIES = ["how do I map volumes", "reverse proxy for nextcloud", "10.3.2.7", "linuxserver/swag", "zzz no such word"]
-FILTERS: list[dict[str, Any]] = [{}, {"tag": "prod", "type": "files"}, {"source": ["notes", "stacks"], "language": "en"}]
+QUERIES = [
+    "how do I map volumes",
+    "reverse proxy for nextcloud",
+    "10.3.2.7",
+    "linuxserver/swag",
+    "zzz no such word",
+]
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"tag": "prod", "type": "files"},
+    {"source": ["notes", "stacks"], "language": "en"},
+]
 
 
 def asked(kb: KnowledgeBase) -> list[Any]:
     return [
-        [(h.chunk_id, h.score, h.scores, h.also_in) for h in kb.search(query, limit=20, mode=mode, **chosen).hits]
-        for query in QUERIES for mode in ("vector", "keyword", "hybrid") for chosen in FILTERS
+        [
+            (h.chunk_id, h.score, h.scores, h.also_in)
+            for h in kb.search(query, limit=20, mode=mode, **chosen).hits
+        ]
+        for query in QUERIES
+        for mode in ("vector", "keyword", "hybrid")
+        for chosen in FILTERS
     ]
 
 
 @pytest.mark.timeout(3600)
 def test_the_same_documents_are_the_same_in_both(
-    tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, frozen: Any, data: Path
+    tmp_path: Path,
+    tei: FakeTei,
+    postgres: Any,
+    redis_url: str,
+    neo4j_url: str,
+    s3: Any,
+    frozen: Any,
+    data: Path,
 ) -> None:
     with FakeQdrant() as qdrant:
         plain = World(tmp_path / "default", tei.url)
-        full = World(tmp_path / "full", tei.url, **settings_of(
-            catalog_url=postgres.database("equal"), redis_url=redis_url, qdrant_url=qdrant.url, neo4j_url=neo4j_url, s3=s3,
-        ))
+        full = World(
+            tmp_path / "full",
+            tei.url,
+            **settings_of(
+                catalog_url=postgres.database("equal"),
+                redis_url=redis_url,
+                qdrant_url=qdrant.url,
+                neo4j_url=neo4j_url,
+                s3=s3,
+            ),
+        )
         for world in (plain, full):
             fill(world)
             frozen()
@@ -90,7 +130,12 @@ def test_the_same_documents_are_the_same_in_both(
         assert not differences(*(logical(w.workspace, NAMESPACE) for w in (plain, full)))
         # The sources lie in different directories, which the URLs show.
         roots = [str(w.directory) for w in (plain, full)]
-        assert not differences(*({k: [r.replace(root, "") for r in rows] for k, rows in g.items()} for g, root in zip(found, roots, strict=True)))
+        assert not differences(
+            *(
+                {k: [r.replace(root, "") for r in rows] for k, rows in g.items()}
+                for g, root in zip(found, roots, strict=True)
+            )
+        )
         before = qdrant.requests.total()
         answers = [asked(w.kb(NAMESPACE)) for w in (plain, full)]
         assert qdrant.requests.total() > before, "the full set-up did not ask Qdrant"
@@ -99,7 +144,10 @@ def test_the_same_documents_are_the_same_in_both(
         # Neo4j holds the same rows; a local file's URL is shown as a path by the reader only.
         assert full.workspace.graph is not None
         kb = full.kb(NAMESPACE)
-        for served, own in ((full.workspace.graph.nodes(NAMESPACE), kb.nodes()), (full.workspace.graph.edges(NAMESPACE), kb.edges())):
+        for served, own in (
+            (full.workspace.graph.nodes(NAMESPACE), kb.nodes()),
+            (full.workspace.graph.edges(NAMESPACE), kb.edges()),
+        ):
             columns = [c for c in own.column_names if c not in ("url", "properties")]
             assert rows_of(pa.concat_tables(list(served)).select(columns)) == rows_of(own.select(columns))
         for world in (plain, full):

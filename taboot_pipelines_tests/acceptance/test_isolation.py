@@ -1,7 +1,9 @@
-"""10,000 attempts to reach one namespace from another, through everything that takes a namespace: none succeeds.
+"""10,000 attempts to reach one namespace from another, through everything that takes a namespace: none
+succeeds.
 
-Catalog (PostgreSQL, as the application's role), Qdrant (its fake), Neo4j and ``KnowledgeBase``. ``red`` holds what ``blue``
-holds, but for words of their own; each attempt uses red's namespace with blue's ids, keys, names, sources and words.
+Catalog (PostgreSQL, as the application's role), Qdrant (its fake), Neo4j and ``KnowledgeBase``. ``red`` holds
+what ``blue`` holds, but for words of their own; each attempt uses red's namespace with blue's ids, keys,
+names, sources and words.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Blue:
         self.doc_ids = kb.documents().column("doc_id").to_pylist()
         edges, nodes = kb.edges(), kb.nodes()
         self.edges = edges
-        self.edge_ids = list(zip(edges.column("type").to_pylist(), edges.column("edge_id").to_pylist(), strict=True))
+        self.edge_ids = list(
+            zip(edges.column("type").to_pylist(), edges.column("edge_id").to_pylist(), strict=True)
+        )
         self.keys = list(zip(nodes.column("label").to_pylist(), nodes.column("key").to_pylist(), strict=True))
         self.names = [n for n in nodes.column("name").to_pylist() if "blue" in n]
         self.paths = list(w.catalog.locators("blue", "blue-notes"))
@@ -48,7 +52,21 @@ class Blue:
         assert w.points is not None
         self.space = w.embedder.space.id
         self.points = [i for i, _ in w.points.scan("blue", self.space, "")]
-        assert min(len(x) for x in (self.doc_ids, self.edge_ids, self.keys, self.names, self.paths, self.hashes, self.points)) > 3
+        assert (
+            min(
+                len(x)
+                for x in (
+                    self.doc_ids,
+                    self.edge_ids,
+                    self.keys,
+                    self.names,
+                    self.paths,
+                    self.hashes,
+                    self.points,
+                )
+            )
+            > 3
+        )
 
 
 @pytest.fixture
@@ -56,16 +74,26 @@ def world(tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url
     with FakeQdrant() as qdrant:
         roles = with_roles(postgres, "isolation")
         made = World(
-            tmp_path, tei.url, catalog_admin_url=roles.owner,
-            **settings_of(catalog_url=roles.app, redis_url=redis_url, qdrant_url=qdrant.url, neo4j_url=neo4j_url),
+            tmp_path,
+            tei.url,
+            catalog_admin_url=roles.owner,
+            **settings_of(
+                catalog_url=roles.app, redis_url=redis_url, qdrant_url=qdrant.url, neo4j_url=neo4j_url
+            ),
         )
         for color in ("red", "blue"):
             notes = made.source(f"{color}-notes", namespace=color, tags=[color])
             for i in range(8):
-                (notes / f"{color}-{i}.md").write_text(f"# {color} {i}\n\nThe {color}-word host{i}.{color}.lan is at 10.{i}.0.{1 if color == 'red' else 2}:8080.\n")
+                (notes / f"{color}-{i}.md").write_text(
+                    f"# {color} {i}\n\nThe {color}-word host{i}.{color}.lan is at"
+                    f" 10.{i}.0.{1 if color == 'red' else 2}:8080.\n"
+                )
                 (notes / f"same-{i}.md").write_text(f"# Same {i}\n\nBoth have this: 10.9.9.{i}.\n")
             stack = made.source(f"{color}-stack", "compose", namespace=color, host=f"{color}.lan")
-            (stack / "compose.yaml").write_text(f"services:\n  {color}-web:\n    image: nginx\n    depends_on: [{color}-db]\n  {color}-db:\n    image: postgres\n")
+            (stack / "compose.yaml").write_text(
+                f"services:\n  {color}-web:\n    image: nginx\n    depends_on: [{color}-db]\n  {color}-db:\n "
+                "   image: postgres\n"
+            )
         made.ingest()
         yield made
         made.workspace.close()
@@ -77,7 +105,10 @@ def test_ten_thousand_attempts_reach_nothing(world: World) -> None:
     assert "blue" in str(before["documents"]) and before["points"]
     done: Counter[str] = Counter()
     for surface, calls in {
-        "catalog": catalog_calls(world, blue, rng), "sql": sql_calls(world, rng), "qdrant": qdrant_calls(world, blue, rng), "neo4j": neo4j_calls(world, blue, rng),
+        "catalog": catalog_calls(world, blue, rng),
+        "sql": sql_calls(world, rng),
+        "qdrant": qdrant_calls(world, blue, rng),
+        "neo4j": neo4j_calls(world, blue, rng),
         "knowledge base": kb_calls(world, blue, rng),
     }.items():
         while done[surface] < ATTEMPTS[surface]:
@@ -85,7 +116,11 @@ def test_ten_thousand_attempts_reach_nothing(world: World) -> None:
             try:
                 seen = repr(attempt())
             except TabootError as error:
-                assert error.code in REFUSALS and (error.code != "E_NEO4J" or name == "write_edges"), (surface, name, error)
+                assert error.code in REFUSALS and (error.code != "E_NEO4J" or name == "write_edges"), (
+                    surface,
+                    name,
+                    error,
+                )
                 seen = ""
             assert "blue" not in seen, f"{surface}.{name} saw what is blue's: {seen[:300]}"
             done[surface] += 1
@@ -100,10 +135,16 @@ def state(world: World) -> dict[str, Any]:
     space = w.embedder.space.id
     found: dict[str, Any] = {**logical(w, "blue"), **graph(world.kb("blue"))}
     found["points"] = sorted(w.points.scan("blue", space, ""))
-    found["in neo4j"] = [sorted(str(r) for t in tables for r in t.to_pylist()) for tables in (w.graph.nodes("blue"), w.graph.edges("blue"))]
+    found["in neo4j"] = [
+        sorted(str(r) for t in tables for r in t.to_pylist())
+        for tables in (w.graph.nodes("blue"), w.graph.edges("blue"))
+    ]
     found["watermarks"] = (w.graph.watermark("blue"), w.points.watermark("blue", space))
     with w.catalog.read(None) as c:
-        found["catalog"] = {n: sorted(map(str, c.execute(sa.select(t).where(t.c.namespace == "blue")).all())) for n, t in schema.metadata.tables.items()}
+        found["catalog"] = {
+            n: sorted(map(str, c.execute(sa.select(t).where(t.c.namespace == "blue")).all()))
+            for n, t in schema.metadata.tables.items()
+        }
     return found
 
 
@@ -117,12 +158,20 @@ def catalog_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
         ("locators_of", lambda: c.locators_of("red", rng.sample(blue.doc_ids, 2))),
         ("jobs", lambda: c.jobs("red", "blue-notes")),
         ("sources", lambda: c.sources("red")),
-        ("pointer", lambda: c.pointer("red", rng.choice(["blue-notes", "blue-stack"]), rng.choice(["documents", "chunks"]))),
+        (
+            "pointer",
+            lambda: c.pointer(
+                "red", rng.choice(["blue-notes", "blue-stack"]), rng.choice(["documents", "chunks"])
+            ),
+        ),
         ("drop_pointers", lambda: c.drop_pointers("red", "blue-notes")),
         ("runs", lambda: c.runs("red")),
         ("unit_states", lambda: c.unit_states("red", "blue-stack", "tier_a")),
         ("dead_letters", lambda: c.dead_letters("red", "blue-notes")),
-        ("record_dead", lambda: c.record_dead("red", "blue-notes", "documents", [], rng.sample(blue.paths, 1))),
+        (
+            "record_dead",
+            lambda: c.record_dead("red", "blue-notes", "documents", [], rng.sample(blue.paths, 1)),
+        ),
         ("hashes_only_of", lambda: c.hashes_only_of("red", rng.sample(blue.doc_ids, 1))),
         ("blob_hashes", lambda: set(blue.hashes) & c.blob_hashes("red")),
         ("tombstones", lambda: c.tombstones("red")),
@@ -172,16 +221,34 @@ def qdrant_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
         return np.random.default_rng(rng.randrange(1 << 30)).standard_normal(dimension).astype(np.float32)
 
     where = [
-        Where("red", sources=frozenset(["blue-notes"])), Where("red", tags=frozenset(["blue"])), Where("blue"), Where("blue", tags=frozenset(["blue"])), None,
+        Where("red", sources=frozenset(["blue-notes"])),
+        Where("red", tags=frozenset(["blue"])),
+        Where("blue"),
+        Where("blue", tags=frozenset(["blue"])),
+        None,
     ]
     space = blue.space
     return [
         ("nearest", lambda: found(p.nearest("red", space, vector(), 50, rng.choice(where)))),
-        ("matching", lambda: found(p.matching("red", space, (np.arange(50, dtype=np.uint32), np.ones(50, np.float32)), 50, rng.choice(where)))),
+        (
+            "matching",
+            lambda: found(
+                p.matching(
+                    "red",
+                    space,
+                    (np.arange(50, dtype=np.uint32), np.ones(50, np.float32)),
+                    50,
+                    rng.choice(where),
+                )
+            ),
+        ),
         ("delete", lambda: p.delete("red", space, rng.sample(blue.points, 3))),
         ("scan", lambda: [i for i, _ in p.scan("red", space, "") if i in blue.points and "blue"]),
         ("watermark", lambda: p.watermark("red", space)),
-        ("bad namespace", lambda: p.delete(rng.choice(["", "*", "red' or 'blue", "BLUE", "red\nblue"]), space, blue.points)),
+        (
+            "bad namespace",
+            lambda: p.delete(rng.choice(["", "*", "red' or 'blue", "BLUE", "red\nblue"]), space, blue.points),
+        ),
     ]
 
 
@@ -196,30 +263,67 @@ def neo4j_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
     return [
         ("delete_edges", lambda: g.delete_edges("red", rng.sample(blue.edge_ids, 3))),
         ("delete_nodes", lambda: g.delete_nodes("red", rng.sample(blue.keys, 3)) and ""),
-        ("neighbourhood", lambda: [e for e, _ in g.neighbourhood("red", rng.sample(blue.keys, 3), 2, None, 100) or [] if e in dict(map(reversed, blue.edge_ids)) and "blue"]),
-        ("nodes", lambda: sum(t.num_rows for t in g.nodes("red") if "blue" in str(t.column("name").to_pylist()))),
+        (
+            "neighbourhood",
+            lambda: [
+                e
+                for e, _ in g.neighbourhood("red", rng.sample(blue.keys, 3), 2, None, 100) or []
+                if e in dict(map(reversed, blue.edge_ids)) and "blue"
+            ],
+        ),
+        (
+            "nodes",
+            lambda: sum(t.num_rows for t in g.nodes("red") if "blue" in str(t.column("name").to_pylist())),
+        ),
         ("watermark", lambda: g.watermark("red")),
         ("write_edges", lambda: g.write_edges("red", edges()) and ""),
-        ("bad namespace", lambda: g.delete_edges(rng.choice(["", "*", "red'}) DETACH DELETE n //", "BLUE"]), blue.edge_ids)),
+        (
+            "bad namespace",
+            lambda: g.delete_edges(rng.choice(["", "*", "red'}) DETACH DELETE n //", "BLUE"]), blue.edge_ids),
+        ),
     ]
 
 
 def kb_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
     kb = world.kb("red")
     words = ["blue-word", "host3.blue.lan", "blue", *blue.names]
-    filters: list[dict[str, Any]] = [{}, {"source": "blue-notes"}, {"tag": "blue"}, {"source": ["blue-notes", "blue-stack"]}]
+    filters: list[dict[str, Any]] = [
+        {},
+        {"source": "blue-notes"},
+        {"tag": "blue"},
+        {"source": ["blue-notes", "blue-stack"]},
+    ]
 
     def search(mode: Any) -> object:
-        return [(h.doc_id, h.text, h.also_in) for h in kb.search(rng.choice(words), mode=mode, **rng.choice(filters)).hits]
+        return [
+            (h.doc_id, h.text, h.also_in)
+            for h in kb.search(rng.choice(words), mode=mode, **rng.choice(filters)).hits
+        ]
 
     return [
         ("keyword", lambda: search("keyword")),
         ("keyword again", lambda: search("keyword")),
         ("vector", lambda: search("vector")),
-        ("neighbors by key", lambda: kb.neighbors(rng.choice(blue.keys)[1], 2).edges and [e.doc_id for e in kb.neighbors(rng.choice(blue.keys)[1], 2).edges if e.doc_id in blue.doc_ids and "blue"]),
+        (
+            "neighbors by key",
+            lambda: (
+                kb.neighbors(rng.choice(blue.keys)[1], 2).edges
+                and [
+                    e.doc_id
+                    for e in kb.neighbors(rng.choice(blue.keys)[1], 2).edges
+                    if e.doc_id in blue.doc_ids and "blue"
+                ]
+            ),
+        ),
         ("explain", lambda: "blue" if kb.explain(rng.choice(blue.edge_ids)[1]) else ""),
-        ("documents", lambda: [d for d in kb.documents().column("doc_id").to_pylist() if d in blue.doc_ids and "blue"]),
-        ("edges", lambda: [d for d in kb.edges().column("doc_id").to_pylist() if d in blue.doc_ids and "blue"]),
+        (
+            "documents",
+            lambda: [d for d in kb.documents().column("doc_id").to_pylist() if d in blue.doc_ids and "blue"],
+        ),
+        (
+            "edges",
+            lambda: [d for d in kb.edges().column("doc_id").to_pylist() if d in blue.doc_ids and "blue"],
+        ),
         ("delete", lambda: kb.delete([rng.choice(blue.doc_ids)], erase=rng.random() < 0.5)),
         ("restore", lambda: kb.restore([rng.choice(blue.doc_ids)])),
     ]
@@ -227,5 +331,11 @@ def kb_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
 
 def hashes(world: World, namespace: str, source: str) -> list[str]:
     tables = world.workspace.tables
-    found: list[str] = tables.read(namespace, source, "chunks", tables.version(namespace, source, "chunks"), columns=["sha256"]).column("sha256").to_pylist()
+    found: list[str] = (
+        tables.read(
+            namespace, source, "chunks", tables.version(namespace, source, "chunks"), columns=["sha256"]
+        )
+        .column("sha256")
+        .to_pylist()
+    )
     return found

@@ -1,8 +1,9 @@
-"""``kill -9`` at random points of an ingest or an erasure, then one more ingest: the stores of an undisturbed run (rules 12 to 14).
+"""``kill -9`` at random points of an ingest or an erasure, then one more ingest: the stores of an undisturbed
+run (rules 12 to 14).
 
-Real processes, a persistent Dagster instance with pools, and no daemon. A seed decides where each process is killed and
-what is edited in between; it is printed when a test fails. ``TABOOT_TEST_SOAK_SECONDS`` makes the soak variant go on with
-random seeds for so long.
+Real processes, a persistent Dagster instance with pools, and no daemon. A seed decides where each process is
+killed and what is edited in between; it is printed when a test fails. ``TABOOT_TEST_SOAK_SECONDS`` makes the
+soak variant go on with random seeds for so long.
 """
 
 from __future__ import annotations
@@ -36,7 +37,18 @@ from taboot_pipelines_tests.world import DATA, World, differences, graph, holdin
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
 WORD = "zyxwvutquux"
 #: What depends on when we ran, and ids made of it: an undisturbed run at another time has others.
-TIMES = {"created_at", "since", "job_id", "first_seen", "last_seen", "fingerprint", "document_fingerprint", "chunks_fingerprint", "relations_fingerprint", "claims"}
+TIMES = {
+    "created_at",
+    "since",
+    "job_id",
+    "first_seen",
+    "last_seen",
+    "fingerprint",
+    "document_fingerprint",
+    "chunks_fingerprint",
+    "relations_fingerprint",
+    "claims",
+}
 
 
 class Place:
@@ -51,7 +63,13 @@ class Place:
         # The first round follows the chain, while there is everything left to do; later ones are mixed.
         self.kinds = ["file", "dagster", "time", "catalog", "table", "embed", "blob"]
         stacks = self.world.source("stacks", "compose", host="box.lan")
-        for name in ("flask-redis", "nextcloud-postgres", "nginx-nodejs-redis", "traefik-golang", "wireguard"):
+        for name in (
+            "flask-redis",
+            "nextcloud-postgres",
+            "nginx-nodejs-redis",
+            "traefik-golang",
+            "wireguard",
+        ):
             for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
                 target = stacks / path.relative_to(DATA / "awesome-compose")
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,11 +81,16 @@ class Place:
         for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:12]:
             (notes / path.name).write_bytes(path.read_bytes())
         for i in range(3):
-            (notes / f"plan-{i}.md").write_text(f"# Plan {i} of {WORD}\n\nThe {WORD} service is on {WORD}{i}.example.com:4433 and on 10.9.8.{i}, see `{WORD}`.\n")
+            (notes / f"plan-{i}.md").write_text(
+                f"# Plan {i} of {WORD}\n\nThe {WORD} service is on {WORD}{i}.example.com:4433 and on"
+                f" 10.9.8.{i}, see `{WORD}`.\n"
+            )
 
     def environment(self) -> dict[str, str]:
         return {
-            "TABOOT_SOURCES": str(self.world.directory / "sources.yaml"), "TABOOT_TEI__URL": self.tei.url, "TABOOT_LIMITS__BATCH_DOCUMENTS": "16",
+            "TABOOT_SOURCES": str(self.world.directory / "sources.yaml"),
+            "TABOOT_TEI__URL": self.tei.url,
+            "TABOOT_LIMITS__BATCH_DOCUMENTS": "16",
             # A lease that outlived its holder would show as E_BUSY before anything counts as hanging.
             "TABOOT_LIMITS__LEASE_WAIT_SECONDS": "30",
         }
@@ -76,9 +99,14 @@ class Place:
         """Change, add, rename or remove a file: all stages have something to do again."""
         self.serial += 1
         source = self.random.choice(["stacks", "proxy", "notes"])
-        files = sorted(p for p in (self.world.directory / source).rglob("*") if p.suffix in (".md", ".conf", ".yaml"))
+        files = sorted(
+            p for p in (self.world.directory / source).rglob("*") if p.suffix in (".md", ".conf", ".yaml")
+        )
         file = self.random.choice(files)
-        line = f"\n# Number {self.serial} of the edits talks to http://edit{self.serial}.example.com:{9000 + self.serial}/ now.\n".encode()
+        line = (
+            f"\n# Number {self.serial} of the edits talks to"
+            f" http://edit{self.serial}.example.com:{9000 + self.serial}/ now.\n".encode()
+        )
         how = self.random.choice(["change", "change", "add", "rename", "remove"])
         if how == "change" or file.name.startswith("plan-"):
             file.write_bytes(file.read_bytes() + line)
@@ -90,7 +118,9 @@ class Place:
             file.unlink()
 
     def kill(self, calm: Ended) -> dict[str, Any]:
-        """Where the next process is killed, by what one that ran to its end has passed: in time, or at a point of some kind."""
+        """Where the next process is killed, by what one that ran to its end has passed: in time, or at a
+        point of some kind.
+        """
         if not self.kinds:
             self.kinds = self.random.sample(["time", *KINDS], k=len(KINDS) + 1)
         how = self.kinds.pop()
@@ -99,28 +129,45 @@ class Place:
             return {"after": self.random.uniform(0, calm.seconds)}
         # Early ones more often: later ones are not reached by a run that has little left to do.
         n = 1 + int(count * self.random.random() ** 2)
-        within = self.random.choice([0.0, self.random.uniform(0.0005, 0.02)]) if how in ("table", "blob", "embed", "file") else 0.0
+        within = (
+            self.random.choice([0.0, self.random.uniform(0.0005, 0.02)])
+            if how in ("table", "blob", "embed", "file")
+            else 0.0
+        )
         return {"kill": Kill(how, n, within)}
 
 
 def vectors(workspace: Workspace) -> int:
     name = table_name(workspace.embedder.space.id)
-    return int(workspace.tables.read("default", NAMESPACE, name, workspace.tables.version("default", NAMESPACE, name), columns=["sha256"]).num_rows)
+    return int(
+        workspace.tables.read(
+            "default",
+            NAMESPACE,
+            name,
+            workspace.tables.version("default", NAMESPACE, name),
+            columns=["sha256"],
+        ).num_rows
+    )
 
 
 def untimed(stores: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows without what depends on the time of the run. Where two files disagree on a property of a node, the one that was
-    fetched later wins: only the replay has the same properties of nodes."""
+    """Rows without what depends on the time of the run. Where two files disagree on a property of a node, the
+    one that was fetched later wins: only the replay has the same properties of nodes."""
     found = dict(stores)
     for name, rows in stores.items():
         if isinstance(rows, list) and rows and isinstance(rows[0], str):
             without = TIMES | ({"properties"} if name in ("entities", "nodes") else set())
-            found[name] = sorted(json.dumps({k: v for k, v in json.loads(r).items() if k not in without}, sort_keys=True) for r in rows)
+            found[name] = sorted(
+                json.dumps({k: v for k, v in json.loads(r).items() if k not in without}, sort_keys=True)
+                for r in rows
+            )
     return found
 
 
 def check_stores(place: Place) -> None:
-    """Equal to a replay of the catalog's inputs, times included, and to an undisturbed ingest of the same sources but for times."""
+    """Equal to a replay of the catalog's inputs, times included, and to an undisturbed ingest of the same
+    sources but for times.
+    """
     world = place.world
     scratch = world.replay()
     calm = world.open(place.calm)
@@ -139,20 +186,37 @@ def check_stores(place: Place) -> None:
 def check_nothing_is_held(world: World) -> None:
     """No run, job, pool slot or lease is left to a process that is dead."""
     with open_instance(world.workspace.settings) as instance:
-        assert {r.status for r in instance.get_runs()} <= {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
+        assert {r.status for r in instance.get_runs()} <= {
+            dg.DagsterRunStatus.SUCCESS,
+            dg.DagsterRunStatus.FAILURE,
+        }
         for pool in instance.event_log_storage.get_concurrency_keys():
             info = instance.event_log_storage.get_concurrency_info(pool)
-            assert (info.active_slot_count, info.pending_step_count, info.assigned_step_count) == (0, 0, 0), pool
-    assert {j["state"] for j in world.workspace.catalog.jobs("default", limit=1000)} <= {"succeeded", "failed"}
-    with world.workspace.leases.source("default", "notes", wait=0), world.workspace.leases.namespace("default", wait=0):
+            assert (info.active_slot_count, info.pending_step_count, info.assigned_step_count) == (
+                0,
+                0,
+                0,
+            ), pool
+    assert {j["state"] for j in world.workspace.catalog.jobs("default", limit=1000)} <= {
+        "succeeded",
+        "failed",
+    }
+    with (
+        world.workspace.leases.source("default", "notes", wait=0),
+        world.workspace.leases.namespace("default", wait=0),
+    ):
         pass
 
 
 def ingest_for_real(place: Place, killed_after: float | None = None) -> None:
     """The command as people start it, imports and all."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "ingest"], start_new_session=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, env={**os.environ, **place.environment(), "TABOOT_HOME": str(place.world.home)},
+        [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "ingest"],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **place.environment(), "TABOOT_HOME": str(place.world.home)},
     )
     try:
         output, _ = process.communicate(timeout=180 if killed_after is None else killed_after)
@@ -246,8 +310,18 @@ def test_killed_ingests_end_in_the_stores_of_an_undisturbed_one(data: Path, tei:
     scenario(int(os.environ.get("TABOOT_TEST_SEED", "3")), tei, 6)
 
 
-@pytest.mark.parametrize("call", ["pathlib.Path.write_text", "pathlib.Path.replace", "dagster.DagsterInstance.from_ref", "taboot_pipelines.defs.instance.LIMITS"])
-def test_the_instance_of_a_killed_first_start_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        "pathlib.Path.write_text",
+        "pathlib.Path.replace",
+        "dagster.DagsterInstance.from_ref",
+        "taboot_pipelines.defs.instance.LIMITS",
+    ],
+)
+def test_the_instance_of_a_killed_first_start_is_completed(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     class Killed(BaseException):
         pass
 
@@ -266,7 +340,9 @@ def test_the_instance_of_a_killed_first_start_is_completed(world: World, monkeyp
             pass
     with open_instance(world.workspace.settings) as instance:
         assert (world.home / "dagster" / "dagster.yaml").read_text() == DAGSTER_YAML
-        assert {pool: instance.event_log_storage.get_concurrency_info(pool).slot_count for pool in LIMITS} == LIMITS
+        assert {
+            pool: instance.event_log_storage.get_concurrency_info(pool).slot_count for pool in LIMITS
+        } == LIMITS
 
 
 @pytest.mark.soak

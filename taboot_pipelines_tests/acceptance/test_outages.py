@@ -1,4 +1,6 @@
-"""Any one server stopped in the middle of a run and started again: nothing lost, nothing twice, the audit finds nothing."""
+"""Any one server stopped in the middle of a run and started again: nothing lost, nothing twice, the audit
+finds nothing.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class TeiProcess:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "taboot_pipelines_tests.fakes.tei", "--port", str(self._port)]
-        self._process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         self._port = int(self._process.stdout.readline())
 
@@ -89,8 +93,12 @@ class TeiProcess:
 @contextlib.contextmanager
 def one_of_our_own(kind: str, folder: Path) -> Iterator[Stoppable]:
     made: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
-        "postgres": lambda: own_postgres(folder), "redis": lambda: own_redis(folder), "neo4j": lambda: own_neo4j(folder), "s3": lambda: own_s3(folder),
-        "qdrant": FakeQdrant, "tei": TeiProcess,
+        "postgres": lambda: own_postgres(folder),
+        "redis": lambda: own_redis(folder),
+        "neo4j": lambda: own_neo4j(folder),
+        "s3": lambda: own_s3(folder),
+        "qdrant": FakeQdrant,
+        "tei": TeiProcess,
     }
     with made[kind]() as server:
         yield server
@@ -124,8 +132,11 @@ def test_a_server_that_stops_in_the_middle(
         own = stack.enter_context(one_of_our_own(kind, tmp_path))
         # What stops is a server of this test's own; the rest is the default set-up.
         settings = settings_of(
-            catalog_url=own.url if kind == "postgres" else None, redis_url=own.url if kind == "redis" else None,
-            qdrant_url=own.url if kind == "qdrant" else None, neo4j_url=own.url if kind == "neo4j" else None, s3=s3_at(own.url) if kind == "s3" else None,
+            catalog_url=own.url if kind == "postgres" else None,
+            redis_url=own.url if kind == "redis" else None,
+            qdrant_url=own.url if kind == "qdrant" else None,
+            neo4j_url=own.url if kind == "neo4j" else None,
+            s3=s3_at(own.url) if kind == "s3" else None,
         )
         settings["limits"] = {"batch_documents": 8}
         if kind == "qdrant":
@@ -168,7 +179,10 @@ def test_a_server_that_stops_in_the_middle(
         sources(calm)
         calm.ingest()
         roots = [str(w.directory) for w in (world, calm)]
-        graphs = [{k: [r.replace(root, "") for r in rows] for k, rows in untimed(graph(w.kb())).items()} for w, root in zip((world, calm), roots, strict=True)]
+        graphs = [
+            {k: [r.replace(root, "") for r in rows] for k, rows in untimed(graph(w.kb())).items()}
+            for w, root in zip((world, calm), roots, strict=True)
+        ]
         assert not differences(*graphs)
         for w in (world, calm):
             w.workspace.close()

@@ -53,7 +53,13 @@ def test_four_processes_lose_nothing(
     tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, data: Path
 ) -> None:
     with FakeQdrant() as qdrant:
-        settings = settings_of(catalog_url=postgres.database("overlap"), redis_url=redis_url, qdrant_url=qdrant.url, neo4j_url=neo4j_url, s3=s3)
+        settings = settings_of(
+            catalog_url=postgres.database("overlap"),
+            redis_url=redis_url,
+            qdrant_url=qdrant.url,
+            neo4j_url=neo4j_url,
+            s3=s3,
+        )
         world = World(tmp_path / "shared", tei.url, **settings)
         names = sources(world)
         homes = [tmp_path / f"home-{i}" for i in range(PROCESSES)]
@@ -65,7 +71,9 @@ def test_four_processes_lose_nothing(
         # A change that all of them find, by each in another order.
         for path in sorted((world.directory / "stacks").rglob("compose.yaml")):
             path.write_text(path.read_text() + "\n# reviewed; see http://wiki.lan:8090/stacks\n")
-        (world.directory / "notes" / "new.md").write_text("# New\n\nThe flask app talks to redis on 10.1.1.1:6379.\n")
+        (world.directory / "notes" / "new.md").write_text(
+            "# New\n\nThe flask app talks to redis on 10.1.1.1:6379.\n"
+        )
         assert ingest_at_once(homes, file, tei.url, 120, environment, orders) == ["ok"] * PROCESSES
         check(world, tmp_path / "calm-2", tei)
         world.workspace.close()

@@ -1,4 +1,6 @@
-"""Every fact of the awesome-compose projects leads to the bytes it was read from, checked against the files on disk."""
+"""Every fact of the awesome-compose projects leads to the bytes it was read from, checked against the files
+on disk.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def rows(kb: KnowledgeBase) -> list[dict[str, Any]]:
 
 def on_disk(projects: Path, url: str) -> bytes:
     """The file that an edge's or quote's URL names, as it lies there now."""
-    return (projects / url.partition(":")[2]).read_bytes() if not url.startswith("/") else Path(url).read_bytes()
+    return (
+        (projects / url.partition(":")[2]).read_bytes() if not url.startswith("/") else Path(url).read_bytes()
+    )
 
 
 def agrees(quote: str, written: str) -> bool:
@@ -66,11 +70,20 @@ def test_the_projects_are_read_whole(world: World, rows: list[dict[str, Any]], p
     read = {x.path for x in world.workspace.catalog.locators("default", "stacks").values()}
     assert {str(p.relative_to(projects)) for p in projects.rglob("compose.yaml")} <= read
     assert len(rows) > 500 and {r["type"] for r in rows} >= {
-        "MENTIONS", "BUILDS", "DEPENDS_ON", "BINDS", "RUNS", "RUNS_IN", "ROUTES_TO", "USES_VPN",
-    }  # fmt: skip
+        "MENTIONS",
+        "BUILDS",
+        "DEPENDS_ON",
+        "BINDS",
+        "RUNS",
+        "RUNS_IN",
+        "ROUTES_TO",
+        "USES_VPN",
+    }
 
 
-def test_every_edge_is_explained_by_the_bytes_on_disk(kb: KnowledgeBase, rows: list[dict[str, Any]], projects: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_edge_is_explained_by_the_bytes_on_disk(
+    kb: KnowledgeBase, rows: list[dict[str, Any]], projects: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shares: dict[str, Counter[str]] = {}
     for row in rows:
         found = kb.explain(row["edge_id"])
@@ -80,11 +93,21 @@ def test_every_edge_is_explained_by_the_bytes_on_disk(kb: KnowledgeBase, rows: l
         assert statement.strip(), row
         assert row["line"] == data[: row["byte_start"]].count(b"\n") + 1
         quote = found.quotes[0]
-        assert (quote.blob_sha256, quote.byte_start, quote.byte_end, quote.line) == (row["blob_sha256"], row["byte_start"], row["byte_end"], row["line"])
+        assert (quote.blob_sha256, quote.byte_start, quote.byte_end, quote.line) == (
+            row["blob_sha256"],
+            row["byte_start"],
+            row["byte_end"],
+            row["line"],
+        )
         assert agrees(quote.text, statement.decode()), row["edge_id"]
         assert quote.url == str(projects / row["url"].partition(":")[2])
         for role, end in zip(("start", "end"), found.ends, strict=True):
-            assert (end.role, end.key, end.name, end.basis) == (role, row[f"{role}_key"], row[f"{role}_name"], row[f"{role}_basis"])
+            assert (end.role, end.key, end.name, end.basis) == (
+                role,
+                row[f"{role}_key"],
+                row[f"{role}_name"],
+                row[f"{role}_basis"],
+            )
             assert end.basis in BASES and end.rule
             if end.basis == "bytes":
                 assert end.observed and end.observed.encode() in statement, (row["edge_id"], role)
@@ -92,7 +115,10 @@ def test_every_edge_is_explained_by_the_bytes_on_disk(kb: KnowledgeBase, rows: l
         assert len(found.quotes) == len({(s["blob"], s["start"], s["end"]) for s in supports(row)})
     total = sum(shares.values(), Counter())
     with capsys.disabled():
-        print(f"\nends of {len(rows)} edges by basis: " + ", ".join(f"{b} {total[b]} ({total[b] / total.total():.1%})" for b in BASES))
+        print(
+            f"\nends of {len(rows)} edges by basis: "
+            + ", ".join(f"{b} {total[b]} ({total[b] / total.total():.1%})" for b in BASES)
+        )
         for type_, counts in sorted(shares.items()):
             print(f"  {type_:<16} " + ", ".join(f"{b} {counts[b]}" for b in BASES if counts[b]))
     assert all(total[b] for b in BASES)
@@ -101,21 +127,42 @@ def test_every_edge_is_explained_by_the_bytes_on_disk(kb: KnowledgeBase, rows: l
 def test_every_support_stands_where_it_says(world: World, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         listed = supports(row)
-        assert any((s["blob"], s["start"], s["end"], s["line"], s["run"]) == (row["blob_sha256"], row["byte_start"], row["byte_end"], row["line"], row["run_id"]) for s in listed), row
+        assert any(
+            (s["blob"], s["start"], s["end"], s["line"], s["run"])
+            == (row["blob_sha256"], row["byte_start"], row["byte_end"], row["line"], row["run_id"])
+            for s in listed
+        ), row
         for s in listed:
             data = blob_path(world, s["blob"]).read_bytes()
-            assert 0 <= s["start"] < s["end"] <= len(data) and s["line"] == data[: s["start"]].count(b"\n") + 1
+            assert (
+                0 <= s["start"] < s["end"] <= len(data) and s["line"] == data[: s["start"]].count(b"\n") + 1
+            )
             assert s["method"] and s["run"]
             # The same span, counted in code points of the text and in bytes of the blob.
             first, last = s["span"]
             assert (len(data[: s["start"]].decode()), len(data[: s["end"]].decode())) == (first, last)
 
 
-def test_every_edge_has_its_provenance_and_every_run_is_active(world: World, rows: list[dict[str, Any]]) -> None:
+def test_every_edge_has_its_provenance_and_every_run_is_active(
+    world: World, rows: list[dict[str, Any]]
+) -> None:
     active = {r["run_id"] for r in world.workspace.catalog.runs("default", active=True)}
     documents = {d["doc_id"] for d in world.kb().documents().to_pylist()}
     for row in rows:
-        assert all(row[c] not in (None, "") for c in ("edge_id", "doc_id", "url", "confidence", "source", "extraction_method", "since", "run_id", "blob_sha256")), row
+        assert all(
+            row[c] not in (None, "")
+            for c in (
+                "edge_id",
+                "doc_id",
+                "url",
+                "confidence",
+                "source",
+                "extraction_method",
+                "since",
+                "run_id",
+                "blob_sha256",
+            )
+        ), row
         assert 0 < row["confidence"] <= 1 and row["doc_id"] in documents
         if row["type"] != "MENTIONS":
             assert row["run_id"] in active, row
@@ -125,14 +172,17 @@ def test_every_edge_has_its_provenance_and_every_run_is_active(world: World, row
 def test_no_node_is_an_orphan(kb: KnowledgeBase, rows: list[dict[str, Any]]) -> None:
     ends = {(r[f"{role}_label"], r[f"{role}_key"]) for r in rows for role in ("start", "end")}
     nodes = {(n["label"], n["key"]) for n in kb.nodes().to_pylist()}
-    # Several projects have a `db`: where a README says only that, it mentions nothing, and the bare name is no node.
+    # Several projects have a `db`: where a README says only that, it mentions nothing, and the bare name is
+    # no node.
     assert nodes == ends
     # What a document declares, it mentions.
     mentioned = {(r["end_label"], r["end_key"]) for r in rows if r["type"] == "MENTIONS"}
     assert {n for n in nodes if n[0] in ("Service", "Container")} <= mentioned
 
 
-def test_one_flipped_byte_fails_the_edges_of_its_blob_and_no_other(world: World, kb: KnowledgeBase, rows: list[dict[str, Any]]) -> None:
+def test_one_flipped_byte_fails_the_edges_of_its_blob_and_no_other(
+    world: World, kb: KnowledgeBase, rows: list[dict[str, Any]]
+) -> None:
     of_blob: dict[str, set[str]] = {}
     for row in rows:
         for sha256 in {s["blob"] for s in supports(row)}:
@@ -155,7 +205,9 @@ def test_one_flipped_byte_fails_the_edges_of_its_blob_and_no_other(world: World,
         size = path.stat().st_size
         # All edges are asked for the richest and the poorest blob; for the others, theirs and as many more.
         whole = sha256 in (by_size[0], by_size[-1])
-        asked = everything if whole else of_blob[sha256] | set(sorted(everything - of_blob[sha256])[i * 10 :: 97])
+        asked = (
+            everything if whole else of_blob[sha256] | set(sorted(everything - of_blob[sha256])[i * 10 :: 97])
+        )
         before = flip_byte(path, (0, size // 2, size - 1)[i % 3])
         try:
             assert failing(asked) == of_blob[sha256] & asked

@@ -1,4 +1,6 @@
-"""The real files of every format through the whole chain: each is a document or has a typed reason, and every offset is true."""
+"""The real files of every format through the whole chain: each is a document or has a typed reason, and every
+offset is true.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,35 @@ from taboot_pipelines_tests.world import World
 
 #: Source id -> the codes that its files may be refused with, by how often at most.
 REFUSED: dict[str, dict[str, int]] = {
-    "awesome": {}, "swag": {}, "crossplane": {}, "docs-md": {}, "docs-html": {}, "external-dns": {}, "ingress-nginx": {},
-    "articles": {"E_LANGUAGE": 2}, "pages": {"E_LANGUAGE": 8},
-}  # fmt: skip
+    "awesome": {},
+    "swag": {},
+    "crossplane": {},
+    "docs-md": {},
+    "docs-html": {},
+    "external-dns": {},
+    "ingress-nginx": {},
+    "articles": {"E_LANGUAGE": 2},
+    "pages": {"E_LANGUAGE": 8},
+}
 TEXTS = ("awesome", "swag", "crossplane", "docs-md")
 
 
 def lay_out(world: World, data: Path) -> None:
-    """Declare the real sets; those that are packed, or of which a part is enough, are laid into the world first."""
+    """Declare the real sets; those that are packed, or of which a part is enough, are laid into the world
+    first.
+    """
     world.source("awesome", "compose", path=str(data / "awesome-compose"), host="homelab.example")
-    world.source("swag", "swag", path=str(data / "swag-reverse-proxy-confs"), include=["*.conf.sample"], proxy="swag")
+    world.source(
+        "swag", "swag", path=str(data / "swag-reverse-proxy-confs"), include=["*.conf.sample"], proxy="swag"
+    )
     world.source("crossplane", "swag", path=str(data / "nginx-crossplane"), include=["**/*.conf"])
     world.source("docs-html", path=str(data / "linuxserver-docs-html-sample"), include=["**/*.html"])
-    world.source("ingress-nginx", path=str(data / "site-ingress-nginx/site"), include=["**/*.html"], exclude=["e2e-tests/**"])
+    world.source(
+        "ingress-nginx",
+        path=str(data / "site-ingress-nginx/site"),
+        include=["**/*.html"],
+        exclude=["e2e-tests/**"],
+    )
     markdown = world.source("docs-md")
     docs = data / "linuxserver-docs-md/docs"
     for i, file in enumerate(sorted(docs.rglob("*.md"))):
@@ -40,8 +58,14 @@ def lay_out(world: World, data: Path) -> None:
             target = markdown / file.relative_to(docs)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
-    unpack(data / "site-external-dns/site.tar.xz", world.source("external-dns", include=["**/*.html"]), every=6)
-    unpack(data / "extraction-trafilatura/html.tar.xz", world.source("pages", include=["**"], languages=["en", "de", "fr"]), every=2)
+    unpack(
+        data / "site-external-dns/site.tar.xz", world.source("external-dns", include=["**/*.html"]), every=6
+    )
+    unpack(
+        data / "extraction-trafilatura/html.tar.xz",
+        world.source("pages", include=["**"], languages=["en", "de", "fr"]),
+        every=2,
+    )
     articles = world.source("articles", languages=["en"])
     for file in sorted((data / "extraction-articles/html").glob("*.html.gz"))[::2]:
         (articles / file.name.removesuffix(".gz")).write_bytes(gzip.decompress(file.read_bytes()))
@@ -49,7 +73,10 @@ def lay_out(world: World, data: Path) -> None:
 
 def unpack(archive: Path, target: Path, *, every: int) -> None:
     with tarfile.open(archive) as packed:
-        members = sorted((m for m in packed.getmembers() if m.isfile() and m.name.endswith((".html", ".htm"))), key=lambda m: m.name)
+        members = sorted(
+            (m for m in packed.getmembers() if m.isfile() and m.name.endswith((".html", ".htm"))),
+            key=lambda m: m.name,
+        )
         for member in members[::every]:
             content = packed.extractfile(member)
             assert content is not None
@@ -73,7 +100,9 @@ def world(data: Path, tei: FakeTei, tmp_path_factory: pytest.TempPathFactory) ->
 
 def rows(world: World, source: str, table: str, *columns: str) -> list[dict[str, Any]]:
     tables = world.workspace.tables
-    found: list[dict[str, Any]] = tables.read("default", source, table, tables.version("default", source, table), columns=list(columns)).to_pylist()
+    found: list[dict[str, Any]] = tables.read(
+        "default", source, table, tables.version("default", source, table), columns=list(columns)
+    ).to_pylist()
     return found
 
 
@@ -87,14 +116,29 @@ def test_every_file_is_a_document_or_has_a_typed_reason(world: World) -> None:
     assert set(dead.values()) <= set(CODES) - {"E_INTERNAL"}
     held = paths(world.kb())
     for source, allowed in REFUSED.items():
-        located = {p for p, x in world.workspace.catalog.locators("default", source).items() if x.role == "document"}
+        located = {
+            p for p, x in world.workspace.catalog.locators("default", source).items() if x.role == "document"
+        }
         refused = {p: dead[f"{source}/documents/{p}"] for p in located if f"{source}/documents/{p}" in dead}
-        assert {f"{source}/{p}" for p in located - refused.keys()} == {h for h in held if h.startswith(f"{source}/")}, source
+        assert {f"{source}/{p}" for p in located - refused.keys()} == {
+            h for h in held if h.startswith(f"{source}/")
+        }, source
         counts = Counter(refused.values())
-        assert set(counts) <= set(allowed) and all(counts[c] <= n for c, n in allowed.items()), (source, counts)
+        assert set(counts) <= set(allowed) and all(counts[c] <= n for c, n in allowed.items()), (
+            source,
+            counts,
+        )
         assert not [i for i in dead if i.startswith(f"{source}/raw_blobs/")]
     # What is on disk was seen: counted by another walk.
-    for source, pattern in (("awesome", "compose.yaml"), ("swag", "*.conf.sample"), ("crossplane", "*.conf"), ("docs-md", "*.md"), ("docs-html", "*.html"), ("external-dns", "*.html"), ("articles", "*.html")):
+    for source, pattern in (
+        ("awesome", "compose.yaml"),
+        ("swag", "*.conf.sample"),
+        ("crossplane", "*.conf"),
+        ("docs-md", "*.md"),
+        ("docs-html", "*.html"),
+        ("external-dns", "*.html"),
+        ("articles", "*.html"),
+    ):
         on_disk = {str(f.relative_to(root(world, source))) for f in root(world, source).rglob(pattern)}
         seen = set(world.workspace.catalog.locators("default", source))
         assert len(on_disk) > 5 and on_disk <= seen, (source, sorted(on_disk - seen)[:5])
@@ -103,9 +147,12 @@ def test_every_file_is_a_document_or_has_a_typed_reason(world: World) -> None:
 def test_only_broken_configuration_is_reported_as_broken(world: World) -> None:
     problems = {i: c for i, c in letters(world).items() if "/tier_a_triples/" in i}
     failed = {i for i, c in problems.items() if c not in ("E_UNRESOLVED", "E_NOT_FOUND")}
-    # The two templates of SWAG hold placeholders in pointed brackets; crossplane's cases are made to be wrong.
+    # The two templates of SWAG hold placeholders in pointed brackets; crossplane's cases are made to be
+    # wrong.
     assert not [i for i in failed if i.startswith("awesome/")]
-    assert {i for i in failed if not i.startswith("crossplane/")} <= {f"swag/tier_a_triples/nginx:_template.{kind}.conf.sample" for kind in ("subdomain", "subfolder")}
+    assert {i for i in failed if not i.startswith("crossplane/")} <= {
+        f"swag/tier_a_triples/nginx:_template.{kind}.conf.sample" for kind in ("subdomain", "subfolder")
+    }
     assert any(c == "E_PARSE" for i, c in problems.items() if i.startswith("crossplane/"))
 
 
@@ -115,7 +162,10 @@ def test_every_chunk_stands_where_it_says(world: World) -> None:
         texts = {r["doc_id"]: r["text"] for r in rows(world, source, "documents", "doc_id", "text")}
         cut: dict[str, list[dict[str, Any]]] = {}
         for chunk in rows(world, source, "chunks", "doc_id", "chunk_index", "start", "end", "text", "tokens"):
-            assert texts[chunk["doc_id"]][chunk["start"] : chunk["end"]] == chunk["text"] and chunk["text"].strip()
+            assert (
+                texts[chunk["doc_id"]][chunk["start"] : chunk["end"]] == chunk["text"]
+                and chunk["text"].strip()
+            )
             assert 0 < chunk["tokens"] <= 254
             cut.setdefault(chunk["doc_id"], []).append(chunk)
         assert cut.keys() == texts.keys()
@@ -138,9 +188,13 @@ def test_documents_of_text_formats_are_their_files(world: World) -> None:
         for row in rows(world, source, "documents", "path", "text", "charset"):
             data = (root(world, source) / row["path"]).read_bytes()
             written = data.decode(row["charset"]).removeprefix("\ufeff")
-            assert len(row["text"]) == len(written) and all(a in (b, "*") for a, b in zip(row["text"], written, strict=True)), row["path"]
+            assert len(row["text"]) == len(written) and all(
+                a in (b, "*") for a, b in zip(row["text"], written, strict=True)
+            ), row["path"]
             # Of public files hardly anything is a secret.
-            assert sum(a != b for a, b in zip(row["text"], written, strict=True)) <= 0.05 * len(written) + 40, row["path"]
+            assert (
+                sum(a != b for a, b in zip(row["text"], written, strict=True)) <= 0.05 * len(written) + 40
+            ), row["path"]
             compared += 1
     assert compared > 250
 
@@ -148,7 +202,11 @@ def test_documents_of_text_formats_are_their_files(world: World) -> None:
 def test_hits_are_explained_by_the_pages_they_came_from(world: World) -> None:
     kb, asked = world.kb(), ("the installation of a service", "server", "and", "der die das")
     for source in REFUSED:
-        hits = {h.chunk_id: h for query in asked for h in kb.search(query, limit=4, mode="keyword", source=source).hits}
+        hits = {
+            h.chunk_id: h
+            for query in asked
+            for h in kb.search(query, limit=4, mode="keyword", source=source).hits
+        }
         assert len(hits) >= 3, source
         for hit in hits.values():
             quote = kb.explain(hit).quotes[0]
@@ -159,8 +217,16 @@ def test_hits_are_explained_by_the_pages_they_came_from(world: World) -> None:
 #: question -> the page that answers it, and words of the answer.
 QUESTIONS = {
     "emby hardware acceleration intel /dev/dri": ("docs-md", "images/docker-emby.md", "/dev/dri"),
-    "ingress-nginx rewrite-target annotation": ("ingress-nginx", "examples/rewrite/index.html", "rewrite-target"),
-    "adminer subdomain server_name proxy_pass upstream_port": ("swag", "adminer.subdomain.conf.sample", "8080"),
+    "ingress-nginx rewrite-target annotation": (
+        "ingress-nginx",
+        "examples/rewrite/index.html",
+        "rewrite-target",
+    ),
+    "adminer subdomain server_name proxy_pass upstream_port": (
+        "swag",
+        "adminer.subdomain.conf.sample",
+        "8080",
+    ),
     "nextcloud redis mariadb compose": ("awesome", "nextcloud-redis-mariadb/compose.yaml", "mariadb"),
     "lua_block content_by_lua_block ngx.say": ("crossplane", "lua-block-simple/nginx.conf", "lua"),
 }
@@ -179,9 +245,15 @@ def test_the_graph_of_real_files(world: World) -> None:
     types = Counter((e["doc_id"] and e["url"].partition(":")[0], e["type"]) for e in edges(world.kb()))
     assert types["swag", "ROUTES_TO"] >= 200 and types["swag", "EXPOSES_ENDPOINT"] >= 150
     assert types["awesome", "BUILDS"] >= 40 and types["awesome", "RUNS_IN"] >= 25
-    assert all(types[source, "MENTIONS"] for source in ("docs-md", "docs-html", "ingress-nginx", "external-dns"))
+    assert all(
+        types[source, "MENTIONS"] for source in ("docs-md", "docs-html", "ingress-nginx", "external-dns")
+    )
     # Documents speak, they declare nothing: relations come from configuration alone.
-    assert {t for s, t in types if s in ("docs-md", "docs-html", "ingress-nginx", "external-dns", "articles", "pages")} == {"MENTIONS"}
+    assert {
+        t
+        for s, t in types
+        if s in ("docs-md", "docs-html", "ingress-nginx", "external-dns", "articles", "pages")
+    } == {"MENTIONS"}
 
 
 def test_a_second_ingest_does_nothing(world: World, tei: FakeTei) -> None:

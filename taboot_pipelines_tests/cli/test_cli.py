@@ -1,4 +1,6 @@
-"""The command as people and programs use it. Most calls stay in this process, where Dagster is loaded once."""
+"""The command as people and programs use it. Most calls stay in this process, where Dagster is loaded
+once.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +41,32 @@ class Shell:
     def __init__(self, world: World) -> None:
         self.world = world
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
-            "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+            **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+            "TABOOT_HOME": str(world.home),
+            "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+            "TABOOT_TEI__URL": world.tei,
         }
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
-        with mock.patch.dict(os.environ, self.environment, clear=True), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as end,
+        ):
             main(arguments)
             sys.exit(0)
         return self._check(end.value.code, out.buffer.getvalue().decode(), err.getvalue(), code)  # type: ignore[attr-defined]
 
     def process(self, *arguments: str, code: int = 0, program: str = PROGRAM) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", program, *arguments], env=self.environment, capture_output=True, text=True, timeout=180, check=False
+            [sys.executable, "-c", program, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
         )
         return self._check(done.returncode, done.stdout, done.stderr, code)
 
@@ -83,10 +97,17 @@ def test_every_server_that_does_not_answer_is_told(tmp_path: Path, tei: FakeTei)
     (world.source("guides") / "sessions.md").write_text(GUIDE)
     shell = Shell(world)
     shell.environment |= {
-        "TABOOT_QDRANT__URL": "http://127.0.0.1:9", "TABOOT_QDRANT__MAX_RETRIES": "0", "TABOOT_NEO4J__URL": "bolt://127.0.0.1:9", "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
+        "TABOOT_QDRANT__URL": "http://127.0.0.1:9",
+        "TABOOT_QDRANT__MAX_RETRIES": "0",
+        "TABOOT_NEO4J__URL": "bolt://127.0.0.1:9",
+        "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
     }
     (told,) = shell.json("ingest", code=1)["sources"]
-    assert told["state"] == "failed" and [e["code"] for e in told["errors"]] == ["E_QDRANT", "E_NEO4J"] and told["error"]["code"] == "E_QDRANT"
+    assert (
+        told["state"] == "failed"
+        and [e["code"] for e in told["errors"]] == ["E_QDRANT", "E_NEO4J"]
+        and told["error"]["code"] == "E_QDRANT"
+    )
     out = shell("ingest", code=1)
     assert "guides: E_QDRANT:" in out and "guides: E_NEO4J:" in out
     assert shell.json("search", "sessions")["hits"]
@@ -95,14 +116,19 @@ def test_every_server_that_does_not_answer_is_told(tmp_path: Path, tei: FakeTei)
 
 def test_ingest_says_what_it_did(shell: Shell) -> None:
     first = shell.first  # type: ignore[attr-defined]
-    assert re.search(r"stack\s+raw_blobs\s+1 discovered, 1 fetched", first) and re.search(r"kb_shards\s+2 shards new", first)
+    assert re.search(r"stack\s+raw_blobs\s+1 discovered, 1 fetched", first) and re.search(
+        r"kb_shards\s+2 shards new", first
+    )
     second = shell.json("ingest")
     assert second["ok"] and [s["source"] for s in second["sources"]] == ["guides", "stack"]
     for source in second["sources"]:
         assert source["state"] == "succeeded"
         said = {r["stage"]: r["skipped"] for r in source["stages"]}
         assert said.pop("raw_blobs") is None
-        assert said.pop("qdrant_points") == "skipped: TABOOT_QDRANT__URL" and said.pop("neo4j_subgraph") == "skipped: TABOOT_NEO4J__URL"
+        assert (
+            said.pop("qdrant_points") == "skipped: TABOOT_QDRANT__URL"
+            and said.pop("neo4j_subgraph") == "skipped: TABOOT_NEO4J__URL"
+        )
         assert set(said.values()) == {"unchanged"} and len(said) == 6
     assert shell.err == ""
 
@@ -111,7 +137,9 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     found = shell.json("search", "sessions cache", "--limit", "1", "--source", "guides")
     (hit,) = found["hits"]
     assert hit["source"] == "guides" and hit["url"].endswith("sessions.md") and "cache" in hit["text"]
-    assert shell.json("search", "nginx", "--tag", "config", "--mode", "keyword")["hits"][0]["source"] == "stack"
+    assert (
+        shell.json("search", "nginx", "--tag", "config", "--mode", "keyword")["hits"][0]["source"] == "stack"
+    )
     assert "sessions.md" in shell("search", "sessions")
 
     answer = shell.json("ask", "Where does the web server keep its sessions?")
@@ -121,7 +149,9 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     graph = shell.json("neighbors", "web", "--type", "DEPENDS_ON")
     (edge,) = graph["edges"]
     assert (edge["start_name"], edge["end_name"]) == ("web", "cache")
-    assert f"(Service web)-[DEPENDS_ON]->(Service cache)\n   {edge['url']}:4  {edge['edge_id']}" in shell("neighbors", "web")
+    assert f"(Service web)-[DEPENDS_ON]->(Service cache)\n   {edge['url']}:4  {edge['edge_id']}" in shell(
+        "neighbors", "web"
+    )
 
     explained = shell.json("explain", edge["edge_id"])
     assert explained["quotes"][0]["line"] == 4 and "cache" in explained["quotes"][0]["text"]
@@ -131,9 +161,9 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
 
 def test_questions_load_no_dagster_and_no_table_format(shell: Shell) -> None:
     program = (
-        "import sys, atexit\n"
-        "atexit.register(lambda: sys.stderr.write(' '.join(sorted({m.split('.')[0] for m in sys.modules} & {'dagst' + 'er', 'deltalake', 'sqlalchemy', 'matplotlib'}))))\n"
-    ) + PROGRAM
+        "import sys, atexit\natexit.register(lambda: sys.stderr.write(' '.join(sorted({m.split('.')[0] for m"
+        " in sys.modules} & {'dagst' + 'er', 'deltalake', 'sqlalchemy', 'matplotlib'}))))\n" + PROGRAM
+    )
     for arguments in (("search", "cache"), ("neighbors", "cache"), ("--help",)):
         shell.process(*arguments, program=program)
         assert shell.err == "", arguments
@@ -145,15 +175,31 @@ def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -
         state, shown = shell.json("status"), shell("status")
     finally:
         del shell.environment["TABOOT_TEI__API_KEY"]
-    assert {s["id"]: s["last_job"]["state"] for s in state["sources"]} == {"stack": "succeeded", "guides": "succeeded"}
+    assert {s["id"]: s["last_job"]["state"] for s in state["sources"]} == {
+        "stack": "succeeded",
+        "guides": "succeeded",
+    }
     counts = state["namespaces"]["default"]
-    assert counts["documents"] == 2 and counts["chunks"] >= 2 and counts["entities"] >= 4 and counts["blobs"] == 2
-    assert state["settings"]["TABOOT_LIMITS__BATCH_DOCUMENTS"] == 256 and state["settings"]["TABOOT_TEI__API_KEY"] == "**********"
+    assert (
+        counts["documents"] == 2
+        and counts["chunks"] >= 2
+        and counts["entities"] >= 4
+        and counts["blobs"] == 2
+    )
+    assert (
+        state["settings"]["TABOOT_LIMITS__BATCH_DOCUMENTS"] == 256
+        and state["settings"]["TABOOT_TEI__API_KEY"] == "**********"
+    )
     assert state["parts"]["embedder"].startswith("TEI at http") and "TABOOT_TEI__API_KEY" in shown
     assert "hidden-key-value" not in json.dumps(state) + shown
     assert state["ok"] and {h["part"]: (h["backend"], h["ok"]) for h in state["health"]} == {
-        "catalog": ("sqlite", True), "state": ("catalog", True), "blobs": ("directory", True), "tables": ("directory", True), "shards": ("directory", True),
-        "embedder": ("tei", True), "dagster": ("sqlite", True),
+        "catalog": ("sqlite", True),
+        "state": ("catalog", True),
+        "blobs": ("directory", True),
+        "tables": ("directory", True),
+        "shards": ("directory", True),
+        "embedder": ("tei", True),
+        "dagster": ("sqlite", True),
     }
     assert all(h["latency_ms"] is not None and not h["message"] for h in state["health"])
 
@@ -161,19 +207,32 @@ def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -
 def test_status_says_what_is_wrong_and_shows_the_rest(shell: Shell) -> None:
     changed = Shell(shell.world)
     closed = {
-        "TABOOT_QDRANT__URL": "http://127.0.0.1:1", "TABOOT_NEO4J__URL": "bolt://127.0.0.1:1", "TABOOT_REDIS__URL": "redis://:planted@127.0.0.1:1/0",
-        "TABOOT_RERANKER__URL": "http://127.0.0.1:1", "TABOOT_LLM__URL": "http://127.0.0.1:1/v1",
+        "TABOOT_QDRANT__URL": "http://127.0.0.1:1",
+        "TABOOT_NEO4J__URL": "bolt://127.0.0.1:1",
+        "TABOOT_REDIS__URL": "redis://:planted@127.0.0.1:1/0",
+        "TABOOT_RERANKER__URL": "http://127.0.0.1:1",
+        "TABOOT_LLM__URL": "http://127.0.0.1:1/v1",
     }
     changed.environment |= closed
     state = changed.json("status", code=1)
     unwell = {h["part"]: h["message"] for h in state["health"] if not h["ok"]}
     assert set(unwell) == {"vectors", "graph", "state", "reranker", "llm"}
-    for name, message in zip(("QDRANT", "NEO4J", "REDIS", "RERANKER", "LLM"), (unwell[p] for p in ("vectors", "graph", "state", "reranker", "llm")), strict=True):
+    for name, message in zip(
+        ("QDRANT", "NEO4J", "REDIS", "RERANKER", "LLM"),
+        (unwell[p] for p in ("vectors", "graph", "state", "reranker", "llm")),
+        strict=True,
+    ):
         assert message.startswith(f"E_{name}: ") and f"TABOOT_{name}__URL" in message
     # What does not depend on them is told as ever.
-    assert {s["id"] for s in state["sources"]} == {"stack", "guides"} and state["namespaces"]["default"]["documents"] == 2
+    assert {s["id"] for s in state["sources"]} == {"stack", "guides"} and state["namespaces"]["default"][
+        "documents"
+    ] == 2
     shown = changed("status", code=1)
-    assert "vectors: E_QDRANT" in shown and re.search(r"graph\s+neo4j\s+unwell", shown) and "planted" not in shown
+    assert (
+        "vectors: E_QDRANT" in shown
+        and re.search(r"graph\s+neo4j\s+unwell", shown)
+        and "planted" not in shown
+    )
 
 
 def test_status_goes_without_the_catalog(shell: Shell) -> None:
@@ -188,7 +247,11 @@ def test_status_goes_without_the_catalog(shell: Shell) -> None:
 
 def test_status_before_anything_creates_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "status"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", PROGRAM, "status"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env={k: v for k, v in os.environ.items() if not k.startswith("TABOOT_")},
     )
     assert done.returncode == 0 and "No source yet" in done.stdout and list(tmp_path.iterdir()) == []
@@ -208,9 +271,13 @@ def test_secrets_are_in_no_store_but_the_blobs(shell: Shell) -> None:
 
 def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path) -> None:
     for arguments, code in (
-        (("explain", "0" * 64), "E_EDGE_UNKNOWN"), (("neighbors", "nobody-is-called-that"), "E_NOT_FOUND"), (("search", " "), "E_QUERY"),
-        (("search", "x", "--namespace", "elsewhere"), "E_KB_UNINITIALIZED"), (("ingest", "nobody"), "E_SOURCE_UNKNOWN"),
-        (("delete", "no-such-document"), "E_NOT_FOUND"), (("restore", "no-such-document"), "E_NOT_FOUND"),
+        (("explain", "0" * 64), "E_EDGE_UNKNOWN"),
+        (("neighbors", "nobody-is-called-that"), "E_NOT_FOUND"),
+        (("search", " "), "E_QUERY"),
+        (("search", "x", "--namespace", "elsewhere"), "E_KB_UNINITIALIZED"),
+        (("ingest", "nobody"), "E_SOURCE_UNKNOWN"),
+        (("delete", "no-such-document"), "E_NOT_FOUND"),
+        (("restore", "no-such-document"), "E_NOT_FOUND"),
     ):
         error = shell.json(*arguments, code=1)["error"]
         assert error["code"] == code and error["message"] and error["details"]["remedy"], arguments
@@ -218,7 +285,10 @@ def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path)
         assert shell.err.startswith(f"{code}: ") and error["details"]["remedy"] in shell.err
     shell("ingest", "--confirm-deletes", code=2)
     shell("search", code=2)
-    for name, value, code in (("TABOOT_CHUNKING__MAX_TOKENS", "many", "E_CONFIG"), ("TABOOT_SOURCES", str(tmp_path / "none.yaml"), "E_SOURCES")):
+    for name, value, code in (
+        ("TABOOT_CHUNKING__MAX_TOKENS", "many", "E_CONFIG"),
+        ("TABOOT_SOURCES", str(tmp_path / "none.yaml"), "E_SOURCES"),
+    ):
         changed = Shell(shell.world)
         changed.environment[name] = value
         assert changed.json("ingest", code=1)["error"]["code"] == code
@@ -235,10 +305,23 @@ def test_failures_deletions_and_retirement(world: World) -> None:
     # A source without its directory and a file that cannot be read stop nobody else.
     done = shell.json("ingest", code=1)
     states = {s["source"]: s for s in done["sources"]}
-    assert {name: s["state"] for name, s in states.items()} == {"gone": "failed", "guides": "succeeded", "stack": "succeeded"}
+    assert {name: s["state"] for name, s in states.items()} == {
+        "gone": "failed",
+        "guides": "succeeded",
+        "stack": "succeeded",
+    }
     assert states["gone"]["error"]["code"] == "E_PATH" and not done["ok"]
-    assert {(d["stage"], d["code"]) for d in states["stack"]["failed_items"]} == {("tier_a_triples", "E_PARSE")}
-    assert len(world.kb().documents().filter([s == "guides" for s in world.kb().documents().column("source").to_pylist()])) == 3
+    assert {(d["stage"], d["code"]) for d in states["stack"]["failed_items"]} == {
+        ("tier_a_triples", "E_PARSE")
+    }
+    assert (
+        len(
+            world.kb()
+            .documents()
+            .filter([s == "guides" for s in world.kb().documents().column("source").to_pylist()])
+        )
+        == 3
+    )
     # An unchanged broken file is still broken.
     shell("ingest", "stack", code=1)
     assert "E_PARSE" in shell("status")
@@ -249,7 +332,11 @@ def test_failures_deletions_and_retirement(world: World) -> None:
     for path in guides.iterdir():
         path.unlink()
     held = shell("ingest", code=1)
-    assert "E_MASS_DELETE" in held and "taboot ingest guides --confirm-deletes" in held and "gone: retired" in held
+    assert (
+        "E_MASS_DELETE" in held
+        and "taboot ingest guides --confirm-deletes" in held
+        and "gone: retired" in held
+    )
     assert shell.json("ingest", "guides", code=1)["sources"][0]["state"] == "held"
     confirmed = shell.json("ingest", "guides", "--confirm-deletes")
     assert confirmed["sources"][0]["stages"][0]["counts"]["removed"] == 3

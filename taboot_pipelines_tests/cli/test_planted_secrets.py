@@ -1,6 +1,8 @@
-"""Every secret setting planted, every server unreachable or hostile: no secret in logs, in Dagster's storage, on the terminal.
+"""Every secret setting planted, every server unreachable or hostile: no secret in logs, in Dagster's storage,
+on the terminal.
 
-The hostile server sends back what it was sent: credentials come back as the server's own words, in whatever error they end.
+The hostile server sends back what it was sent: credentials come back as the server's own words, in whatever
+error they end.
 """
 
 from __future__ import annotations
@@ -27,44 +29,79 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, holding
 
 PLANTED = "planted"
-#: What each scenario sets; ``{at}`` is host and port of the server that does not do what it should. ``planted-…`` may not be seen.
+#: What each scenario sets; ``{at}`` is host and port of the server that does not do what it should.
+#: ``planted-…`` may not be seen.
 SCENARIOS: dict[str, dict[str, str]] = {
     "catalog": {
-        "TABOOT_CATALOG_URL": "postgresql+psycopg://taboot:planted-catalog@{at}/taboot", "TABOOT_CATALOG_ADMIN_URL": "postgresql+psycopg://owner:planted-admin@{at}/taboot",
+        "TABOOT_CATALOG_URL": "postgresql+psycopg://taboot:planted-catalog@{at}/taboot",
+        "TABOOT_CATALOG_ADMIN_URL": "postgresql+psycopg://owner:planted-admin@{at}/taboot",
     },
     "object store": {
-        "TABOOT_TABLE_URL": "s3://bucket/tables", "TABOOT_STORAGE__ENDPOINT": "http://{at}", "TABOOT_STORAGE__REGION": "us-east-1",
-        "TABOOT_STORAGE__ACCESS_KEY_ID": "planted-access-key", "TABOOT_STORAGE__SECRET_ACCESS_KEY": "planted-secret-key", "TABOOT_STORAGE__MAX_RETRIES": "0",
+        "TABOOT_TABLE_URL": "s3://bucket/tables",
+        "TABOOT_STORAGE__ENDPOINT": "http://{at}",
+        "TABOOT_STORAGE__REGION": "us-east-1",
+        "TABOOT_STORAGE__ACCESS_KEY_ID": "planted-access-key",
+        "TABOOT_STORAGE__SECRET_ACCESS_KEY": "planted-secret-key",
+        "TABOOT_STORAGE__MAX_RETRIES": "0",
         "TABOOT_STORAGE__TIMEOUT_SECONDS": "2",
     },
-    "embedder": {"TABOOT_TEI__URL": "http://{at}", "TABOOT_TEI__API_KEY": "planted-tei-key", "TABOOT_TEI__MAX_RETRIES": "0", "TABOOT_TEI__TIMEOUT_SECONDS": "2"},
+    "embedder": {
+        "TABOOT_TEI__URL": "http://{at}",
+        "TABOOT_TEI__API_KEY": "planted-tei-key",
+        "TABOOT_TEI__MAX_RETRIES": "0",
+        "TABOOT_TEI__TIMEOUT_SECONDS": "2",
+    },
     "targets": {
-        "TABOOT_QDRANT__URL": "http://{at}", "TABOOT_QDRANT__API_KEY": "planted-qdrant-key", "TABOOT_QDRANT__MAX_RETRIES": "0", "TABOOT_QDRANT__TIMEOUT_SECONDS": "2",
-        "TABOOT_NEO4J__URL": "bolt://{at}", "TABOOT_NEO4J__PASSWORD": "planted-neo4j-pw", "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
-        "TABOOT_REDIS__URL": "redis://user:planted-redis-pw@{at}/0", "TABOOT_REDIS__TIMEOUT_SECONDS": "1",
-        "TABOOT_LLM__URL": "http://{at}/v1", "TABOOT_LLM__API_KEY": "planted-llm-key", "TABOOT_LLM__MAX_RETRIES": "0", "TABOOT_LLM__TIMEOUT_SECONDS": "2",
-        "TABOOT_RERANKER__URL": "http://{at}", "TABOOT_RERANKER__API_KEY": "planted-rerank-key", "TABOOT_RERANKER__MAX_RETRIES": "0",
+        "TABOOT_QDRANT__URL": "http://{at}",
+        "TABOOT_QDRANT__API_KEY": "planted-qdrant-key",
+        "TABOOT_QDRANT__MAX_RETRIES": "0",
+        "TABOOT_QDRANT__TIMEOUT_SECONDS": "2",
+        "TABOOT_NEO4J__URL": "bolt://{at}",
+        "TABOOT_NEO4J__PASSWORD": "planted-neo4j-pw",
+        "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
+        "TABOOT_REDIS__URL": "redis://user:planted-redis-pw@{at}/0",
+        "TABOOT_REDIS__TIMEOUT_SECONDS": "1",
+        "TABOOT_LLM__URL": "http://{at}/v1",
+        "TABOOT_LLM__API_KEY": "planted-llm-key",
+        "TABOOT_LLM__MAX_RETRIES": "0",
+        "TABOOT_LLM__TIMEOUT_SECONDS": "2",
+        "TABOOT_RERANKER__URL": "http://{at}",
+        "TABOOT_RERANKER__API_KEY": "planted-rerank-key",
+        "TABOOT_RERANKER__MAX_RETRIES": "0",
         "TABOOT_RERANKER__TIMEOUT_SECONDS": "2",
-        "TABOOT_EXECUTOR": "celery", "TABOOT_CELERY__BROKER": "redis://:planted-broker-pw@{at}/1", "TABOOT_CELERY__BACKEND": "redis://:planted-backend-pw@{at}/2",
+        "TABOOT_EXECUTOR": "celery",
+        "TABOOT_CELERY__BROKER": "redis://:planted-broker-pw@{at}/1",
+        "TABOOT_CELERY__BACKEND": "redis://:planted-backend-pw@{at}/2",
     },
     # Where no credentials belong, and operators put them all the same.
     "user parts": {
-        "TABOOT_QDRANT__URL": "http://me:planted-1@{at}", "TABOOT_NEO4J__URL": "bolt://me:planted-2@{at}", "TABOOT_LLM__URL": "http://me:planted-3@{at}/v1",
-        "TABOOT_RERANKER__URL": "http://me:planted-4@{at}", "TABOOT_TEI__URL": "http://me:planted-5@{at}", "TABOOT_BLOB_URL": "s3://me:planted-6@bucket/x",
-        "TABOOT_TEI__MAX_RETRIES": "0", "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
+        "TABOOT_QDRANT__URL": "http://me:planted-1@{at}",
+        "TABOOT_NEO4J__URL": "bolt://me:planted-2@{at}",
+        "TABOOT_LLM__URL": "http://me:planted-3@{at}/v1",
+        "TABOOT_RERANKER__URL": "http://me:planted-4@{at}",
+        "TABOOT_TEI__URL": "http://me:planted-5@{at}",
+        "TABOOT_BLOB_URL": "s3://me:planted-6@bucket/x",
+        "TABOOT_TEI__MAX_RETRIES": "0",
+        "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
     },
-    # A bare slash or hash in a password breaks the URL for every parser, and parsers like to quote where it broke.
+    # A bare slash or hash in a password breaks the URL for every parser, and parsers like to quote where it
+    # broke.
     "broken URLs": {
-        "TABOOT_REDIS__URL": "redis://:planted/a#b@{at}/0", "TABOOT_CATALOG_URL": "postgresql+psycopg://taboot:planted/c#d@{at}:e/taboot",
-        "TABOOT_CELERY__BROKER": "redis://:planted/f#g@{at}/0", "TABOOT_EXECUTOR": "celery",
+        "TABOOT_REDIS__URL": "redis://:planted/a#b@{at}/0",
+        "TABOOT_CATALOG_URL": "postgresql+psycopg://taboot:planted/c#d@{at}:e/taboot",
+        "TABOOT_CELERY__BROKER": "redis://:planted/f#g@{at}/0",
+        "TABOOT_EXECUTOR": "celery",
     },
 }
 
 
 @contextmanager
 def echo() -> Iterator[str]:
-    """Host and port of a server that answers every connection with what it was sent, in an error's clothes."""
+    """Host and port of a server that answers every connection with what it was sent, in an error's
+    clothes.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
+
         def answer(connection: socket.socket) -> None:
             with connection:
                 connection.settimeout(3)
@@ -72,7 +109,12 @@ def echo() -> Iterator[str]:
                     told = connection.recv(65536)
                     if told.split(b" ", 1)[0] in (b"GET", b"POST", b"PUT", b"HEAD", b"DELETE"):
                         body = b'{"error": ' + json.dumps(told.decode("latin-1")).encode() + b"}"
-                        told = b"HTTP/1.1 401 " + told.split(b"\r\n", 1)[0] + b"\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+                        told = (
+                            b"HTTP/1.1 401 "
+                            + told.split(b"\r\n", 1)[0]
+                            + b"\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+                            + body
+                        )
                     elif told.startswith(b"*"):
                         told = b"-ERR " + told.replace(b"\r\n", b" ") + b"\r\n"
                     connection.sendall(told)
@@ -106,30 +148,53 @@ def test_every_secret_setting_is_planted() -> None:
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
                 yield from secret(field.annotation, f"{prefix}{name.upper()}__")
 
-    assert set(secret(Settings, "TABOOT_")) <= {n for scenario in SCENARIOS.values() for n, v in scenario.items() if PLANTED in v}
+    assert set(secret(Settings, "TABOOT_")) <= {
+        n for scenario in SCENARIOS.values() for n, v in scenario.items() if PLANTED in v
+    }
 
 
 @pytest.mark.parametrize("server", [closed, echo])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_no_secret_is_seen_whatever_a_server_does(world: World, tei: FakeTei, monkeypatch: pytest.MonkeyPatch, scenario: str, server: object) -> None:
-    (world.source("guides") / "guide.md").write_text("# Guide\n\nThe web server keeps its sessions in cache.\n")
-    # One further try shows how a retry is stored; the waits of more, and for a database to come back, would only take time.
+def test_no_secret_is_seen_whatever_a_server_does(
+    world: World, tei: FakeTei, monkeypatch: pytest.MonkeyPatch, scenario: str, server: object
+) -> None:
+    (world.source("guides") / "guide.md").write_text(
+        "# Guide\n\nThe web server keeps its sessions in cache.\n"
+    )
+    # One further try shows how a retry is stored; the waits of more, and for a database to come back, would
+    # only take time.
     monkeypatch.setattr(materialize, "MAX_RETRIES", 1 if scenario == "embedder" and server is closed else 0)
     for module in (database, leases):
         monkeypatch.setattr(module, "OUTAGE_SECONDS", 1.0)
     seen: dict[str, str] = {}
     with server() as at:  # type: ignore[operator]
         environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_", "AWS_"))}, "TABOOT_HOME": str(world.home),
-            "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei, "TABOOT_LOG__FORMAT": "json", "TABOOT_LOG__LEVEL": "DEBUG",
+            **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_", "AWS_"))},
+            "TABOOT_HOME": str(world.home),
+            "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+            "TABOOT_TEI__URL": world.tei,
+            "TABOOT_LOG__FORMAT": "json",
+            "TABOOT_LOG__LEVEL": "DEBUG",
             **{name: value.replace("{at}", at) for name, value in SCENARIOS[scenario].items()},
         }
-        for arguments in (("ingest",), ("status", "--json"), ("status",), ("ask", "Where does the web server keep its sessions?")):
+        for arguments in (
+            ("ingest",),
+            ("status", "--json"),
+            ("status",),
+            ("ask", "Where does the web server keep its sessions?"),
+        ):
             out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
-            with mock.patch.dict(os.environ, environment, clear=True), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as end:
+            with (
+                mock.patch.dict(os.environ, environment, clear=True),
+                redirect_stdout(out),
+                redirect_stderr(err),
+                pytest.raises(SystemExit) as end,
+            ):
                 main(arguments)
                 sys.exit(0)
-            seen[" ".join(arguments[:2])] = f"{end.value.code}\n{out.buffer.getvalue().decode()}\n{err.getvalue()}"  # type: ignore[attr-defined]
+            seen[" ".join(arguments[:2])] = (
+                f"{end.value.code}\n{out.buffer.getvalue().decode()}\n{err.getvalue()}"  # type: ignore[attr-defined]
+            )
             assert "E_INTERNAL" not in seen[" ".join(arguments[:2])], seen
     assert seen["status"].startswith("1\n"), seen["status"]
     assert {name: text for name, text in seen.items() if PLANTED in text} == {}
@@ -137,24 +202,44 @@ def test_no_secret_is_seen_whatever_a_server_does(world: World, tei: FakeTei, mo
 
 
 def test_the_stages_of_an_ingest_are_logged_once_each(world: World) -> None:
-    (world.source("guides") / "guide.md").write_text("# Guide\n\nThe web server keeps its sessions in cache.\n")
+    (world.source("guides") / "guide.md").write_text(
+        "# Guide\n\nThe web server keeps its sessions in cache.\n"
+    )
     (world.directory / "guides" / "bad.md").write_bytes(b"\x00\x01\x02")
     environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
-        "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei, "TABOOT_LOG__FORMAT": "json",
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+        "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+        "TABOOT_TEI__URL": world.tei,
+        "TABOOT_LOG__FORMAT": "json",
     }
     err = io.StringIO()
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
-    with mock.patch.dict(os.environ, environment, clear=True), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit):
+    with (
+        mock.patch.dict(os.environ, environment, clear=True),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit),
+    ):
         main(["ingest"])
     from taboot_pipelines.stages.chain import STAGES
 
     told = [json.loads(line) for line in err.getvalue().splitlines()]
     for what in ("stage begins", "stage ends"):
         records = [t for t in told if t["message"] == what]
-        assert [t["stage"] for t in records] == list(dict.fromkeys(t["stage"] for t in records)) and {t["stage"] for t in records} == set(STAGES)
-        assert {(t["source"], t["partition"]) for t in records} == {("guides", "guides")} and len({t["run"] for t in records}) == 1
+        assert [t["stage"] for t in records] == list(dict.fromkeys(t["stage"] for t in records)) and {
+            t["stage"] for t in records
+        } == set(STAGES)
+        assert {(t["source"], t["partition"]) for t in records} == {("guides", "guides")} and len(
+            {t["run"] for t in records}
+        ) == 1
     ends = {t["stage"]: t for t in told if t["message"] == "stage ends"}
-    assert ends["raw_blobs"]["counts"]["discovered"] == 2 and ends["raw_blobs"]["namespace"] == "default" and ends["raw_blobs"]["seconds"] >= 0
+    assert (
+        ends["raw_blobs"]["counts"]["discovered"] == 2
+        and ends["raw_blobs"]["namespace"] == "default"
+        and ends["raw_blobs"]["seconds"] >= 0
+    )
     (problem,) = [t for t in told if "document" in t]
-    assert problem["message"] == "E_BINARY" and problem["level"] == "WARNING" and "bad.md" not in err.getvalue()
+    assert (
+        problem["message"] == "E_BINARY" and problem["level"] == "WARNING" and "bad.md" not in err.getvalue()
+    )

@@ -5,4 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-DATA = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data").resolve()
+DATA = Path(
+    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"
+).resolve()

@@ -23,7 +23,11 @@ SERVICES = "services:\n  web:\n    image: nginx\n"
 
 
 def run(
-    root: Path, references: References | None = None, tombstones: tuple[str, ...] = (), limit: int = 1_000_000, **fields: Any
+    root: Path,
+    references: References | None = None,
+    tombstones: tuple[str, ...] = (),
+    limit: int = 1_000_000,
+    **fields: Any,
 ) -> dict[str, str]:
     """Path to role or code; the enumeration is complete."""
     entry = ComposeSource.model_validate({"id": "c", "type": "compose", "path": ".", **fields})
@@ -33,7 +37,13 @@ def run(
     out = {}
     for e in body:
         assert not isinstance(e, Enumerated)
-        out[e.path] = e.role if isinstance(e, Fetched) else e.error.code if isinstance(e, Failed) else getattr(e, "code", "?")
+        out[e.path] = (
+            e.role
+            if isinstance(e, Fetched)
+            else e.error.code
+            if isinstance(e, Failed)
+            else getattr(e, "code", "?")
+        )
     assert list(out) == sorted(out) and len(out) == len(body)
     return out
 
@@ -48,7 +58,9 @@ def test_the_real_examples() -> None:
     base = DATA / "awesome-compose"
     out = run(base)
     files = {str(p.relative_to(base)) for p in base.rglob("*") if p.is_file()}
-    expected = {f: "document" for f in files if f.endswith((".yaml", ".yml", "Dockerfile"))} | {"wireguard/.env": "input"}
+    expected = {f: "document" for f in files if f.endswith((".yaml", ".yml", "Dockerfile"))} | {
+        "wireguard/.env": "input"
+    }
     assert out == expected and len(out) == 34
 
 
@@ -69,13 +81,29 @@ def test_projects_are_told_from_other_yaml(tmp_path: Path) -> None:
             "c/list.yml": "- services: 1\n",
             "c/.gitlab-ci.yml": "include: x\nservices: [redis]\n",
             "c/notes.md": "services:\n",
-            "d/Dockerfile": "FROM x", "d/Dockerfile.prod": "FROM x", "d/api.Dockerfile": "FROM x", "d/Containerfile": "FROM x",
-            "d/.env": "A=1", "d/prod.env": "A=1", "d/.env.local": "A=1", "d/environment": "A=1",
+            "d/Dockerfile": "FROM x",
+            "d/Dockerfile.prod": "FROM x",
+            "d/api.Dockerfile": "FROM x",
+            "d/Containerfile": "FROM x",
+            "d/.env": "A=1",
+            "d/prod.env": "A=1",
+            "d/.env.local": "A=1",
+            "d/environment": "A=1",
         },
-    )  # fmt: skip
+    )
     out = run(tmp_path)
-    documents = ["a/compose.yaml", "a/docker-compose.override.yml", *(f"b/{n}" for n in ("broken.yml", "flow.yaml", "includes.yml", "indented.yml", "quoted.yml", "stack.yml")),
-                 "d/Containerfile", "d/Dockerfile", "d/Dockerfile.prod", "d/api.Dockerfile"]  # fmt: skip
+    documents = [
+        "a/compose.yaml",
+        "a/docker-compose.override.yml",
+        *(
+            f"b/{n}"
+            for n in ("broken.yml", "flow.yaml", "includes.yml", "indented.yml", "quoted.yml", "stack.yml")
+        ),
+        "d/Containerfile",
+        "d/Dockerfile",
+        "d/Dockerfile.prod",
+        "d/api.Dockerfile",
+    ]
     assert {p for p, r in out.items() if r == "document"} == set(documents)
     assert {p for p, r in out.items() if r == "input"} == {"d/.env", "d/prod.env", "d/.env.local"}
 
@@ -84,50 +112,99 @@ def test_what_compose_files_name_is_taken_with_its_role(tmp_path: Path) -> None:
     put(
         tmp_path,
         **{
-            "p/compose.yml": SERVICES, "p/.env": "export DIR='conf'  # where\nX=1", "p/conf/vars.yml": "services: {}\n",
-            "shared/base.yml": "x-common: {}\n", "shared/deeper.yml": "x: {}\n", "shared/plain": "FROM scratch", "shared/deep.txt": "A=1",
+            "p/compose.yml": SERVICES,
+            "p/.env": "export DIR='conf'  # where\nX=1",
+            "p/conf/vars.yml": "services: {}\n",
+            "shared/base.yml": "x-common: {}\n",
+            "shared/deeper.yml": "x: {}\n",
+            "shared/plain": "FROM scratch",
+            "shared/deep.txt": "A=1",
             "unrelated.txt": "x",
         },
-    )  # fmt: skip
+    )
     seen: dict[str, dict[str, str]] = {}
 
     def references(text: str, path: str, env: Mapping[str, str]) -> set[tuple[str, Role]]:
         seen[path] = dict(env)
         named: dict[str, set[tuple[str, Role]]] = {
             "p/compose.yml": {
-                (f"p/{env.get('DIR')}/vars.yml", "input"), ("shared/base.yml", "document"), ("shared/plain", "document"),
-                ("../outside.yml", "document"), ("missing.env", "input"),
+                (f"p/{env.get('DIR')}/vars.yml", "input"),
+                ("shared/base.yml", "document"),
+                ("shared/plain", "document"),
+                ("../outside.yml", "document"),
+                ("missing.env", "input"),
             },
-            "shared/base.yml": {("shared/deeper.yml", "document"), ("shared/deep.txt", "input"), ("p/compose.yml", "document")},
+            "shared/base.yml": {
+                ("shared/deeper.yml", "document"),
+                ("shared/deep.txt", "input"),
+                ("p/compose.yml", "document"),
+            },
             "shared/deeper.yml": {("shared/base.yml", "document")},
-        }  # fmt: skip
+        }
         if path == "p/conf/vars.yml":
             raise TabootError("E_PARSE", "Not valid.")
         return named.get(path, set())
 
     out = run(tmp_path, references)
     assert out == {
-        "p/.env": "input", "p/compose.yml": "document", "p/conf/vars.yml": "input",
-        "shared/base.yml": "document", "shared/deeper.yml": "document", "shared/deep.txt": "input", "shared/plain": "document",
-    }  # fmt: skip
+        "p/.env": "input",
+        "p/compose.yml": "document",
+        "p/conf/vars.yml": "input",
+        "shared/base.yml": "document",
+        "shared/deeper.yml": "document",
+        "shared/deep.txt": "input",
+        "shared/plain": "document",
+    }
     assert seen["p/compose.yml"] == {"DIR": "conf", "X": "1"}
-    # A file read as environment is an input even where the globs ask for it; what they leave out still counts if it is named.
+    # A file read as environment is an input even where the globs ask for it; what they leave out still counts
+    # if it is named.
     assert run(tmp_path, references, include=["p/*.yml", "p/conf/*"]) == out
-    assert run(tmp_path, references, exclude=["shared"]) == {k: v for k, v in out.items() if not k.startswith("shared")}
+    assert run(tmp_path, references, exclude=["shared"]) == {
+        k: v for k, v in out.items() if not k.startswith("shared")
+    }
     # A tombstoned file is absent: it is not read, so it names nothing.
     assert run(tmp_path, references, tombstones=("shared/base.yml",)) == {
-        "p/.env": "input", "p/compose.yml": "document", "p/conf/vars.yml": "input", "shared/base.yml": "E_TOMBSTONED", "shared/plain": "document",
-    }  # fmt: skip
+        "p/.env": "input",
+        "p/compose.yml": "document",
+        "p/conf/vars.yml": "input",
+        "shared/base.yml": "E_TOMBSTONED",
+        "shared/plain": "document",
+    }
 
 
 def test_include_takes_exactly_what_it_asks_for(tmp_path: Path) -> None:
-    put(tmp_path, **{"a/compose.yml": SERVICES, "a/.env": "A=1", "b/compose.yml": SERVICES, "b/.env": "A=1", "a/values.yaml": "x: 1", "a/Dockerfile": "FROM x"})
-    assert run(tmp_path, include=["a/*.yml", "a/*.yaml"]) == {"a/.env": "input", "a/compose.yml": "document", "a/values.yaml": "document"}
+    put(
+        tmp_path,
+        **{
+            "a/compose.yml": SERVICES,
+            "a/.env": "A=1",
+            "b/compose.yml": SERVICES,
+            "b/.env": "A=1",
+            "a/values.yaml": "x: 1",
+            "a/Dockerfile": "FROM x",
+        },
+    )
+    assert run(tmp_path, include=["a/*.yml", "a/*.yaml"]) == {
+        "a/.env": "input",
+        "a/compose.yml": "document",
+        "a/values.yaml": "document",
+    }
     assert run(tmp_path, include=["b/**"]) == {"b/.env": "input", "b/compose.yml": "document"}
 
 
-def test_what_cannot_be_read_fails_by_name_and_never_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, **{"stack.yml": SERVICES, "values.yml": "x: 1", "compose.yml": SERVICES, "big/compose.yml": SERVICES + "#" * 3000, "big/unknown.yml": "x: 1" + "#" * 3000})
+def test_what_cannot_be_read_fails_by_name_and_never_vanishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(
+        tmp_path,
+        **{
+            "stack.yml": SERVICES,
+            "values.yml": "x: 1",
+            "compose.yml": SERVICES,
+            "big/compose.yml": SERVICES + "#" * 3000,
+            "big/unknown.yml": "x: 1" + "#" * 3000,
+        },
+    )
     real = os.open
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
@@ -137,14 +214,19 @@ def test_what_cannot_be_read_fails_by_name_and_never_vanishes(tmp_path: Path, mo
 
     monkeypatch.setattr(os, "open", refuse)
     assert run(tmp_path, limit=2000) == {
-        "big/compose.yml": "E_TOO_LARGE", "big/unknown.yml": "E_TOO_LARGE", "compose.yml": "document", "stack.yml": "E_UNREADABLE",
-    }  # fmt: skip
+        "big/compose.yml": "E_TOO_LARGE",
+        "big/unknown.yml": "E_TOO_LARGE",
+        "compose.yml": "document",
+        "stack.yml": "E_UNREADABLE",
+    }
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 def test_encodings_and_line_ends(tmp_path: Path, encoding: str) -> None:
     mark = "\ufeff" if encoding == "utf-16-be" else ""
-    (tmp_path / "x.yml").write_bytes((mark + "# c\r\n\r\nname: a\r\nservices:\r\n  a: {}\r\n").encode(encoding))
+    (tmp_path / "x.yml").write_bytes(
+        (mark + "# c\r\n\r\nname: a\r\nservices:\r\n  a: {}\r\n").encode(encoding)
+    )
     assert run(tmp_path) == {"x.yml": "document"}
 
 

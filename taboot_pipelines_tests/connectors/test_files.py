@@ -24,7 +24,9 @@ from taboot_pipelines.settings import LimitSettings, Settings
 from taboot_pipelines_tests.connectors.conftest import DATA
 
 
-def events(root: Path, tombstones: tuple[str, ...] = (), limit: int = 1_000_000, type_: str = "files", **fields: Any) -> list[Event]:
+def events(
+    root: Path, tombstones: tuple[str, ...] = (), limit: int = 1_000_000, type_: str = "files", **fields: Any
+) -> list[Event]:
     model: type[FilesSource | SwagSource] = SwagSource if type_ == "swag" else FilesSource
     entry = model.model_validate({"id": "s", "type": type_, "path": "in", **fields})
     settings = Settings(home=root / "in/.home", limits=LimitSettings(max_blob_bytes=limit))
@@ -38,7 +40,13 @@ def run(root: Path, **kwargs: Any) -> tuple[dict[str, str], Enumerated]:
     out: dict[str, str] = {}
     for e in body:
         assert not isinstance(e, Enumerated) and e.path not in out
-        out[e.path] = "ok" if isinstance(e, Fetched) else e.error.code if isinstance(e, Failed) else getattr(e, "code", "?")
+        out[e.path] = (
+            "ok"
+            if isinstance(e, Fetched)
+            else e.error.code
+            if isinstance(e, Failed)
+            else getattr(e, "code", "?")
+        )
     fetched = [p for p, v in out.items() if v == "ok"]
     assert fetched == sorted(fetched)
     return out, end
@@ -58,11 +66,45 @@ def put(root: Path, *paths: str, data: bytes = b"text") -> None:
 
 
 def test_documents_are_taken_by_name_in_one_order(root: Path) -> None:
-    put(root, "b.md", "a/z.html", "a-b.txt", "a/READ ME.MD", "x.conf", "y.json", "z.yml", "new\nline.md", ".hidden.md", "c:\\win.md")
-    put(root, "image.png", ".env", "prod.env", ".env.local", "Makefile", "x.conf.sample", ".git/config.txt", "node_modules/m/README.md")
+    put(
+        root,
+        "b.md",
+        "a/z.html",
+        "a-b.txt",
+        "a/READ ME.MD",
+        "x.conf",
+        "y.json",
+        "z.yml",
+        "new\nline.md",
+        ".hidden.md",
+        "c:\\win.md",
+    )
+    put(
+        root,
+        "image.png",
+        ".env",
+        "prod.env",
+        ".env.local",
+        "Makefile",
+        "x.conf.sample",
+        ".git/config.txt",
+        "node_modules/m/README.md",
+    )
     put(root, ".home/tables/log.json", ".taboot/m.json", "sub/.venv/x.txt", "deep/" * 60 + "d.md")
     out, end = run(root)
-    expected = [".hidden.md", "a-b.txt", "a/READ ME.MD", "a/z.html", "b.md", "c:\\win.md", "deep/" * 60 + "d.md", "new\nline.md", "x.conf", "y.json", "z.yml"]
+    expected = [
+        ".hidden.md",
+        "a-b.txt",
+        "a/READ ME.MD",
+        "a/z.html",
+        "b.md",
+        "c:\\win.md",
+        "deep/" * 60 + "d.md",
+        "new\nline.md",
+        "x.conf",
+        "y.json",
+        "z.yml",
+    ]
     assert out == dict.fromkeys(expected, "ok") and list(out) == expected
     assert end == Enumerated(True)
 
@@ -75,7 +117,10 @@ def test_the_bytes_and_the_role(root: Path) -> None:
 
 def test_include_replaces_the_default_and_exclude_wins(root: Path) -> None:
     put(root, "a.md", "b.log", "drafts/c.md", "drafts/d.log", "keep/e.md", "keep/.env", "f.MD")
-    assert list(run(root, include=["*.log", "keep/", "*.md"], exclude=["drafts", "a.*"])[0]) == ["b.log", "keep/e.md"]
+    assert list(run(root, include=["*.log", "keep/", "*.md"], exclude=["drafts", "a.*"])[0]) == [
+        "b.log",
+        "keep/e.md",
+    ]
 
 
 def test_swag_reads_what_is_in_force(root: Path) -> None:
@@ -87,8 +132,13 @@ def test_swag_reads_what_is_in_force(root: Path) -> None:
 
 
 def test_every_real_file_is_read(root: Path) -> None:
-    real = {str(p.relative_to(DATA / "linuxserver-docs-md")): p.read_bytes() for p in (DATA / "linuxserver-docs-md").rglob("*.md")}
-    entry = FilesSource.model_validate({"id": "s", "type": "files", "path": str(DATA / "linuxserver-docs-md")})
+    real = {
+        str(p.relative_to(DATA / "linuxserver-docs-md")): p.read_bytes()
+        for p in (DATA / "linuxserver-docs-md").rglob("*.md")
+    }
+    entry = FilesSource.model_validate(
+        {"id": "s", "type": "files", "path": str(DATA / "linuxserver-docs-md")}
+    )
     *body, end = open_connector(entry, root, Settings()).events({}, lambda _: False)
     assert {e.path: e.data for e in body if isinstance(e, Fetched)} == real and end == Enumerated(True)
 
@@ -128,11 +178,21 @@ def test_links_inside_are_followed_and_others_recorded(root: Path) -> None:
     (base / "abs.md").symlink_to(base / "other/c.md")
     out, end = run(root)
     assert out == {
-        "abs.md": "ok", "dir/a.md": "ok", "dir/sub/b.md": "ok", "file.md": "ok", "other/c.md": "ok",
-        "real/a.md": "ok", "real/sub/b.md": "ok", "real/other/c.md": "ok",
-        "out.md": "E_FORBIDDEN", "outdir": "E_FORBIDDEN", "self.md": "E_CYCLE", "real/back": "E_CYCLE",
-        "dir/back": "E_FORBIDDEN", "dir/other": "E_FORBIDDEN",
-    }  # fmt: skip
+        "abs.md": "ok",
+        "dir/a.md": "ok",
+        "dir/sub/b.md": "ok",
+        "file.md": "ok",
+        "other/c.md": "ok",
+        "real/a.md": "ok",
+        "real/sub/b.md": "ok",
+        "real/other/c.md": "ok",
+        "out.md": "E_FORBIDDEN",
+        "outdir": "E_FORBIDDEN",
+        "self.md": "E_CYCLE",
+        "real/back": "E_CYCLE",
+        "dir/back": "E_FORBIDDEN",
+        "dir/other": "E_FORBIDDEN",
+    }
     assert end.complete
 
 
@@ -149,7 +209,16 @@ def test_pipes_sockets_and_devices_are_never_opened(root: Path) -> None:
         s.bind(str(root / "in/socket.md"))
         (root / "in/null.md").symlink_to("/dev/null")
         out, end = run(root)
-    assert out == {"a.md": "ok", "pipe.md": "E_UNREADABLE", "socket.md": "E_UNREADABLE", "null.md": "E_FORBIDDEN"} and end.complete
+    assert (
+        out
+        == {
+            "a.md": "ok",
+            "pipe.md": "E_UNREADABLE",
+            "socket.md": "E_UNREADABLE",
+            "null.md": "E_FORBIDDEN",
+        }
+        and end.complete
+    )
 
 
 def test_a_large_file_is_skipped_unread(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +239,12 @@ def test_names_that_are_not_utf8_and_names_that_collide(root: Path) -> None:
     (root / "in" / os.fsdecode(b"dir\xff") / "in.md").write_text("x")
     (root / "in" / os.fsdecode(b"bad\xff.png")).write_text("x")
     out, end = run(root)
-    assert out == {composed: "ok", "cafe\\u0301.md": "E_CONFLICT", "bad\\xff.md": "E_ENCODING", "dir\\xff/in.md": "E_ENCODING"}
+    assert out == {
+        composed: "ok",
+        "cafe\\u0301.md": "E_CONFLICT",
+        "bad\\xff.md": "E_ENCODING",
+        "dir\\xff/in.md": "E_ENCODING",
+    }
     assert end.complete and Fetched(composed, b"composed") in events(root)
     assert all(e.path.encode() for e in events(root) if not isinstance(e, Enumerated))
 
@@ -178,7 +252,10 @@ def test_names_that_are_not_utf8_and_names_that_collide(root: Path) -> None:
 def test_a_file_that_may_not_be_read_fails_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superuser reads everything, so the refusal is simulated where the system would give it."""
     put(root, "a.md", "locked.md", "torn.md")
-    refused = {str(root / "in/locked.md"): PermissionError(errno.EACCES, "no"), str(root / "in/torn.md"): OSError(errno.EIO, "disk")}
+    refused = {
+        str(root / "in/locked.md"): PermissionError(errno.EACCES, "no"),
+        str(root / "in/torn.md"): OSError(errno.EIO, "disk"),
+    }
     real = os.open
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
@@ -191,7 +268,9 @@ def test_a_file_that_may_not_be_read_fails_alone(root: Path, monkeypatch: pytest
     assert out == {"a.md": "ok", "locked.md": "E_UNREADABLE", "torn.md": "E_UNREADABLE"} and end.complete
 
 
-def test_a_directory_that_may_not_be_read_leaves_the_enumeration_incomplete(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_may_not_be_read_leaves_the_enumeration_incomplete(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(root, "a.md", "locked/b.md", "z/c.md")
     real = os.scandir
 
@@ -280,7 +359,9 @@ def test_a_directory_as_a_document_name_and_many_files(root: Path) -> None:
 
 @settings_(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False))
-def test_any_tree_ends_with_every_path_once_and_the_same_again(tmp_path_factory: pytest.TempPathFactory, random: Random) -> None:
+def test_any_tree_ends_with_every_path_once_and_the_same_again(
+    tmp_path_factory: pytest.TempPathFactory, random: Random
+) -> None:
     """Links in all directions, pipes, names that collide or are not UTF-8."""
     root = tmp_path_factory.mktemp("tree")
     base = root / "in"
@@ -288,7 +369,9 @@ def test_any_tree_ends_with_every_path_once_and_the_same_again(tmp_path_factory:
     directories = [base]
     for _ in range(random.randint(0, 40)):
         parent = random.choice(directories)
-        name = random.choice(["a", "b", "\u00e9", "e\u0301", os.fsdecode(b"\xff"), "\\udcff", ".git"]) + random.choice(["", ".md", ".env"])
+        name = random.choice(
+            ["a", "b", "\u00e9", "e\u0301", os.fsdecode(b"\xff"), "\\udcff", ".git"]
+        ) + random.choice(["", ".md", ".env"])
         target = parent / name
         if os.path.lexists(target):
             continue
@@ -300,7 +383,11 @@ def test_any_tree_ends_with_every_path_once_and_the_same_again(tmp_path_factory:
                 target.write_bytes(b"text")
             case 3:
                 other = random.choice(directories)
-                target.symlink_to(random.choice([str(other), os.path.relpath(other, parent), "/etc", "nowhere", name, f"{other}/a.md"]))
+                target.symlink_to(
+                    random.choice(
+                        [str(other), os.path.relpath(other, parent), "/etc", "nowhere", name, f"{other}/a.md"]
+                    )
+                )
             case _:
                 os.mkfifo(target)
     first, second = events(root), events(root)
@@ -308,6 +395,10 @@ def test_any_tree_ends_with_every_path_once_and_the_same_again(tmp_path_factory:
     assert paths == [e.path for e in second if not isinstance(e, Enumerated)]
     assert len(set(paths)) == len(paths) == len(first) - 1 and first[-1] == Enumerated(True)
     assert all(p.encode() for p in paths)
-    real = [p for p in base.rglob("*.md") if p.is_file() and not p.is_symlink() and ".git" not in p.relative_to(base).parts[:-1]]
+    real = [
+        p
+        for p in base.rglob("*.md")
+        if p.is_file() and not p.is_symlink() and ".git" not in p.relative_to(base).parts[:-1]
+    ]
     links = sum(isinstance(e, Fetched) for e in first)
     assert links + sum(isinstance(e, Failed) for e in first) >= len(real)

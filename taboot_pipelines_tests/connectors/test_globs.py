@@ -48,12 +48,16 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
 
 def test_a_covered_directory_need_not_be_read() -> None:
     globs = Globs(["drafts", "cache/**", "a/b/", "x/*.md"])
-    assert all(globs.covers(d) for d in ("drafts", "p/drafts", "drafts/q", "cache", "cache/z", "a/b", "a/b/c"))
+    assert all(
+        globs.covers(d) for d in ("drafts", "p/drafts", "drafts/q", "cache", "cache/z", "a/b", "a/b/c")
+    )
     assert not any(globs.covers(d) for d in ("a", "x", "x/y", "p/cache"))
 
 
 _PATHS = st.lists(st.text(alphabet="ab.", min_size=1, max_size=4), min_size=1, max_size=4).map("/".join)
-_SEGMENTS = st.text(alphabet="ab.*?", min_size=1, max_size=5).filter(lambda s: s not in (".", "..", "**") and "**" not in s)
+_SEGMENTS = st.text(alphabet="ab.*?", min_size=1, max_size=5).filter(
+    lambda s: s not in (".", "..", "**") and "**" not in s
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -96,7 +100,21 @@ def test_many_stars_do_not_take_for_ever() -> None:
 
 def test_url_patterns() -> None:
     url = "https://docs.example.org/guide/install?lang=en"
-    for pattern in ("https://docs.example.org/**", "docs.example.org", "/guide", "/guide/*", "guide", "docs.example.org/guide/*", "install?lang=*"):
+    for pattern in (
+        "https://docs.example.org/**",
+        "docs.example.org",
+        "/guide",
+        "/guide/*",
+        "guide",
+        "docs.example.org/guide/*",
+        "install?lang=*",
+    ):
         assert UrlGlobs([pattern]).matches(url), pattern
-    for pattern in ("http://docs.example.org/**", "/docs.example.org", "example.org", "/install*", "docs.example.org/*"):
+    for pattern in (
+        "http://docs.example.org/**",
+        "/docs.example.org",
+        "example.org",
+        "/install*",
+        "docs.example.org/*",
+    ):
         assert not UrlGlobs([pattern]).matches(url), pattern

@@ -1,4 +1,6 @@
-"""Hosts are asked no faster than allowed, and left alone once they fail; a state that is away changes neither the pages nor their order."""
+"""Hosts are asked no faster than allowed, and left alone once they fail; a state that is away changes neither
+the pages nor their order.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def fetcher(state: State, namespace: str = "n", *, settings: Mapping[str, Any] |
     return Fetcher(http_, LOOPBACK, politeness=Politeness(Lenient(state), namespace, http_))
 
 
-def answering(statuses: Mapping[str, int] | Callable[[str], int]) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
+def answering(
+    statuses: Mapping[str, int] | Callable[[str], int],
+) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
         said = statuses(request.path) if callable(statuses) else statuses[request.path]
         if said == 0:
@@ -69,7 +73,11 @@ def codes(fetch: Fetcher, urls: list[str]) -> list[str]:
 def test_runs_together_ask_a_host_no_faster_than_allowed(state: State) -> None:
     with serve(answering(lambda _: 200)) as site:
         start, limits = time.monotonic(), {"rate_limit_rps": 20, "rate_limit_burst": 5}
-        with fetcher(state, settings=limits) as one, fetcher(state, settings=limits) as two, ThreadPoolExecutor(4) as pool:
+        with (
+            fetcher(state, settings=limits) as one,
+            fetcher(state, settings=limits) as two,
+            ThreadPoolExecutor(4) as pool,
+        ):
             done = list(pool.map(lambda i: codes((one, two)[i % 2], [f"{site.base}/{i}"]), range(17)))
         elapsed = time.monotonic() - start
     assert done == [["ok"]] * 17
@@ -85,9 +93,14 @@ def test_hosts_and_namespaces_have_their_own_buckets(state: State) -> None:
 
 
 def test_without_a_limit_nothing_waits(state: State) -> None:
-    with serve(answering(lambda _: 200)) as site, fetcher(state, settings={"rate_limit_rps": 0, "rate_limit_burst": 1}) as fetch:
+    with (
+        serve(answering(lambda _: 200)) as site,
+        fetcher(state, settings={"rate_limit_rps": 0, "rate_limit_burst": 1}) as fetch,
+    ):
         assert codes(fetch, [f"{site.base}/{i}" for i in range(40)]) == ["ok"] * 40
-    assert not state.take_tokens("n", f"rate:127.0.0.1:{site.port}", rate=1, burst=0.5).allowed, "the bucket was never used"
+    assert not state.take_tokens("n", f"rate:127.0.0.1:{site.port}", rate=1, burst=0.5).allowed, (
+        "the bucket was never used"
+    )
 
 
 @pytest.mark.parametrize("status", [500, 503, 0])
@@ -104,14 +117,25 @@ def test_after_five_failures_a_host_is_asked_no_more(state: State, status: int) 
 
 
 def test_refusals_redirects_and_successes_are_no_failures(state: State) -> None:
-    with serve(answering({"/404": 404, "/403": 403, "/429": 429, "/408": 408, "/500": 500, "/ok": 200, "/302": 302})) as site, fetcher(state) as fetch:
+    with (
+        serve(
+            answering(
+                {"/404": 404, "/403": 403, "/429": 429, "/408": 408, "/500": 500, "/ok": 200, "/302": 302}
+            )
+        ) as site,
+        fetcher(state) as fetch,
+    ):
         for path in ("/404", "/403", "/429", "/408", "/302"):
             assert "E_CIRCUIT_OPEN" not in codes(fetch, [f"{site.base}{path}"] * 7)
-        said = codes(fetch, [f"{site.base}/{p}" for _ in range(4) for p in ("500", "500", "500", "500", "ok")])
+        said = codes(
+            fetch, [f"{site.base}/{p}" for _ in range(4) for p in ("500", "500", "500", "500", "ok")]
+        )
         assert Counter(said) == {"E_5XX_ORIGIN": 16, "ok": 4}, "a success in between forgets the failures"
 
 
-def test_a_host_that_is_well_again_loses_no_page_after_its_rest(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_is_well_again_loses_no_page_after_its_rest(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "CIRCUIT_REST_SECONDS", 0.5)
     well = False
 
@@ -153,13 +177,26 @@ def test_without_redis_pages_come_and_are_paced() -> None:
 
 def test_a_site_that_is_down_fails_by_page_and_keeps_what_is_known(world: World) -> None:
     down = False
-    page = b"<html><body><h1>Page</h1><p>The grafana service listens on port 3000 of the host.</p></body></html>"
+    page = (
+        b"<html><body><h1>Page</h1><p>The grafana service listens on port 3000 of the host.</p></body></html>"
+    )
 
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
-        send(request, 502) if down else send(request, 200, page + request.path.encode(), content_type="text/html")
+        (
+            send(request, 502)
+            if down
+            else send(request, 200, page + request.path.encode(), content_type="text/html")
+        )
 
     with serve(handle) as site:
-        world.entries.append({"id": "site", "type": "web", "urls": [f"{site.base}/{i}" for i in range(9)], "allow_cidrs": ["127.0.0.0/8"]})
+        world.entries.append(
+            {
+                "id": "site",
+                "type": "web",
+                "urls": [f"{site.base}/{i}" for i in range(9)],
+                "allow_cidrs": ["127.0.0.0/8"],
+            }
+        )
         world.declare()
         world.ingest("site")
         down = True

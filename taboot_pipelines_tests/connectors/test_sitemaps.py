@@ -30,22 +30,39 @@ PAGES = ["https://example.org/page1", "https://example.org/page2"]
 )
 def test_every_published_format_lists_its_pages(name: str, locations: list[str]) -> None:
     data = (DATA / "sitemaps" / name).read_bytes()
-    for form in (data, b"\xef\xbb\xbf" + data, b"\n" + data if name.endswith("txt") else data, gzip.compress(data)):
+    for form in (
+        data,
+        b"\xef\xbb\xbf" + data,
+        b"\n" + data if name.endswith("txt") else data,
+        gzip.compress(data),
+    ):
         sitemap = parse_sitemap(form, "s")
         assert (sitemap.is_index, sitemap.locations) == (False, locations)
 
 
 def test_an_index_lists_sitemaps() -> None:
     sitemap = parse_sitemap((DATA / "sitemaps/simple-index.xml").read_bytes(), "s")
-    assert (sitemap.is_index, sitemap.locations) == (True, ["https://example.org/sitemap1.xml", "https://example.org/sitemap2.xml"])
+    assert (sitemap.is_index, sitemap.locations) == (
+        True,
+        ["https://example.org/sitemap1.xml", "https://example.org/sitemap2.xml"],
+    )
 
 
 def test_utf16_cdata_prefixes_and_guids() -> None:
-    text = '<?xml version="1.0" encoding="UTF-16"?><s:urlset xmlns:s="u"><s:url><s:loc> <![CDATA[http://h/?a=1&b=2]]> </s:loc></s:url></s:urlset>'
+    text = (
+        '<?xml version="1.0" encoding="UTF-16"?><s:urlset xmlns:s="u"><s:url><s:loc>'
+        " <![CDATA[http://h/?a=1&b=2]]> </s:loc></s:url></s:urlset>"
+    )
     assert parse_sitemap(text.encode("utf-16"), "s").locations == ["http://h/?a=1&b=2"]
-    rss = b"<rss><channel><image><url>http://h/no</url></image><item><guid>http://h/yes</guid></item><item><guid isPermaLink='false'>7</guid></item></channel></rss>"
+    rss = (
+        b"<rss><channel><image><url>http://h/no</url></image><item><guid>http://h/yes</guid></item><item><guid"
+        b" isPermaLink='false'>7</guid></item></channel></rss>"
+    )
     assert parse_sitemap(rss, "s").locations == ["http://h/yes"]
-    atom = b"<feed><entry><link rel='edit' href='http://h/edit'/><link rel='alternate' href='http://h/yes'/></entry></feed>"
+    atom = (
+        b"<feed><entry><link rel='edit' href='http://h/edit'/><link rel='alternate'"
+        b" href='http://h/yes'/></entry></feed>"
+    )
     assert parse_sitemap(atom, "s").locations == ["http://h/yes"]
 
 
@@ -55,7 +72,10 @@ def test_entities_are_neither_expanded_nor_loaded() -> None:
     with pytest.raises(TabootError, match="E_PARSE"):
         parse_sitemap(bomb.encode(), "s")
     secret = DATA / "sitemaps" / "plaintext.txt"
-    external = f'<!DOCTYPE u [<!ENTITY x SYSTEM "{secret.as_uri()}">]><urlset><url><loc>http://h/&x;</loc></url></urlset>'
+    external = (
+        "<!DOCTYPE u [<!ENTITY x SYSTEM"
+        f' "{secret.as_uri()}">]><urlset><url><loc>http://h/&x;</loc></url></urlset>'
+    )
     try:
         assert not [u for u in parse_sitemap(external.encode(), "s").locations if "example.org" in u]
     except TabootError as error:
@@ -65,12 +85,20 @@ def test_entities_are_neither_expanded_nor_loaded() -> None:
 def test_deep_nesting_and_a_hundred_thousand_entries() -> None:
     with pytest.raises(TabootError, match="E_PARSE"):
         parse_sitemap(b"<urlset>" + b"<url>" * 100_000, "s")
-    many = b"<urlset>" + b"".join(b"<url><loc>http://h/%d</loc></url>" % i for i in range(100_000)) + b"</urlset>"
+    many = (
+        b"<urlset>"
+        + b"".join(b"<url><loc>http://h/%d</loc></url>" % i for i in range(100_000))
+        + b"</urlset>"
+    )
     assert len(parse_sitemap(many, "s").locations) == 100_000
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=200) | st.binary(max_size=60).map(b"<urlset>".__add__) | st.binary(max_size=60).map(b"\x1f\x8b\x08".__add__))
+@given(
+    st.binary(max_size=200)
+    | st.binary(max_size=60).map(b"<urlset>".__add__)
+    | st.binary(max_size=60).map(b"\x1f\x8b\x08".__add__)
+)
 def test_any_bytes_are_a_sitemap_or_a_typed_error(data: bytes) -> None:
     try:
         assert parse_sitemap(data, "s").locations

@@ -65,18 +65,33 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert sources.root == tmp_path
     assert sources.sha256 == hashlib.sha256(GOOD.encode()).hexdigest()
     docs, drafts, lab, proxy, site = sources.entries.values()
-    assert isinstance(docs, FilesSource) and docs.schedule == "0 3 * * *" and docs.tags == ["handbook"] and docs.languages == ["en"]
+    assert (
+        isinstance(docs, FilesSource)
+        and docs.schedule == "0 3 * * *"
+        and docs.tags == ["handbook"]
+        and docs.languages == ["en"]
+    )
     assert isinstance(drafts, FilesSource) and drafts.retention_days == 90 and drafts.exclude == ["old/"]
     assert isinstance(lab, ComposeSource)
     assert lab.interpretation_fields() == {"namespace": "home", "host": "nas.lan", "proxy": "swag"}
-    assert isinstance(proxy, SwagSource) and proxy.interpretation_fields() == {"namespace": "default", "host": None, "proxy": None}
-    assert isinstance(site, WebSource) and site.max_depth == 0 and site.allow_cidrs == ["192.168.1.0/24", "fd00::/8"]
+    assert isinstance(proxy, SwagSource) and proxy.interpretation_fields() == {
+        "namespace": "default",
+        "host": None,
+        "proxy": None,
+    }
+    assert (
+        isinstance(site, WebSource)
+        and site.max_depth == 0
+        and site.allow_cidrs == ["192.168.1.0/24", "fd00::/8"]
+    )
     assert load(tmp_path, b"\xef\xbb\xbf" + GOOD.encode()).entries == sources.entries
 
 
 def test_the_configuration_is_canonical(tmp_path: Path) -> None:
     (one,) = load(tmp_path, "sources: [{id: a, type: files, path: x}]").entries.values()
-    (two,) = load(tmp_path, "sources:\n- path: x\n  namespace: default\n  languages: [en]\n  id: a\n  type: files\n").entries.values()
+    (two,) = load(
+        tmp_path, "sources:\n- path: x\n  namespace: default\n  languages: [en]\n  id: a\n  type: files\n"
+    ).entries.values()
     assert one.config_json() == two.config_json()
     assert json.loads(one.config_json())["languages"] == ["en"]
     (other,) = load(tmp_path, "sources: [{id: a, type: files, path: y}]").entries.values()
@@ -115,17 +130,31 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
         ("{id: a, type: files, path: x, namespace: other}", "entry 1 (a) has the id of entry 0"),
         ("just words", "entry 1 is not a mapping"),
         ("{1: x, id: b, type: files, path: x}", "name is not a text"),
-        *((f"{{id: b, type: {t}}}", f"the type {t}, which is not available") for t in
-          ("github", "reddit", "youtube", "gmail", "elasticsearch", "tailscale", "unifi", "ai_session")),
+        *(
+            (f"{{id: b, type: {t}}}", f"the type {t}, which is not available")
+            for t in (
+                "github",
+                "reddit",
+                "youtube",
+                "gmail",
+                "elasticsearch",
+                "tailscale",
+                "unifi",
+                "ai_session",
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_entry_is_named(tmp_path: Path, entry: str, named: str) -> None:
     message = problems(tmp_path, f"sources:\n- {{id: a, type: files, path: x}}\n- {entry}\n")
     assert named in message
 
 
 def test_all_problems_are_listed_at_once_and_no_content_is_quoted(tmp_path: Path) -> None:
-    content = "sources:\n- {id: a, type: files, path: 7, hunter2 hunter2: x}\n- {id: b, type: 'pass hunter2'}\n- hunter2\n- {id: d, type: web, urls: [3], schedule: hunter2}\n"
+    content = (
+        "sources:\n- {id: a, type: files, path: 7, hunter2 hunter2: x}\n- {id: b, type: 'pass hunter2'}\n-"
+        " hunter2\n- {id: d, type: web, urls: [3], schedule: hunter2}\n"
+    )
     with pytest.raises(TabootError) as caught:
         load(tmp_path, content)
     assert len(caught.value.details["problems"]) == 6
@@ -135,17 +164,35 @@ def test_all_problems_are_listed_at_once_and_no_content_is_quoted(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "is empty"), (" \n\n", "is empty"), ("# nothing\n", "not a mapping"), ("- a\n", "not a mapping"), ("sources", "not a mapping"),
-        ("sources: []\n", "at least one"), ("sources:\n", "at least one"), ("sources: {a: 1}\n", "needs a list"), ("{}\n", "needs a list"),
+        ("", "is empty"),
+        (" \n\n", "is empty"),
+        ("# nothing\n", "not a mapping"),
+        ("- a\n", "not a mapping"),
+        ("sources", "not a mapping"),
+        ("sources: []\n", "at least one"),
+        ("sources:\n", "at least one"),
+        ("sources: {a: 1}\n", "needs a list"),
+        ("{}\n", "needs a list"),
         ("sources: [{id: a, type: files, path: x}]\nextra: 1\n", "unknown fields at the top: extra"),
-        ("sources: [{id: a, type: files, path: x}]\nsources: []\n", "line 2"), ("sources: [{id: a, id: b}]\n", "line 1"),
-        ("sources: [hunter2\n", "line 2"), ("sources:\n\t- hunter2\n", "line 2"), ("sources: *hunter2\n", "line 1"),
-        ("a: !!python/object/apply:os.system [hunter2]\n", "line 1"), ("a: !!int hunter2", "cannot be read"), ("a: !!bool hunter2", "cannot be read"),
-        ("a: !!timestamp hunter2", "cannot be read"), ("a: 2024-99-99", "cannot be read"), ("a: " + "9" * 5000, "cannot be read"),
-        ("a: \0", "forbids"), (b"a: \xff\xfe hunter2", "not UTF-8"), ("[" * 3000, "too deeply"), ("a: " * 20000, "YAML"),
-        ("a: &a {x: 1}\nb: {<<: [*a, *a]}\n", "line 2"), ("{? [hunter2] : b}\n", "line 1"),
+        ("sources: [{id: a, type: files, path: x}]\nsources: []\n", "line 2"),
+        ("sources: [{id: a, id: b}]\n", "line 1"),
+        ("sources: [hunter2\n", "line 2"),
+        ("sources:\n\t- hunter2\n", "line 2"),
+        ("sources: *hunter2\n", "line 1"),
+        ("a: !!python/object/apply:os.system [hunter2]\n", "line 1"),
+        ("a: !!int hunter2", "cannot be read"),
+        ("a: !!bool hunter2", "cannot be read"),
+        ("a: !!timestamp hunter2", "cannot be read"),
+        ("a: 2024-99-99", "cannot be read"),
+        ("a: " + "9" * 5000, "cannot be read"),
+        ("a: \0", "forbids"),
+        (b"a: \xff\xfe hunter2", "not UTF-8"),
+        ("[" * 3000, "too deeply"),
+        ("a: " * 20000, "YAML"),
+        ("a: &a {x: 1}\nb: {<<: [*a, *a]}\n", "line 2"),
+        ("{? [hunter2] : b}\n", "line 1"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_is_refused_whole(tmp_path: Path, content: str | bytes, says: str) -> None:
     message = problems(tmp_path, content)
     assert says in message and "hunter2" not in message and str(tmp_path / "sources.yaml") in message
@@ -165,12 +212,16 @@ def test_aliases_that_multiply_do_not(tmp_path: Path) -> None:
     levels = ["&a0 [x, x]"] + [f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     nested = "sources:\n- {id: a, type: files, path: x, tags: [" + ", ".join(levels) + "]}\n"
     assert "tags" in problems(tmp_path, nested)
-    merged = "sources:\n" + "".join(f"- &m{i} {{<<: *m{i - 1}, k{i}: 1}}\n" if i else "- &m0 {k0: 1}\n" for i in range(300))
+    merged = "sources:\n" + "".join(
+        f"- &m{i} {{<<: *m{i - 1}, k{i}: 1}}\n" if i else "- &m0 {k0: 1}\n" for i in range(300)
+    )
     assert "has no type" in problems(tmp_path, merged)
 
 
 def test_a_cut_file_is_refused_or_lists_whole_entries_only(tmp_path: Path) -> None:
-    """A cut that leaves valid YAML can only drop entries or shorten a last value: never take a key for another."""
+    """A cut that leaves valid YAML can only drop entries or shorten a last value: never take a key for
+    another.
+    """
     whole = load(tmp_path, GOOD).entries
     for cut in range(0, len(GOOD), 3):
         try:
@@ -183,11 +234,24 @@ def test_a_cut_file_is_refused_or_lists_whole_entries_only(tmp_path: Path) -> No
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=80) | st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["web", "files", "a"]),
-    lambda c: st.lists(c, max_size=3) | st.dictionaries(st.sampled_from(["sources", "id", "type", "path", "urls", "schedule"]), c, max_size=6),
-    max_leaves=12,
-).map(lambda v: yaml.safe_dump({"sources": [v]}).encode()))  # fmt: skip
+@given(
+    st.binary(max_size=80)
+    | st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=8)
+        | st.sampled_from(["web", "files", "a"]),
+        lambda c: (
+            st.lists(c, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["sources", "id", "type", "path", "urls", "schedule"]), c, max_size=6
+            )
+        ),
+        max_leaves=12,
+    ).map(lambda v: yaml.safe_dump({"sources": [v]}).encode())
+)
 def test_any_file_is_sources_or_a_typed_error(tmp_path: Path, content: bytes) -> None:
     try:
         assert load(tmp_path, content).entries
@@ -196,13 +260,20 @@ def test_any_file_is_sources_or_a_typed_error(tmp_path: Path, content: bytes) ->
 
 
 def test_the_shipped_schema_is_current_and_agrees_with_the_reader(tmp_path: Path) -> None:
-    shipped = json.loads((Path(taboot_pipelines.connectors.__file__).parent / "sources.schema.json").read_text())
+    shipped = json.loads(
+        (Path(taboot_pipelines.connectors.__file__).parent / "sources.schema.json").read_text()
+    )
     assert shipped == json.loads(json.dumps(json_schema()))
     validator = jsonschema.Draft202012Validator(shipped)
     document: dict[str, Any] = yaml.safe_load(GOOD)
     validator.validate(document)
-    wrong: list[dict[str, Any]] = [{"sources": []}, {"sources": [{"id": "a", "type": "files"}]}, {"sources": [{"id": "a", "type": "github"}]},
-                                   {"sources": [{"id": "A", "type": "files", "path": "x"}]}, {"sources": [{"id": "a", "type": "files", "path": "x", "z": 1}]}]
+    wrong: list[dict[str, Any]] = [
+        {"sources": []},
+        {"sources": [{"id": "a", "type": "files"}]},
+        {"sources": [{"id": "a", "type": "github"}]},
+        {"sources": [{"id": "A", "type": "files", "path": "x"}]},
+        {"sources": [{"id": "a", "type": "files", "path": "x", "z": 1}]},
+    ]
     for bad in wrong:
         assert list(validator.iter_errors(bad)), bad
         problems(tmp_path, yaml.safe_dump(bad))

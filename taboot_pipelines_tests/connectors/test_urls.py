@@ -50,8 +50,15 @@ _WORD = st.text(alphabet=st.sampled_from("aZ09-._~%:/?#[]@!$&'()*+,;= üß\\\t")
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.builds("{}://{}{}/{}?{}#{}".format, st.sampled_from(["http", "HTTPS"]), st.sampled_from(["h.example", "10.0.0.1", "[::1]"]),
-              st.sampled_from(["", ":80", ":443", ":8080"]), _WORD, _WORD | st.just("utm_a=1&b=2&&gclid"), _WORD)
+    st.builds(
+        "{}://{}{}/{}?{}#{}".format,
+        st.sampled_from(["http", "HTTPS"]),
+        st.sampled_from(["h.example", "10.0.0.1", "[::1]"]),
+        st.sampled_from(["", ":80", ":443", ":8080"]),
+        _WORD,
+        _WORD | st.just("utm_a=1&b=2&&gclid"),
+        _WORD,
+    )
 )
 def test_a_key_is_the_key_of_itself_and_its_fragment_never_counts(text: str) -> None:
     try:
@@ -80,13 +87,24 @@ def test_the_web_platform_cases_parse_to_the_host_and_target_they_state() -> Non
     cases = [c for c in json.loads((DATA / "url-wpt/urltestdata.json").read_text()) if isinstance(c, dict)]
     accepted = refused = 0
     for case in cases:
-        base = case.get("base") if str(case.get("base") or "about:blank").startswith(("http://", "https://")) else None
+        base = (
+            case.get("base")
+            if str(case.get("base") or "about:blank").startswith(("http://", "https://"))
+            else None
+        )
         if case.get("base") not in (None, "about:blank") and base is None:
             continue
-        web = not case.get("failure") and case["protocol"] in ("http:", "https:") and not case["username"] and not case["password"]
+        web = (
+            not case.get("failure")
+            and case["protocol"] in ("http:", "https:")
+            and not case["username"]
+            and not case["password"]
+        )
         if web:
             url = parse_url(case["input"], base)
-            assert (url.host, url.target) == (case["hostname"], case["pathname"] + case["search"]), case["input"]
+            assert (url.host, url.target) == (case["hostname"], case["pathname"] + case["search"]), case[
+                "input"
+            ]
             assert url.text == f"{case['protocol']}//{case['host']}{case['pathname']}{case['search']}"
             accepted += 1
         else:
@@ -101,8 +119,12 @@ def _cases() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", _cases(), ids=lambda c: c["url"][:40])
-def test_the_guard_refuses_every_form_of_a_private_address(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole connector with a resolver of the case's answers, and no socket: an allowed URL gets as far as connecting."""
+def test_the_guard_refuses_every_form_of_a_private_address(
+    case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole connector with a resolver of the case's answers, and no socket: an allowed URL gets as far as
+    connecting.
+    """
     connected: list[str] = []
 
     def connect(address: tuple[str, int], *_: Any, **__: Any) -> Any:
@@ -110,7 +132,12 @@ def test_the_guard_refuses_every_form_of_a_private_address(case: dict[str, Any],
         raise ConnectionRefusedError
 
     monkeypatch.setattr("socket.create_connection", connect)
-    names = {"localhost": ["127.0.0.1"], "ip6-localhost": ["::1"], "ip6-loopback": ["::1"], **case.get("needs_dns", {})}
+    names = {
+        "localhost": ["127.0.0.1"],
+        "ip6-localhost": ["::1"],
+        "ip6-loopback": ["::1"],
+        **case.get("needs_dns", {}),
+    }
 
     def resolver(host: str, port: int) -> list[Any]:
         try:
@@ -121,7 +148,9 @@ def test_the_guard_refuses_every_form_of_a_private_address(case: dict[str, Any],
             return [ipaddress.ip_address(a) for a in names[host]]
 
     entry = WebSource.model_validate({"id": "w", "type": "web", "urls": [case["url"]]})
-    failed, end = WebConnector(entry, HttpSettings(), limit=1000, resolver=resolver).events({}, lambda _: False)
+    failed, end = WebConnector(entry, HttpSettings(), limit=1000, resolver=resolver).events(
+        {}, lambda _: False
+    )
     assert isinstance(failed, Failed) and isinstance(end, Enumerated)
     if case["expect"] == "allow":
         assert failed.error.code == "E_NETWORK" and len(connected) == 1
@@ -134,16 +163,42 @@ def test_the_guard_refuses_every_form_of_a_private_address(case: dict[str, Any],
 @pytest.mark.parametrize(
     ("address", "public"),
     [
-        ("93.184.216.34", True), ("2606:2800:220:1::1", True), ("8.8.8.8", True),
-        ("0.0.0.0", False), ("10.1.2.3", False), ("100.64.0.1", False), ("127.0.0.1", False), ("169.254.169.254", False),
-        ("172.16.0.1", False), ("192.168.0.1", False), ("192.0.0.1", False), ("192.0.2.1", False), ("198.18.0.1", False), ("224.0.0.1", False),
-        ("239.1.1.1", False), ("240.0.0.1", False), ("255.255.255.255", False),
-        ("::", False), ("::1", False), ("fe80::1", False), ("fe80::1%eth0", False), ("fc00::1", False), ("fd12::1", False),
-        ("ff02::1", False), ("fec0::1", False), ("2001:db8::1", False), ("100::1", False), ("64:ff9b:1::1", False),
-        ("::ffff:127.0.0.1", False), ("::ffff:8.8.8.8", True), ("::127.0.0.1", False),
-        ("2002:7f00:1::", False), ("64:ff9b::7f00:1", False), ("64:ff9b::808:808", True),
+        ("93.184.216.34", True),
+        ("2606:2800:220:1::1", True),
+        ("8.8.8.8", True),
+        ("0.0.0.0", False),
+        ("10.1.2.3", False),
+        ("100.64.0.1", False),
+        ("127.0.0.1", False),
+        ("169.254.169.254", False),
+        ("172.16.0.1", False),
+        ("192.168.0.1", False),
+        ("192.0.0.1", False),
+        ("192.0.2.1", False),
+        ("198.18.0.1", False),
+        ("224.0.0.1", False),
+        ("239.1.1.1", False),
+        ("240.0.0.1", False),
+        ("255.255.255.255", False),
+        ("::", False),
+        ("::1", False),
+        ("fe80::1", False),
+        ("fe80::1%eth0", False),
+        ("fc00::1", False),
+        ("fd12::1", False),
+        ("ff02::1", False),
+        ("fec0::1", False),
+        ("2001:db8::1", False),
+        ("100::1", False),
+        ("64:ff9b:1::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:8.8.8.8", True),
+        ("::127.0.0.1", False),
+        ("2002:7f00:1::", False),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::808:808", True),
     ],
-)  # fmt: skip
+)
 def test_which_addresses_are_public(address: str, public: bool) -> None:
     assert check_address(ipaddress.ip_address(address), []) is public
 

@@ -39,7 +39,11 @@ from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.servers import Site, base_of, send, serve
 
-FAST: dict[str, Any] = {"connect_timeout_seconds": 1, "read_timeout_seconds": 0.5, "total_timeout_seconds": 1.5}
+FAST: dict[str, Any] = {
+    "connect_timeout_seconds": 1,
+    "read_timeout_seconds": 0.5,
+    "total_timeout_seconds": 1.5,
+}
 HTML = {"content_type": "text/html; charset=UTF-8"}
 
 
@@ -48,7 +52,11 @@ def source(**fields: Any) -> WebSource:
 
 
 def crawl(
-    entry: WebSource, known: Mapping[str, Known] | None = None, tombstones: tuple[str, ...] = (), limit: int = 1_000_000, **http: Any
+    entry: WebSource,
+    known: Mapping[str, Known] | None = None,
+    tombstones: tuple[str, ...] = (),
+    limit: int = 1_000_000,
+    **http: Any,
 ) -> tuple[dict[str, Event], Enumerated]:
     """Events by path, and the end; every path is reported once and the end is the last."""
     settings = Settings(http=HttpSettings(**{**FAST, **http}), limits=LimitSettings(max_blob_bytes=limit))
@@ -84,7 +92,14 @@ def site() -> Iterator[Site]:
         base = base_of(h)
         match path.split("/")[1:]:
             case ["page", *_]:
-                send(h, 200, b"<p>hello</p>", etag='"v1"', last_modified="Mon, 01 Jan 2024 00:00:00 GMT", **HTML)
+                send(
+                    h,
+                    200,
+                    b"<p>hello</p>",
+                    etag='"v1"',
+                    last_modified="Mon, 01 Jan 2024 00:00:00 GMT",
+                    **HTML,
+                )
             case ["cached"]:
                 if h.headers.get("If-None-Match") == '"v1"':
                     send(h, 304)
@@ -140,7 +155,9 @@ def site() -> Iterator[Site]:
                 send(h, 200, zlib.compress(b"packed"), content_encoding="deflate", **HTML)
             case ["raw-deflate"]:
                 machine = zlib.compressobj(wbits=-15)
-                send(h, 200, machine.compress(b"packed") + machine.flush(), content_encoding="deflate", **HTML)
+                send(
+                    h, 200, machine.compress(b"packed") + machine.flush(), content_encoding="deflate", **HTML
+                )
             case ["half-gzip"]:
                 send(h, 200, gzip.compress(bytes(range(256)) * 40)[:-20], content_encoding="gzip", **HTML)
             case ["not-gzip"]:
@@ -192,7 +209,11 @@ def test_a_page_is_fetched_with_what_its_answer_says(site: Site) -> None:
 
 
 def test_urls_of_one_key_are_one_item_whatever_their_order(site: Site) -> None:
-    urls = [f"{site.base}/page/x?gclid=1", f"{site.base}/page/x#top", f"{site.base}/a/../page/x?utm_medium=mail"]
+    urls = [
+        f"{site.base}/page/x?gclid=1",
+        f"{site.base}/page/x#top",
+        f"{site.base}/a/../page/x?utm_medium=mail",
+    ]
     first, _ = crawl(source(urls=urls))
     second, _ = crawl(source(urls=urls[::-1]))
     assert first == second and list(first) == [f"{site.base}/page/x"]
@@ -247,7 +268,9 @@ def test_a_304_is_not_modified_and_only_the_url_that_gave_a_validator_gets_it(si
         ("/type/application/octet-stream", Skipped, "E_MIME"),
     ],
 )
-def test_what_goes_wrong_is_a_typed_event_and_the_rest_is_done(site: Site, path: str, kind: type, expected: str) -> None:
+def test_what_goes_wrong_is_a_typed_event_and_the_rest_is_done(
+    site: Site, path: str, kind: type, expected: str
+) -> None:
     by_path, end = crawl(source(urls=[site.base + path, site.base + "/page/z"]))
     bad = by_path.pop(site.base + path)
     assert isinstance(bad, kind) and code(bad) == expected
@@ -263,7 +286,10 @@ def test_a_short_wait_is_granted_once_and_a_long_one_not(site: Site) -> None:
     assert SEEN["/later"] == before + 1
 
 
-@pytest.mark.parametrize("path", ["/hop/9", "/type/text/markdown", "/type/application/json", "/type/application/octet-stream/readme.md"])
+@pytest.mark.parametrize(
+    "path",
+    ["/hop/9", "/type/text/markdown", "/type/application/json", "/type/application/octet-stream/readme.md"],
+)
 def test_redirects_up_to_the_limit_and_texts_of_every_kind_are_read(site: Site, path: str) -> None:
     event = one(path, site)
     assert isinstance(event, Fetched)
@@ -278,7 +304,12 @@ def test_a_missing_content_type_leaves_it_to_the_parser(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("path", "data"),
-    [("/gzip", b"packed" * 50_000), ("/members", b"one two"), ("/zlib", b"packed"), ("/raw-deflate", b"packed")],
+    [
+        ("/gzip", b"packed" * 50_000),
+        ("/members", b"one two"),
+        ("/zlib", b"packed"),
+        ("/raw-deflate", b"packed"),
+    ],
 )
 def test_content_encodings_are_undone(site: Site, path: str, data: bytes) -> None:
     event = one(path, site)
@@ -320,7 +351,9 @@ def test_the_environments_proxy_is_not_used(site: Site, monkeypatch: pytest.Monk
 
 
 def test_the_connection_goes_to_the_address_that_was_checked(site: Site) -> None:
-    """A name that is public when checked and private a moment later (rebinding) is asked for once per connection."""
+    """A name that is public when checked and private a moment later (rebinding) is asked for once per
+    connection.
+    """
     answers = iter([[ipaddress.ip_address("127.0.0.1")], [ipaddress.ip_address("10.0.0.1")]])
     asked: list[str] = []
 
@@ -329,10 +362,14 @@ def test_the_connection_goes_to_the_address_that_was_checked(site: Site) -> None
         return next(answers)
 
     entry = source(urls=[f"http://rebind.example:{site.port}/page"])
-    events = list(WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False))
+    events = list(
+        WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False)
+    )
     assert isinstance(events[0], Fetched) and asked == ["rebind.example"]
     assert [h["host"] for p, h in site.headers if "rebind" in h["host"]] == [f"rebind.example:{site.port}"]
-    events = list(WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False))
+    events = list(
+        WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False)
+    )
     assert code(events[0]) == "E_URL_BLOCKED"
 
 
@@ -341,7 +378,9 @@ def test_one_private_address_among_public_ones_is_refused() -> None:
         return [ipaddress.ip_address("93.184.216.34"), ipaddress.ip_address("192.168.1.1")]
 
     entry = source(urls=["http://mixed.example/"])
-    events = list(WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False))
+    events = list(
+        WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False)
+    )
     assert code(events[0]) == "E_URL_BLOCKED"
 
 
@@ -351,16 +390,35 @@ def _certificate(folder: Path, name: str) -> ssl.SSLContext:
     if tool is None:
         pytest.skip("needs the openssl command to make a certificate")
     subprocess.run(
-        [tool, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
-         "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            tool,
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName=DNS:{name}",
+            "-keyout",
+            str(folder / "key.pem"),
+            "-out",
+            str(folder / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     return context
 
 
-def test_tls_is_verified_for_the_name_while_the_connection_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_is_verified_for_the_name_while_the_connection_is_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server_names: list[str | None] = []
     context = _certificate(tmp_path, "docs.example")
     context.sni_callback = lambda _socket, name, _context: server_names.append(name)
@@ -368,11 +426,19 @@ def test_tls_is_verified_for_the_name_while_the_connection_is_pinned(tmp_path: P
 
     def fetch(host: str) -> Event:
         entry = source(urls=[f"https://{host}:{tls.port}/"])
-        return next(WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=lambda *_: loopback).events({}, lambda _: False))
+        return next(
+            WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=lambda *_: loopback).events(
+                {}, lambda _: False
+            )
+        )
 
     with serve(lambda h: send(h, 200, b"private", **HTML), context) as tls:
         stranger = fetch("docs.example")
-        assert code(stranger) == "E_NETWORK" and isinstance(stranger, Failed) and "certificate" in stranger.error.message
+        assert (
+            code(stranger) == "E_NETWORK"
+            and isinstance(stranger, Failed)
+            and "certificate" in stranger.error.message
+        )
         trusting = httpcore.default_ssl_context()
         trusting.load_verify_locations(tmp_path / "cert.pem")
         monkeypatch.setattr("taboot_pipelines.connectors.http._tls", lambda: trusting)
@@ -396,11 +462,19 @@ def test_any_answer_is_an_event_and_no_other_error() -> None:
                 connection.recv(65536)
                 connection.sendall(reply)
 
-    heads = st.sampled_from([
-        b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b"HTTP/1.1 302 Found\r\nLocation: ",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"HTTP/1.1 429 Slow\r\nRetry-After: ", b"HTTP/1.1 200 OK\r\nContent-Length: ", b"HTTP/1.1 ",
-    ])  # fmt: skip
+    heads = st.sampled_from(
+        [
+            b"",
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
+            b"HTTP/1.1 302 Found\r\nLocation: ",
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"HTTP/1.1 429 Slow\r\nRetry-After: ",
+            b"HTTP/1.1 200 OK\r\nContent-Length: ",
+            b"HTTP/1.1 ",
+        ]
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=talk, args=(listener,), daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -417,7 +491,17 @@ def test_any_answer_is_an_event_and_no_other_error() -> None:
 
 
 def test_bad_urls_are_named_by_position_and_keep_their_secrets(site: Site) -> None:
-    by_path, end = crawl(source(urls=["http://user:hunter2@host/", "http://[::", "ftp://host/", "http://a b/", site.base + "/page"]))
+    by_path, end = crawl(
+        source(
+            urls=[
+                "http://user:hunter2@host/",
+                "http://[::",
+                "ftp://host/",
+                "http://a b/",
+                site.base + "/page",
+            ]
+        )
+    )
     assert [code(by_path[f"urls[{i}]"]) for i in range(4)] == ["E_URL_BAD"] * 4
     assert isinstance(by_path[site.base + "/page"], Fetched)
     assert "hunter2" not in repr(by_path) and end.complete
@@ -432,8 +516,13 @@ def test_tombstoned_pages_are_not_fetched(site: Site) -> None:
 
 def test_globs_leave_out_and_max_pages_skips_what_lies_beyond(site: Site) -> None:
     urls = [f"{site.base}/page/{n}" for n in ("a/1", "a/2", "b/1", "c/1", "c/2")]
-    by_path, end = crawl(source(urls=urls, include=["/page/a/**", f"{site.base}/page/c/*"], exclude=["2"], max_pages=1))
-    assert {p.removeprefix(site.base): type(e) for p, e in by_path.items()} == {"/page/a/1": Fetched, "/page/c/1": Skipped}
+    by_path, end = crawl(
+        source(urls=urls, include=["/page/a/**", f"{site.base}/page/c/*"], exclude=["2"], max_pages=1)
+    )
+    assert {p.removeprefix(site.base): type(e) for p, e in by_path.items()} == {
+        "/page/a/1": Fetched,
+        "/page/c/1": Skipped,
+    }
     assert end.complete
 
 
@@ -445,7 +534,9 @@ def test_events_come_in_the_order_of_keys_and_a_host_sees_two_requests_at_most(s
     with serve(answer) as other:
         urls = [f"{other.base}/{n}" for n in range(30, 0, -1)]
         events = list(
-            open_connector(source(urls=urls), Path(), Settings(http=HttpSettings(max_concurrency=8))).events({}, lambda _: False)
+            open_connector(source(urls=urls), Path(), Settings(http=HttpSettings(max_concurrency=8))).events(
+                {}, lambda _: False
+            )
         )
         paths = [e.path for e in events if isinstance(e, Fetched)]
         assert paths == sorted(urls)
@@ -455,14 +546,16 @@ def test_events_come_in_the_order_of_keys_and_a_host_sees_two_requests_at_most(s
 def test_a_consumer_that_stops_leaves_nothing_running() -> None:
     with serve(lambda h: send(h, 200, b"x", **HTML)) as other:
         entry = source(urls=[f"{other.base}/{n}" for n in range(100)])
-        stream = open_connector(entry, Path(), Settings(http=HttpSettings(max_concurrency=4))).events({}, lambda _: False)
+        stream = open_connector(entry, Path(), Settings(http=HttpSettings(max_concurrency=4))).events(
+            {}, lambda _: False
+        )
         next(stream)
         stream.close()  # type: ignore[attr-defined]
         assert sum(other.hits.values()) <= 5
         assert not [t for t in threading.enumerate() if t.name.startswith("taboot-web")]
 
 
-# --- sitemaps over HTTP -------------------------------------------------------------------------------------------
+# --- sitemaps over HTTP -------------------------------------------------------------------------------------
 
 
 def _folder(h: BaseHTTPRequestHandler) -> None:
@@ -476,10 +569,21 @@ def _folder(h: BaseHTTPRequestHandler) -> None:
     elif path == "/sitemap.xml.gz":
         send(h, 200, gzip.compress(sitemap), content_type="application/gzip")
     elif path == "/index.xml":
-        entries = "".join(f"<sitemap><loc>{base}/ingress-nginx/{n}</loc></sitemap>" for n in ("sitemap.xml", "sitemap.xml.gz", "index.xml"))
-        send(h, 200, f"<sitemapindex xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>{entries}</sitemapindex>".encode())
+        entries = "".join(
+            f"<sitemap><loc>{base}/ingress-nginx/{n}</loc></sitemap>"
+            for n in ("sitemap.xml", "sitemap.xml.gz", "index.xml")
+        )
+        send(
+            h,
+            200,
+            f"<sitemapindex xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>{entries}</sitemapindex>".encode(),
+        )
     elif path == "/bad-index.xml":
-        send(h, 200, f"<sitemapindex><sitemap><loc>{base}/ingress-nginx/sitemap.xml</loc></sitemap><sitemap><loc>/gone.xml</loc></sitemap></sitemapindex>".encode())
+        send(
+            h,
+            200,
+            f"<sitemapindex><sitemap><loc>{base}/ingress-nginx/sitemap.xml</loc></sitemap><sitemap><loc>/gone.xml</loc></sitemap></sitemapindex>".encode(),
+        )
     else:
         file = root / path.strip("/") / "index.html" if path.endswith("/") else root / path.strip("/")
         if file.is_file():
@@ -491,7 +595,11 @@ def _folder(h: BaseHTTPRequestHandler) -> None:
 @pytest.mark.parametrize("name", ["sitemap.xml", "sitemap.xml.gz", "index.xml"])
 def test_a_real_site_is_read_whole_by_its_sitemap(name: str) -> None:
     with serve(_folder) as other:
-        by_path, end = crawl(source(sitemaps=[f"{other.base}/ingress-nginx/{name}"]), read_timeout_seconds=10, total_timeout_seconds=20)
+        by_path, end = crawl(
+            source(sitemaps=[f"{other.base}/ingress-nginx/{name}"]),
+            read_timeout_seconds=10,
+            total_timeout_seconds=20,
+        )
         kinds = [type(e) for e in by_path.values()]
         assert kinds.count(Fetched) == len(kinds) == 63
         assert end == Enumerated(True)
@@ -503,7 +611,9 @@ def test_a_real_site_is_read_whole_by_its_sitemap(name: str) -> None:
 def test_a_list_that_cannot_be_read_leaves_the_enumeration_incomplete() -> None:
     with serve(_folder) as other:
         base = f"{other.base}/ingress-nginx"
-        by_path, end = crawl(source(sitemaps=[f"{base}/bad-index.xml"]), read_timeout_seconds=10, total_timeout_seconds=20)
+        by_path, end = crawl(
+            source(sitemaps=[f"{base}/bad-index.xml"]), read_timeout_seconds=10, total_timeout_seconds=20
+        )
         assert not end.complete and "gone.xml" in end.reason
         assert code(by_path[f"{other.base}/gone.xml#sitemap"]) == "E_NOT_FOUND"
         assert sum(isinstance(e, Fetched) for e in by_path.values()) == 63
@@ -533,5 +643,7 @@ def test_an_empty_or_broken_sitemap_is_a_failure_and_no_deletion(body: bytes) ->
 
 def test_a_sitemap_bomb_is_bounded() -> None:
     with serve(lambda h: send(h, 200, gzip.compress(b"<urlset>" + bytes(53_000_000)))) as other:
-        by_path, end = crawl(source(sitemaps=[f"{other.base}/s.xml.gz"]), read_timeout_seconds=10, total_timeout_seconds=20)
+        by_path, end = crawl(
+            source(sitemaps=[f"{other.base}/s.xml.gz"]), read_timeout_seconds=10, total_timeout_seconds=20
+        )
         assert not end.complete and [code(e) for e in by_path.values()] == ["E_TOO_LARGE"]

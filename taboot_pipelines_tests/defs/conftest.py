@@ -30,7 +30,9 @@ class Project:
 
     def __init__(self, world: World, instance: dg.DagsterInstance) -> None:
         self.world, self.instance = world, instance
-        self.resource = WorkspaceResource(runtime=Runtime(world.workspace.settings, workspace=world.workspace))
+        self.resource = WorkspaceResource(
+            runtime=Runtime(world.workspace.settings, workspace=world.workspace)
+        )
         self.defs = build_defs(world.workspace.settings, workspace=self.resource)
 
     def sync(self) -> None:
@@ -43,7 +45,9 @@ class Project:
 
     def run_only(self, source: str) -> dg.ExecuteInProcessResult:
         return self.defs.resolve_job_def("ingest_source").execute_in_process(
-            instance=self.instance, partition_key=source, raise_on_error=False,
+            instance=self.instance,
+            partition_key=source,
+            raise_on_error=False,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
 
@@ -60,7 +64,9 @@ class Project:
 
 @pytest.fixture
 def project(world: World) -> Iterator[Project]:
-    (world.source("stack", "compose", host="box.lan", schedule="*/10 * * * *") / "compose.yaml").write_text(COMPOSE)
+    (world.source("stack", "compose", host="box.lan", schedule="*/10 * * * *") / "compose.yaml").write_text(
+        COMPOSE
+    )
     (world.source("guides") / "guide.md").write_text(GUIDE)
     with dg.DagsterInstance.ephemeral() as instance:
         yield Project(world, instance)

@@ -1,4 +1,6 @@
-"""Runs as the daemon launches them: a process of their own that loads the code location and its executor by name."""
+"""Runs as the daemon launches them: a process of their own that loads the code location and its executor by
+name.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ if __name__ == "__main__":
     settings = load_settings()
     workspace = Workspace(settings)
     workspace.sync_sources()
-    job = ReconstructableRepository.for_module("taboot_pipelines.definitions", "defs").get_reconstructable_job("ingest_source")
+    repository = ReconstructableRepository.for_module("taboot_pipelines.definitions", "defs")
+    job = repository.get_reconstructable_job("ingest_source")
     with open_instance(settings) as instance:
         apply_change(instance, partition_change(instance, workspace))
         for source in sys.argv[1:]:
@@ -42,8 +45,10 @@ if __name__ == "__main__":
 def environment(world: World) -> dict[str, str]:
     """Of every process of a deployment: where the code location runs and where its steps do."""
     return {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
-        "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+        "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+        "TABOOT_TEI__URL": world.tei,
     }
 
 
@@ -51,7 +56,14 @@ def launch(world: World, variables: Mapping[str, str], *sources: str) -> list[st
     """Run each source and wait for it; the ids of the runs."""
     program = world.root / "launch.py"
     program.write_text(RUN)
-    done = subprocess.run([sys.executable, str(program), *sources], env=dict(variables), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, str(program), *sources],
+        env=dict(variables),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     run_ids = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("run ")]
     assert done.returncode == 0 and len(run_ids) == len(sources), done.stdout + done.stderr
     return run_ids

@@ -1,4 +1,6 @@
-"""A run spread over two real Celery workers by a real broker: who did what, and that the result is the same."""
+"""A run spread over two real Celery workers by a real broker: who did what, and that the result is the
+same.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ PLANTED = "planted-broker-4711"
 
 @pytest.fixture
 def broker(redis_url: str) -> Iterator[dict[str, str]]:
-    """Settings of the Celery executor. Redis' default user takes any password, so one is planted to be looked for."""
+    """Settings of the Celery executor. Redis' default user takes any password, so one is planted to be looked
+    for.
+    """
     import redis
 
     host = urlsplit(redis_url).netloc
@@ -35,7 +39,8 @@ def broker(redis_url: str) -> Iterator[dict[str, str]]:
     for database in databases:
         database.flushdb()
     yield {
-        "TABOOT_CELERY__BROKER": f"redis://default:{PLANTED}@{host}/{BROKER}", "TABOOT_CELERY__BACKEND": f"redis://default:{PLANTED}@{host}/{BACKEND}",
+        "TABOOT_CELERY__BROKER": f"redis://default:{PLANTED}@{host}/{BROKER}",
+        "TABOOT_CELERY__BACKEND": f"redis://default:{PLANTED}@{host}/{BACKEND}",
     }
     for database in databases:
         database.flushdb()
@@ -52,9 +57,29 @@ class Workers:
     def start(self, queue: str) -> None:
         with (self._directory / f"{queue}.log").open("wb") as log:
             self.processes[queue] = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "taboot_pipelines.defs.celery_app", "worker", "-Q", queue, "-n", f"{queue}@test", "--pool=solo",
-                 "--concurrency=1", "--prefetch-multiplier=1", "--without-gossip", "--without-mingle", "-l", "INFO"],
-                env=self._variables, cwd=self._directory, stdout=log, stderr=subprocess.STDOUT,
+                [
+                    sys.executable,
+                    "-m",
+                    "celery",
+                    "-A",
+                    "taboot_pipelines.defs.celery_app",
+                    "worker",
+                    "-Q",
+                    queue,
+                    "-n",
+                    f"{queue}@test",
+                    "--pool=solo",
+                    "--concurrency=1",
+                    "--prefetch-multiplier=1",
+                    "--without-gossip",
+                    "--without-mingle",
+                    "-l",
+                    "INFO",
+                ],
+                env=self._variables,
+                cwd=self._directory,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def log(self, queue: str) -> str:
@@ -78,7 +103,9 @@ class Workers:
                 process.wait()
 
 
-def test_gpu_steps_run_on_the_gpu_worker_and_no_other(world: World, broker: dict[str, str], tmp_path: Path) -> None:
+def test_gpu_steps_run_on_the_gpu_worker_and_no_other(
+    world: World, broker: dict[str, str], tmp_path: Path
+) -> None:
     (world.source("stack", "compose", host="box.lan") / "compose.yaml").write_text(COMPOSE)
     variables = {**environment(world), **broker, "TABOOT_EXECUTOR": "celery", "TABOOT_LOG__FORMAT": "json"}
     workers = Workers(tmp_path, variables)
@@ -91,7 +118,9 @@ def test_gpu_steps_run_on_the_gpu_worker_and_no_other(world: World, broker: dict
         workers.end()
     with open_instance(world.workspace.settings) as instance:
         run = instance.get_run_by_id(run_id)
-        assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS, workers.log("default") + workers.log("gpu")
+        assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS, workers.log(
+            "default"
+        ) + workers.log("gpu")
         done_by = {
             e.dagster_event.step_key: e.dagster_event.engine_event_data.metadata["Celery worker"].value
             for e in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
@@ -100,8 +129,11 @@ def test_gpu_steps_run_on_the_gpu_worker_and_no_other(world: World, broker: dict
         assert set(done_by) >= set(STAGES)
         assert {step for step, worker in done_by.items() if worker == "gpu@test"} == GPU_STEPS
         assert {worker for step, worker in done_by.items() if step not in GPU_STEPS} == {"default@test"}
-    # What the steps themselves wrote says the same: each process is a worker, and has loaded the embedder or not.
-    assert '"stage": "embeddings"' in workers.log("gpu") and '"stage": "embeddings"' not in workers.log("default")
+    # What the steps themselves wrote says the same: each process is a worker, and has loaded the embedder or
+    # not.
+    assert '"stage": "embeddings"' in workers.log("gpu") and '"stage": "embeddings"' not in workers.log(
+        "default"
+    )
     assert holding(world.home, PLANTED) == [] and PLANTED not in workers.log("gpu") + workers.log("default")
 
     # A replay of the same inputs in this process gives the same rows.

@@ -19,12 +19,22 @@ ROOT = Path(__file__).parents[2]
 
 #: asset: (group, what it depends on, pool, its checks and whether they block)
 EXPECTED = {
-    "raw_blobs": ("ingest", set(), {"ingest"}, {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False}),
+    "raw_blobs": (
+        "ingest",
+        set(),
+        {"ingest"},
+        {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False},
+    ),
     "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
     "tier_a_triples": ("knowledge", {"documents", "chunks"}, {"knowledge"}, {}),
-    "entity_snapshots": ("knowledge", {"embeddings", "tier_a_triples"}, {"knowledge"}, {"no_orphan_node": True, "no_edge_without_support": True}),
+    "entity_snapshots": (
+        "knowledge",
+        {"embeddings", "tier_a_triples"},
+        {"knowledge"},
+        {"no_orphan_node": True, "no_edge_without_support": True},
+    ),
     "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {}),
     "neo4j_subgraph": ("knowledge", {"entity_snapshots"}, {"knowledge"}, {}),
     "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {}),
@@ -39,36 +49,64 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     for key in graph.get_all_asset_keys() - {dg.AssetKey("storage_audit")}:
         node = graph.get(key)
         checks = {c.name: graph.get(c).blocking for c in node.check_keys}
-        found[key.to_user_string()] = (node.group_name, {p.to_user_string() for p in node.parent_keys}, set(node.pools or ()), checks)
-        assert isinstance(node.partitions_def, dg.DynamicPartitionsDefinition) and node.partitions_def.name == "sources"
+        found[key.to_user_string()] = (
+            node.group_name,
+            {p.to_user_string() for p in node.parent_keys},
+            set(node.pools or ()),
+            checks,
+        )
+        assert (
+            isinstance(node.partitions_def, dg.DynamicPartitionsDefinition)
+            and node.partitions_def.name == "sources"
+        )
         assert node.description and node.owners and node.kinds and node.code_version
     assert found == EXPECTED
     assert tuple(EXPECTED) == STAGES
-    assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {"ingest_source", "ingest_all", "audit"}
+    assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {
+        "ingest_source",
+        "ingest_all",
+        "audit",
+    }
     assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation"]
     audit = graph.get(dg.AssetKey("storage_audit"))
-    assert audit.group_name == "operations" and audit.partitions_def is None and {c.name for c in audit.check_keys} == {"stores_agree"}
-    assert {s.name for s in defs.sensors or ()} == {"sources_sensor", "due_sources", "due_dead_letters", "qdrant_retries", "stale_runs", "run_failures", "parts"}
-    assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
-    assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {dg.AssetKey(a) for a in STAGES}
-    assert {k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys} == {
-        c for *_, checks in EXPECTED.values() for c in checks if c != "readiness"
+    assert (
+        audit.group_name == "operations"
+        and audit.partitions_def is None
+        and {c.name for c in audit.check_keys} == {"stores_agree"}
+    )
+    assert {s.name for s in defs.sensors or ()} == {
+        "sources_sensor",
+        "due_sources",
+        "due_dead_letters",
+        "qdrant_retries",
+        "stale_runs",
+        "run_failures",
+        "parts",
     }
+    assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
+    assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {
+        dg.AssetKey(a) for a in STAGES
+    }
+    assert {
+        k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys
+    } == {c for *_, checks in EXPECTED.values() for c in checks if c != "readiness"}
     assert not (tmp_path / "home").exists()
 
 
 def test_the_entry_point_loads_without_touching_anything(tmp_path: Path) -> None:
     program = (
-        "import socket, sys\n"
-        "def refuse(*a, **k): raise AssertionError('network')\n"
-        "socket.socket.connect = socket.getaddrinfo = refuse\n"
-        "import taboot_pipelines.definitions as d\n"
-        "assert d.defs.assets\n"
-        "print([m for m in ('torch', 'onnxruntime', 'trafilatura', 'matplotlib', 'pandas', 'deltalake') if m in sys.modules])\n"
+        "import socket, sys\ndef refuse(*a, **k): raise AssertionError('network')\nsocket.socket.connect ="
+        " socket.getaddrinfo = refuse\nimport taboot_pipelines.definitions as d\nassert"
+        " d.defs.assets\nprint([m for m in ('torch', 'onnxruntime', 'trafilatura', 'matplotlib', 'pandas',"
+        " 'deltalake') if m in sys.modules])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:taboot_pipelines", "-c", program], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "TABOOT_HOME": str(tmp_path / "home")}, check=False,
+        [sys.executable, "-W", "error::DeprecationWarning:taboot_pipelines", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TABOOT_HOME": str(tmp_path / "home")},
+        check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
     assert list(tmp_path.iterdir()) == []

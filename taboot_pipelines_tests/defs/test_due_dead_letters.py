@@ -14,7 +14,9 @@ from taboot_pipelines_tests.defs.test_operations import requested, tick
 from taboot_pipelines_tests.stages.test_dead_letters import letter
 
 
-def test_a_source_is_run_again_once_for_each_failure(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_run_again_once_for_each_failure(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.sync()
     catalog = project.world.workspace.catalog
     assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason)
@@ -26,7 +28,9 @@ def test_a_source_is_run_again_once_for_each_failure(project: Project, monkeypat
         monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda later=later: later)
         first = requested(tick(project, operations.due_dead_letters))
         assert set(first) == {"guides"} and first["guides"].startswith(f"retry:default:guides:{attempt}:")
-        assert requested(tick(project, operations.due_dead_letters)) == first, "the same key until the next failure"
+        assert requested(tick(project, operations.due_dead_letters)) == first, (
+            "the same key until the next failure"
+        )
         seen.add(first["guides"])
         monkeypatch.undo()
     assert len(seen) == 3

@@ -24,21 +24,33 @@ from taboot_pipelines_tests.defs.launching import environment, launch
 from taboot_pipelines_tests.world import World, differences, logical
 
 K8S = {
-    "TABOOT_EXECUTOR": "k8s", "TABOOT_K8S__IMAGE": "registry.lan/taboot:1", "TABOOT_K8S__NAMESPACE": "knowledge", "TABOOT_K8S__SERVICE_ACCOUNT": "taboot-step",
-    "TABOOT_K8S__ENV_SECRETS": '["taboot-servers"]', "TABOOT_K8S__ENV_CONFIG_MAPS": '["taboot-settings"]',
-    "TABOOT_K8S__GPU_RESOURCE": "amd.com/gpu", "TABOOT_K8S__GPU_NODE_SELECTOR": '{"accelerator": "mi300"}',
+    "TABOOT_EXECUTOR": "k8s",
+    "TABOOT_K8S__IMAGE": "registry.lan/taboot:1",
+    "TABOOT_K8S__NAMESPACE": "knowledge",
+    "TABOOT_K8S__SERVICE_ACCOUNT": "taboot-step",
+    "TABOOT_K8S__ENV_SECRETS": '["taboot-servers"]',
+    "TABOOT_K8S__ENV_CONFIG_MAPS": '["taboot-settings"]',
+    "TABOOT_K8S__GPU_RESOURCE": "amd.com/gpu",
+    "TABOOT_K8S__GPU_NODE_SELECTOR": '{"accelerator": "mi300"}',
 }
 
 
 def test_several_processes_give_what_one_gives(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.source("stack", "compose", host="box.lan") / "compose.yaml").write_text(COMPOSE)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    (run_id,) = launch(world, {**environment(world), "TABOOT_EXECUTOR": "multiprocess", "TABOOT_EXECUTOR_MAX_CONCURRENT": "2"}, "stack")
+    (run_id,) = launch(
+        world,
+        {**environment(world), "TABOOT_EXECUTOR": "multiprocess", "TABOOT_EXECUTOR_MAX_CONCURRENT": "2"},
+        "stack",
+    )
     with open_instance(world.workspace.settings) as instance:
         run = instance.get_run_by_id(run_id)
         assert run is not None and run.status == dg.DagsterRunStatus.SUCCESS
         started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
-        pids = {e.dagster_event.step_key: e.dagster_event.event_specific_data.metadata["pid"].value for e in started}  # type: ignore[union-attr]
+        pids = {
+            e.dagster_event.step_key: e.dagster_event.event_specific_data.metadata["pid"].value
+            for e in started
+        }  # type: ignore[union-attr]
         assert set(pids) >= set(STAGES) and len(set(pids.values())) == len(pids)
         assert instance.event_log_storage.get_concurrency_run_ids() == set()
         assert sweep_dead_runs(instance) == []
@@ -51,36 +63,63 @@ def test_the_steps_that_want_a_gpu_are_these() -> None:
     assert gpu_steps(ASSETS) == ["embeddings"]
 
 
-@pytest.mark.parametrize(("settings", "missing", "code"), [
-    ({"executor": "celery"}, None, "E_CONFIG"),
-    ({"executor": "celery", "celery": {"broker": "redis://127.0.0.1:1/0"}}, "dagster_celery", "E_EXTRA"),
-    ({"executor": "k8s"}, "dagster_k8s", "E_EXTRA"),
-])
-def test_an_executor_that_cannot_be_is_refused_by_name(tmp_path: Path, settings: dict[str, Any], missing: str | None, code: str) -> None:
-    with pytest.raises(TabootError) as caught, mock.patch.dict(sys.modules, {missing: None} if missing else {}):
+@pytest.mark.parametrize(
+    ("settings", "missing", "code"),
+    [
+        ({"executor": "celery"}, None, "E_CONFIG"),
+        ({"executor": "celery", "celery": {"broker": "redis://127.0.0.1:1/0"}}, "dagster_celery", "E_EXTRA"),
+        ({"executor": "k8s"}, "dagster_k8s", "E_EXTRA"),
+    ],
+)
+def test_an_executor_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, settings: dict[str, Any], missing: str | None, code: str
+) -> None:
+    with (
+        pytest.raises(TabootError) as caught,
+        mock.patch.dict(sys.modules, {missing: None} if missing else {}),
+    ):
         build_defs(load_settings(home=tmp_path / "home", **settings))
     assert caught.value.code == code
     assert ("TABOOT_CELERY__BROKER" if missing is None else settings["executor"]) in str(caught.value)
 
 
 def test_no_other_executor_is_loaded_than_the_one_that_is_set(tmp_path: Path) -> None:
-    names = {n: m for n, m in sys.modules.items() if n.split(".")[0] in ("dagster_celery", "dagster_k8s", "celery", "kubernetes")}
+    names = {
+        n: m
+        for n, m in sys.modules.items()
+        if n.split(".")[0] in ("dagster_celery", "dagster_k8s", "celery", "kubernetes")
+    }
     with mock.patch.dict(sys.modules, dict.fromkeys(names)):
         build_defs(load_settings(home=tmp_path / "home"))
 
 
-def test_a_gpu_step_asks_kubernetes_for_a_gpu_and_secrets_go_by_reference(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_step_asks_kubernetes_for_a_gpu_and_secrets_go_by_reference(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (world.source("stack", "compose") / "compose.yaml").write_text(COMPOSE)
     world.workspace.sync_sources()
-    own = {"TABOOT_TEI__URL": "", "TABOOT_EMBEDDING__TORCH__MODEL": "/models/embedder", "TABOOT_TEI__API_KEY": "planted-in-the-environment"}
+    own = {
+        "TABOOT_TEI__URL": "",
+        "TABOOT_EMBEDDING__TORCH__MODEL": "/models/embedder",
+        "TABOOT_TEI__API_KEY": "planted-in-the-environment",
+    }
     for name, value in {**K8S, **environment(world), **own}.items():
         monkeypatch.setenv(name, value)
-    gpu, plain = (submitted(world, step, monkeypatch)["spec"]["template"]["spec"] for step in ("embeddings", "documents"))
+    gpu, plain = (
+        submitted(world, step, monkeypatch)["spec"]["template"]["spec"]
+        for step in ("embeddings", "documents")
+    )
     (container,), (other,) = gpu["containers"], plain["containers"]
     assert container["resources"]["limits"] == {"amd.com/gpu": "1"}
     assert gpu["node_selector"] == {"accelerator": "mi300"}
-    assert [(t["key"], t["operator"], t["effect"]) for t in gpu["tolerations"]] == [("amd.com/gpu", "Exists", "NoSchedule")]
-    assert not (other.get("resources") or {}).get("limits") and not plain.get("node_selector") and not plain.get("tolerations")
+    assert [(t["key"], t["operator"], t["effect"]) for t in gpu["tolerations"]] == [
+        ("amd.com/gpu", "Exists", "NoSchedule")
+    ]
+    assert (
+        not (other.get("resources") or {}).get("limits")
+        and not plain.get("node_selector")
+        and not plain.get("tolerations")
+    )
     for pod, step in ((gpu, container), (plain, other)):
         assert step["image"] == "registry.lan/taboot:1" and pod["service_account_name"] == "taboot-step"
         sources = [(s["secret_ref"] or s["config_map_ref"])["name"] for s in step["env_from"]]
@@ -88,8 +127,21 @@ def test_a_gpu_step_asks_kubernetes_for_a_gpu_and_secrets_go_by_reference(world:
         assert "planted-in-the-environment" not in str(step) and world.tei not in str(step)
 
 
-@pytest.mark.parametrize("embedder", [{"TABOOT_EMBEDDING__TORCH__MODEL": "/m", "TABOOT_EMBEDDING__TORCH__DEVICE": "cpu", "TABOOT_TEI__URL": ""}, {"TABOOT_TEI__URL": ""}, {}])
-def test_a_step_that_embeds_elsewhere_or_on_the_cpu_asks_for_no_gpu(world: World, monkeypatch: pytest.MonkeyPatch, embedder: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "embedder",
+    [
+        {
+            "TABOOT_EMBEDDING__TORCH__MODEL": "/m",
+            "TABOOT_EMBEDDING__TORCH__DEVICE": "cpu",
+            "TABOOT_TEI__URL": "",
+        },
+        {"TABOOT_TEI__URL": ""},
+        {},
+    ],
+)
+def test_a_step_that_embeds_elsewhere_or_on_the_cpu_asks_for_no_gpu(
+    world: World, monkeypatch: pytest.MonkeyPatch, embedder: dict[str, str]
+) -> None:
     """By a server (``{}``), the bundled model, or PyTorch on the CPU."""
     (world.source("stack", "compose") / "compose.yaml").write_text(COMPOSE)
     world.workspace.sync_sources()
@@ -97,12 +149,18 @@ def test_a_step_that_embeds_elsewhere_or_on_the_cpu_asks_for_no_gpu(world: World
         monkeypatch.setenv(name, value)
     pod = submitted(world, "embeddings", monkeypatch)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert not (container.get("resources") or {}).get("limits") and not pod.get("node_selector") and not pod.get("tolerations")
+    assert (
+        not (container.get("resources") or {}).get("limits")
+        and not pod.get("node_selector")
+        and not pod.get("tolerations")
+    )
     assert gpu_steps(ASSETS) == ["embeddings"]
 
 
 def submitted(world: World, step: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The Kubernetes job that a run of one step makes: everything of Dagster's and dagster-k8s' as it is, but for the cluster."""
+    """The Kubernetes job that a run of one step makes: everything of Dagster's and dagster-k8s' as it is, but
+    for the cluster.
+    """
     import kubernetes
     from dagster._core.definitions.reconstruct import ReconstructableRepository
     from dagster_k8s.client import DagsterKubernetesClient
@@ -121,12 +179,20 @@ def submitted(world: World, step: str, monkeypatch: pytest.MonkeyPatch) -> dict[
     location.write_text("from taboot_pipelines.defs import build_defs\ndefs = build_defs()\n")
     job = ReconstructableRepository.for_file(str(location), "defs").get_reconstructable_job("ingest_source")
     launcher = {
-        "module": "dagster_k8s", "class": "K8sRunLauncher",
-        "config": {"service_account_name": "dagster", "instance_config_map": "dagster-instance", "dagster_home": "/opt/dagster", "load_incluster_config": True},
+        "module": "dagster_k8s",
+        "class": "K8sRunLauncher",
+        "config": {
+            "service_account_name": "dagster",
+            "instance_config_map": "dagster-instance",
+            "dagster_home": "/opt/dagster",
+            "load_incluster_config": True,
+        },
     }
     with dg.instance_for_test(overrides={"run_launcher": launcher}) as instance:
         instance.add_dynamic_partitions(NAME, ["stack"])
-        with dg.execute_job(job, instance, tags={TAG: "stack"}, asset_selection=[dg.AssetKey(step)], raise_on_error=False) as result:
+        with dg.execute_job(
+            job, instance, tags={TAG: "stack"}, asset_selection=[dg.AssetKey(step)], raise_on_error=False
+        ) as result:
             assert not result.success
     (body,) = jobs
     assert isinstance(body, kubernetes.client.V1Job)

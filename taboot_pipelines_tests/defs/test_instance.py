@@ -1,4 +1,6 @@
-"""Dagster's storage as an operator sets it: PostgreSQL by ``$DAGSTER_HOME``, with the command and the sweeper."""
+"""Dagster's storage as an operator sets it: PostgreSQL by ``$DAGSTER_HOME``, with the command and the
+sweeper.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,30 @@ def dagster_home(path: Path, url: str) -> Path:
     """The storage section of ``deploy/``, its password in the environment."""
     at = make_url(url)
     told = {
-        "telemetry": {"enabled": False}, "nux": {"enabled": False}, "concurrency": {"pools": {"granularity": "op", "default_limit": 1}},
-        "storage": {"postgres": {"postgres_db": {
-            "username": at.username, "password": {"env": "PG_PASSWORD"}, "hostname": at.host, "port": at.port, "db_name": at.database, "scheme": "postgresql+psycopg2",
-        }}},
+        "telemetry": {"enabled": False},
+        "nux": {"enabled": False},
+        "concurrency": {"pools": {"granularity": "op", "default_limit": 1}},
+        "storage": {
+            "postgres": {
+                "postgres_db": {
+                    "username": at.username,
+                    "password": {"env": "PG_PASSWORD"},
+                    "hostname": at.host,
+                    "port": at.port,
+                    "db_name": at.database,
+                    "scheme": "postgresql+psycopg2",
+                }
+            }
+        },
     }
     path.mkdir()
     (path / "dagster.yaml").write_text(yaml.safe_dump(told))
     return path
 
 
-def test_ingest_and_sweep_with_dagsters_storage_in_postgres(world: World, tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ingest_and_sweep_with_dagsters_storage_in_postgres(
+    world: World, tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a", "b"):
         (world.source(name) / "guide.md").write_text(GUIDE + name)
     home = dagster_home(tmp_path / "dagster", postgres.database("taboot_dagster_instance"))
@@ -46,7 +61,10 @@ def test_ingest_and_sweep_with_dagsters_storage_in_postgres(world: World, tmp_pa
     settings = world.workspace.settings
     marker = tmp_path / "inside"
     stuck = subprocess.Popen(
-        [sys.executable, "-c", STUCK, str(marker)], env={**environment(world), **variables}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [sys.executable, "-c", STUCK, str(marker)],
+        env={**environment(world), **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         until(marker.exists)
@@ -58,29 +76,58 @@ def test_ingest_and_sweep_with_dagsters_storage_in_postgres(world: World, tmp_pa
         stuck.kill()
         stuck.wait()
     again = subprocess.run(
-        [sys.executable, "-c", TABOOT, "ingest"], env={**environment(world), **variables}, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", TABOOT, "ingest"],
+        env={**environment(world), **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert again.returncode == 0, again.stdout + again.stderr
     with open_instance(settings) as instance:
         runs = [(r.tags["dagster/partition"], r.status) for r in reversed(instance.get_runs())]
-        assert runs == [("a", dg.DagsterRunStatus.FAILURE), ("a", dg.DagsterRunStatus.SUCCESS), ("b", dg.DagsterRunStatus.SUCCESS)]
+        assert runs == [
+            ("a", dg.DagsterRunStatus.FAILURE),
+            ("a", dg.DagsterRunStatus.SUCCESS),
+            ("b", dg.DagsterRunStatus.SUCCESS),
+        ]
         assert instance.event_log_storage.get_concurrency_info("embed").active_slot_count == 0
     assert set(world.kb().documents().column("source").to_pylist()) == {"a", "b"}
     assert holding(tmp_path, PLANTED) == []
 
 
-@pytest.mark.parametrize(("storage", "code"), [
-    ({"postgres": {"postgres_db": {"username": "u", "password": PLANTED, "hostname": "127.0.0.1", "db_name": "x", "port": 1}}}, "E_STORAGE"),
-    ({"postgres": {"postgres_url": {"env": "NOT_SET"}}}, "E_STORAGE"),
-    ({"postgres": {"postgres_url": f"postgresql://u:{PLANTED}/x@nowhere:y"}}, "E_STORAGE"),
-    ({"custom": {"module": "dagster_nothing", "class": "Storage", "config": {}}}, "E_EXTRA"),
-    ("postgres", "E_STORAGE"),
-])
-def test_a_storage_that_cannot_be_is_told_in_words(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: object, code: str) -> None:
+@pytest.mark.parametrize(
+    ("storage", "code"),
+    [
+        (
+            {
+                "postgres": {
+                    "postgres_db": {
+                        "username": "u",
+                        "password": PLANTED,
+                        "hostname": "127.0.0.1",
+                        "db_name": "x",
+                        "port": 1,
+                    }
+                }
+            },
+            "E_STORAGE",
+        ),
+        ({"postgres": {"postgres_url": {"env": "NOT_SET"}}}, "E_STORAGE"),
+        ({"postgres": {"postgres_url": f"postgresql://u:{PLANTED}/x@nowhere:y"}}, "E_STORAGE"),
+        ({"custom": {"module": "dagster_nothing", "class": "Storage", "config": {}}}, "E_EXTRA"),
+        ("postgres", "E_STORAGE"),
+    ],
+)
+def test_a_storage_that_cannot_be_is_told_in_words(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: object, code: str
+) -> None:
     home = tmp_path / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text(yaml.safe_dump({"storage": storage}))
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     with pytest.raises(TabootError) as caught, open_instance(world.workspace.settings):
         pass
-    assert caught.value.code == code and "dagster.yaml" in str(caught.value) and PLANTED not in str(caught.value)
+    assert (
+        caught.value.code == code and "dagster.yaml" in str(caught.value) and PLANTED not in str(caught.value)
+    )

@@ -15,7 +15,9 @@ def test_each_asset_loads_as_its_published_table(project: Project) -> None:
 
     def load(asset: str, source: str = "guides", **metadata: object) -> pa.Table:
         with project.defs.get_asset_value_loader(project.instance) as loader:
-            table = loader.load_asset_value(asset, partition_key=source, input_definition_metadata=metadata or None)
+            table = loader.load_asset_value(
+                asset, partition_key=source, input_definition_metadata=metadata or None
+            )
         assert isinstance(table, pa.Table)
         return table
 
@@ -25,9 +27,13 @@ def test_each_asset_loads_as_its_published_table(project: Project) -> None:
     assert chunks.schema.equals(CHUNKS)
     assert [GUIDE[c["start"] : c["end"]] for c in chunks.to_pylist()] == chunks.column("text").to_pylist()
     vectors = load("embeddings")
-    assert vectors.schema.equals(VECTORS) and set(chunks.column("sha256").to_pylist()) <= set(vectors.column("sha256").to_pylist())
+    assert vectors.schema.equals(VECTORS) and set(chunks.column("sha256").to_pylist()) <= set(
+        vectors.column("sha256").to_pylist()
+    )
     observations = load("tier_a_triples", "stack")
-    assert observations.schema.equals(OBSERVATIONS) and "DEPENDS_ON" in observations.column("type").to_pylist()
+    assert (
+        observations.schema.equals(OBSERVATIONS) and "DEPENDS_ON" in observations.column("type").to_pylist()
+    )
     entities = load("entity_snapshots")
     assert entities.schema.equals(ENTITIES) and {"web", "cache"} <= set(entities.column("name").to_pylist())
     assert load("entity_snapshots", table="relations").schema.equals(RELATIONS)
@@ -42,10 +48,14 @@ def test_each_asset_loads_as_its_published_table(project: Project) -> None:
 def test_what_cannot_be_loaded_is_a_typed_error(project: Project) -> None:
     project.sync()
     for asset, source, metadata, code in (
-        ("documents", "nobody", None, "E_SOURCE_UNKNOWN"), ("documents", "guides", {"table": "relations"}, "E_TABLE"),
+        ("documents", "nobody", None, "E_SOURCE_UNKNOWN"),
+        ("documents", "guides", {"table": "relations"}, "E_TABLE"),
     ):
         project.instance.add_dynamic_partitions("sources", [source])
-        with pytest.raises(TabootError) as caught, project.defs.get_asset_value_loader(project.instance) as loader:
+        with (
+            pytest.raises(TabootError) as caught,
+            project.defs.get_asset_value_loader(project.instance) as loader,
+        ):
             loader.load_asset_value(asset, partition_key=source, input_definition_metadata=metadata)
         assert caught.value.code == code
     empty = project.defs.load_asset_value("documents", partition_key="guides", instance=project.instance)

@@ -26,7 +26,15 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
     # What serves the snapshot follows in an order of Dagster's choice.
     assert done[: -len(SERVING)] == list(STAGES[: -len(SERVING)]) and set(done) == set(STAGES)
     assert project.checks(first) == dict.fromkeys(
-        ("ledger_adds_up", "no_deletes_held", "offsets_true", "every_chunk_embedded", "no_orphan_node", "no_edge_without_support"), True
+        (
+            "ledger_adds_up",
+            "no_deletes_held",
+            "offsets_true",
+            "every_chunk_embedded",
+            "no_orphan_node",
+            "no_edge_without_support",
+        ),
+        True,
     )
     raw = project.metadata(first, "raw_blobs")
     assert (raw["discovered"], raw["fetched"], raw["failed"], raw["source"]) == (1, 1, 0, "default/stack")
@@ -39,20 +47,33 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
     assert second.success
     skipped = {a: project.metadata(second, a).get("skipped") for a in STAGES}
     assert skipped == {
-        **dict.fromkeys(STAGES, "unchanged"), "raw_blobs": None, "qdrant_points": "skipped: TABOOT_QDRANT__URL", "neo4j_subgraph": "skipped: TABOOT_NEO4J__URL",
+        **dict.fromkeys(STAGES, "unchanged"),
+        "raw_blobs": None,
+        "qdrant_points": "skipped: TABOOT_QDRANT__URL",
+        "neo4j_subgraph": "skipped: TABOOT_NEO4J__URL",
     }
     assert project.metadata(second, "raw_blobs")["not_modified"] == 1
     assert "plot" not in project.metadata(second, "documents")
-    versions = [{e.asset_key: e.materialization.tags["dagster/data_version"] for e in r.get_asset_materialization_events()} for r in (first, second)]
+    versions = [
+        {
+            e.asset_key: e.materialization.tags["dagster/data_version"]
+            for e in r.get_asset_materialization_events()
+        }
+        for r in (first, second)
+    ]
     assert versions[0] == versions[1]
 
 
 def test_all_sources_in_one_run_one_of_them_failing(project: Project) -> None:
     project.world.source("broken").rmdir()
-    result = project.defs.resolve_job_def("ingest_all").execute_in_process(instance=project.instance, raise_on_error=False)
+    result = project.defs.resolve_job_def("ingest_all").execute_in_process(
+        instance=project.instance, raise_on_error=False
+    )
     assert not result.success
     failed = result.failure_data_for_node("ingest_every_source").user_failure_data
-    assert "E_PATH" in failed.metadata["failed"].value["broken"] and set(failed.metadata["failed"].value) == {"broken"}
+    assert "E_PATH" in failed.metadata["failed"].value["broken"] and set(failed.metadata["failed"].value) == {
+        "broken"
+    }
     assert project.partitions() == {"stack", "guides", "broken"}
     done = {(e.asset_key.path[-1], e.partition) for e in result.all_events if e.is_step_materialization}
     assert done >= {("kb_shards", "stack"), ("kb_shards", "guides")} and ("raw_blobs", "broken") not in done
@@ -64,7 +85,10 @@ def test_a_failure_says_its_code_and_is_not_tried_again(project: Project) -> Non
     result = project.run("broken")
     assert not result.success
     failure = result.failure_data_for_node("raw_blobs").user_failure_data
-    assert failure.metadata["code"].value == "E_PATH" and failure.metadata["error"].value["error"]["code"] == "E_PATH"
+    assert (
+        failure.metadata["code"].value == "E_PATH"
+        and failure.metadata["error"].value["error"]["code"] == "E_PATH"
+    )
     assert not [e for e in result.all_events if e.is_step_up_for_retry]
     assert [e.asset_key for e in result.get_asset_materialization_events()] == []
 
@@ -92,7 +116,9 @@ def test_every_transient_code_exists() -> None:
         TabootError(code, "")
 
 
-def test_a_defect_shows_its_type_and_place_and_nothing_it_quotes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_shows_its_type_and_place_and_nothing_it_quotes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def leak(*_: Any, **__: Any) -> Any:
         raise ValueError("password=hunter2")
 
@@ -110,13 +136,25 @@ def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
     pointer = workspace.catalog.pointer("default", "guides", "chunks")
     assert pointer is not None
     rows = workspace.tables.read("default", "guides", "chunks", pointer.tables["chunks"])
-    moved = rows.set_column(rows.schema.get_field_index("start"), rows.schema.field("start"), [[s + 1 for s in rows.column("start").to_pylist()]])
+    moved = rows.set_column(
+        rows.schema.get_field_index("start"),
+        rows.schema.field("start"),
+        [[s + 1 for s in rows.column("start").to_pylist()]],
+    )
     version = workspace.tables.replace("default", "guides", "chunks", moved, buckets=None, txn="test")
-    workspace.catalog.publish("default", "guides", Pointer("chunks", {"chunks": version}, pointer.inputs, pointer.txn, pointer.applied))
+    workspace.catalog.publish(
+        "default",
+        "guides",
+        Pointer("chunks", {"chunks": version}, pointer.inputs, pointer.txn, pointer.applied),
+    )
     result = project.run("guides")
     assert not result.success
     assert project.checks(result)["offsets_true"] is False
-    assert [e.asset_key.to_user_string() for e in result.get_asset_materialization_events()] == ["raw_blobs", "documents", "chunks"]
+    assert [e.asset_key.to_user_string() for e in result.get_asset_materialization_events()] == [
+        "raw_blobs",
+        "documents",
+        "chunks",
+    ]
 
 
 def test_a_missing_vector_and_a_bare_edge_are_found(project: Project) -> None:
@@ -128,19 +166,43 @@ def test_a_missing_vector_and_a_bare_edge_are_found(project: Project) -> None:
     pointer = workspace.catalog.pointer("default", "_", "entity_snapshots")
     assert pointer is not None
     relations = workspace.tables.read("default", "_", "relations", pointer.tables["relations"])
-    bare = relations.set_column(relations.schema.get_field_index("supports"), relations.schema.field("supports"), [["[]"] * relations.num_rows])
+    bare = relations.set_column(
+        relations.schema.get_field_index("supports"),
+        relations.schema.field("supports"),
+        [["[]"] * relations.num_rows],
+    )
     only = bare.filter([t == "DEPENDS_ON" for t in bare.column("type").to_pylist()])
     version = workspace.tables.replace("default", "_", "relations", only, buckets=None, txn="test")
     workspace.catalog.publish(
-        "default", "_", Pointer("entity_snapshots", {**pointer.tables, "relations": version}, pointer.inputs, pointer.txn, pointer.applied)
+        "default",
+        "_",
+        Pointer(
+            "entity_snapshots",
+            {**pointer.tables, "relations": version},
+            pointer.inputs,
+            pointer.txn,
+            pointer.applied,
+        ),
     )
-    selection = [dg.AssetCheckKey(dg.AssetKey(a), c) for a, c in (
-        ("embeddings", "every_chunk_embedded"), ("entity_snapshots", "no_orphan_node"), ("entity_snapshots", "no_edge_without_support"))]
+    selection = [
+        dg.AssetCheckKey(dg.AssetKey(a), c)
+        for a, c in (
+            ("embeddings", "every_chunk_embedded"),
+            ("entity_snapshots", "no_orphan_node"),
+            ("entity_snapshots", "no_edge_without_support"),
+        )
+    ]
     job = dg.define_asset_job("checks", selection=dg.AssetSelection.checks(*selection))
     defs = dg.Definitions.merge(project.defs, dg.Definitions(jobs=[job]))
-    result = defs.resolve_job_def("checks").execute_in_process(instance=project.instance, raise_on_error=False)
+    result = defs.resolve_job_def("checks").execute_in_process(
+        instance=project.instance, raise_on_error=False
+    )
     evaluations = {e.check_name: e for e in result.get_asset_check_evaluations()}
-    assert {name: e.passed for name, e in evaluations.items()} == {"every_chunk_embedded": False, "no_orphan_node": False, "no_edge_without_support": False}
+    assert {name: e.passed for name, e in evaluations.items()} == {
+        "every_chunk_embedded": False,
+        "no_orphan_node": False,
+        "no_edge_without_support": False,
+    }
     assert evaluations["no_edge_without_support"].metadata["broken"].value == 1
 
 
@@ -150,13 +212,21 @@ def test_held_deletions_are_a_warning_that_blocks_nothing(project: Project) -> N
     held = project.run("guides")
     assert held.success
     (warning,) = [e for e in held.get_asset_check_evaluations() if not e.passed]
-    assert (warning.check_name, warning.severity, warning.metadata["held"].value) == ("no_deletes_held", dg.AssetCheckSeverity.WARN, {"guides": 1})
+    assert (warning.check_name, warning.severity, warning.metadata["held"].value) == (
+        "no_deletes_held",
+        dg.AssetCheckSeverity.WARN,
+        {"guides": 1},
+    )
     assert "E_MASS_DELETE" in project.metadata(held, "raw_blobs")["held"].replace("\\", "")
     project.world.workspace.sync_sources()
     confirmed = project.defs.resolve_job_def("ingest_source").execute_in_process(
-        instance=project.instance, partition_key="guides", run_config=dg.RunConfig({"raw_blobs": {"config": {"confirm_deletes": True}}}),
+        instance=project.instance,
+        partition_key="guides",
+        run_config=dg.RunConfig({"raw_blobs": {"config": {"confirm_deletes": True}}}),
     )
-    assert project.metadata(confirmed, "raw_blobs")["removed"] == 1 and all(project.checks(confirmed).values())
+    assert project.metadata(confirmed, "raw_blobs")["removed"] == 1 and all(
+        project.checks(confirmed).values()
+    )
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -177,4 +247,9 @@ def test_a_failed_item_is_listed_by_code_and_id(project: Project) -> None:
     assert result.success
     problems = project.metadata(result, "tier_a_triples")["problems"].replace("\\", "")
     doc_id = ids.doc_id("default", ids.locator("stack", "bad/compose.yaml"))
-    assert "E_PARSE" in problems and f"compose:{doc_id}" in problems and "bad/" not in problems and "unclosed" not in problems
+    assert (
+        "E_PARSE" in problems
+        and f"compose:{doc_id}" in problems
+        and "bad/" not in problems
+        and "unclosed" not in problems
+    )

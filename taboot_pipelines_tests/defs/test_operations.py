@@ -18,7 +18,10 @@ from taboot_pipelines_tests.defs.conftest import Project
 def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
     """Evaluate a sensor and do with its answer what the daemon does."""
     with dg.build_sensor_context(
-        instance=project.instance, cursor=cursor, definitions=project.defs, resources={"workspace": project.resource},
+        instance=project.instance,
+        cursor=cursor,
+        definitions=project.defs,
+        resources={"workspace": project.resource},
     ) as context:
         answer: dg.SensorResult | dg.SkipReason = sensor(context)
     for request in getattr(answer, "dynamic_partitions_requests", None) or ():
@@ -53,7 +56,15 @@ def test_partitions_follow_the_sources_file(project: Project) -> None:
     assert set(project.world.kb().documents().column("source").to_pylist()) == {"stack"}
 
 
-@pytest.mark.parametrize("content", ["", "sources: []\n", "sources:\n- id: stack\n  type: comp", "sources: [{id: a, type: files, path: a}, {id: a, type: files, path: b}]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "sources: []\n",
+        "sources:\n- id: stack\n  type: comp",
+        "sources: [{id: a, type: files, path: a}, {id: a, type: files, path: b}]",
+    ],
+)
 def test_a_broken_sources_file_changes_nothing_and_is_seen(project: Project, content: str) -> None:
     tick(project, operations.sources_sensor)
     (project.world.directory / "sources.yaml").write_text(content)
@@ -63,7 +74,9 @@ def test_a_broken_sources_file_changes_nothing_and_is_seen(project: Project, con
     assert {r["state"] for r in project.world.workspace.catalog.sources()} == {"active"}
 
 
-def test_a_source_is_run_when_it_is_due_and_once_for_what_was_missed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_run_when_it_is_due_and_once_for_what_was_missed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.sync()
     now = datetime(2026, 3, 1, 12, 4, tzinfo=UTC)
     monkeypatch.setattr(operations, "_now", lambda: now)
@@ -84,7 +97,7 @@ def test_a_source_is_run_when_it_is_due_and_once_for_what_was_missed(project: Pr
 
     # While a run of the source is under way it stays due.
     project.instance.create_run_for_job(
-        project.defs.resolve_job_def("ingest_source"), status=dg.DagsterRunStatus.STARTED, tags={TAG: "stack"},
+        project.defs.resolve_job_def("ingest_source"), status=dg.DagsterRunStatus.STARTED, tags={TAG: "stack"}
     )
     now = datetime(2026, 3, 1, 13, 52, tzinfo=UTC)
     runs, kept = due(after)
@@ -96,7 +109,9 @@ def test_a_failed_run_is_logged_with_its_code(project: Project, capfd: pytest.Ca
     result = project.run("broken")
     assert not result.success
     context = dg.build_run_status_sensor_context(
-        sensor_name="run_failures", dagster_instance=project.instance, dagster_run=result.dagster_run,
+        sensor_name="run_failures",
+        dagster_instance=project.instance,
+        dagster_run=result.dagster_run,
         dagster_event=next(e for e in reversed(result.all_events) if e.is_run_failure),
     ).for_run_failure()
     capfd.readouterr()

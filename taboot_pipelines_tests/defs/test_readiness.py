@@ -1,4 +1,6 @@
-"""Readiness: every configured part by name, what is wrong in words, and nothing that waits for a dead server."""
+"""Readiness: every configured part by name, what is wrong in words, and nothing that waits for a dead
+server.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def evaluate(world: World) -> dg.AssetCheckEvaluation:
     """The check by itself, as a person runs it from the UI."""
     defs = build_defs(world.workspace.settings)
     job = dg.define_asset_job("only", selection=dg.AssetSelection.checks(readiness.readiness))
-    found = dg.Definitions(assets=defs.assets, asset_checks=defs.asset_checks, jobs=[job], resources=defs.resources)
+    found = dg.Definitions(
+        assets=defs.assets, asset_checks=defs.asset_checks, jobs=[job], resources=defs.resources
+    )
     result = found.resolve_job_def("only").execute_in_process()
     (evaluation,) = result.get_asset_check_evaluations()
     return evaluation
@@ -45,11 +49,16 @@ def test_all_parts_are_named_and_well(world: World, monkeypatch: pytest.MonkeyPa
     assert {r["state"] for r in found.values()} == {"well"} and all(r["latency (ms)"] for r in found.values())
 
 
-@pytest.mark.parametrize(("down", "severity"), [
-    ({"qdrant": {"url": "http://127.0.0.1:1"}}, dg.AssetCheckSeverity.WARN),
-    ({"redis": {"url": "redis://:planted-pw@127.0.0.1:1/0"}}, dg.AssetCheckSeverity.ERROR),
-])
-def test_an_unwell_part_is_told_in_words(tmp_path: Path, world: World, down: dict[str, Any], severity: dg.AssetCheckSeverity) -> None:
+@pytest.mark.parametrize(
+    ("down", "severity"),
+    [
+        ({"qdrant": {"url": "http://127.0.0.1:1"}}, dg.AssetCheckSeverity.WARN),
+        ({"redis": {"url": "redis://:planted-pw@127.0.0.1:1/0"}}, dg.AssetCheckSeverity.ERROR),
+    ],
+)
+def test_an_unwell_part_is_told_in_words(
+    tmp_path: Path, world: World, down: dict[str, Any], severity: dg.AssetCheckSeverity
+) -> None:
     broken = World(tmp_path / "broken", world.tei, **down)
     evaluation = evaluate(broken)
     broken.workspace.close()
@@ -65,7 +74,10 @@ def test_a_change_is_reported_once_without_a_run(project: Project, monkeypatch: 
 
     def tick(cursor: str | None) -> dg.SensorResult:
         with dg.build_sensor_context(
-            instance=project.instance, definitions=project.defs, cursor=cursor, resources={"workspace": project.resource},
+            instance=project.instance,
+            definitions=project.defs,
+            cursor=cursor,
+            resources={"workspace": project.resource},
         ) as context:
             answer = readiness.parts_sensor(context)
         assert isinstance(answer, dg.SensorResult)
@@ -79,15 +91,23 @@ def test_a_change_is_reported_once_without_a_run(project: Project, monkeypatch: 
     project.resource.runtime.settings = project.world.workspace.settings.model_copy(update={"tei": broken})
     second = tick(first.cursor)
     (event,) = second.asset_events
-    assert isinstance(event, dg.AssetCheckEvaluation) and not event.passed and event.severity == dg.AssetCheckSeverity.ERROR
+    assert (
+        isinstance(event, dg.AssetCheckEvaluation)
+        and not event.passed
+        and event.severity == dg.AssetCheckSeverity.ERROR
+    )
 
 
 def test_a_server_that_accepts_and_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         settings = load_settings(
-            home=tmp_path / "home", tei={"url": f"http://127.0.0.1:{port}"}, qdrant={"url": f"http://127.0.0.1:{port}"}, neo4j={"url": f"bolt://127.0.0.1:{port}"},
-            redis={"url": f"redis://127.0.0.1:{port}/0"}, catalog_url=f"postgresql+psycopg://u:planted-pw@127.0.0.1:{port}/x",
+            home=tmp_path / "home",
+            tei={"url": f"http://127.0.0.1:{port}"},
+            qdrant={"url": f"http://127.0.0.1:{port}"},
+            neo4j={"url": f"bolt://127.0.0.1:{port}"},
+            redis={"url": f"redis://127.0.0.1:{port}/0"},
+            catalog_url=f"postgresql+psycopg://u:planted-pw@127.0.0.1:{port}/x",
         )
         start = time.monotonic()
         found = {h.part: h for h in health.check(settings, deadline=3)}
@@ -98,7 +118,9 @@ def test_a_server_that_accepts_and_says_nothing_holds_nobody_up(tmp_path: Path) 
     assert not (tmp_path / "home").exists()
 
 
-def test_dagsters_own_database_is_asked(tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dagsters_own_database_is_asked(
+    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "dagster"
     home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
@@ -112,8 +134,20 @@ def test_dagsters_own_database_is_asked(tmp_path: Path, postgres: PostgresServer
     well = told({"postgres": {"postgres_url": {"env": "PG_URL"}}})
     assert well.ok and well.backend == "postgresql" and "postgresql" in well.version
     closed = {"username": "u", "password": "planted-pw", "hostname": "127.0.0.1", "db_name": "x", "port": 1}
-    for storage in ({"postgres": {"postgres_db": closed}}, {"postgres": {"postgres_url": {"env": "NOT_SET"}}}, {"postgres": {"postgres_db": 7}}, {"postgres": {}}):
+    for storage in (
+        {"postgres": {"postgres_db": closed}},
+        {"postgres": {"postgres_url": {"env": "NOT_SET"}}},
+        {"postgres": {"postgres_db": 7}},
+        {"postgres": {}},
+    ):
         unwell = told(storage)
-        assert not unwell.ok and unwell.message.startswith("E_STORAGE: Dagster's database") and "planted-pw" not in unwell.message
+        assert (
+            not unwell.ok
+            and unwell.message.startswith("E_STORAGE: Dagster's database")
+            and "planted-pw" not in unwell.message
+        )
     (home / "dagster.yaml").write_text("storage: [unclosed")
-    assert "dagster.yaml cannot be read" in next(h for h in health.check(settings, load=False) if h.part == "dagster").message
+    assert (
+        "dagster.yaml cannot be read"
+        in next(h for h in health.check(settings, load=False) if h.part == "dagster").message
+    )

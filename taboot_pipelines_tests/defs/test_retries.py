@@ -1,4 +1,6 @@
-"""The sensor of Qdrant's retry queue asks for one run of the namespace when it is due, and that run drains the queue."""
+"""The sensor of Qdrant's retry queue asks for one run of the namespace when it is due, and that run drains
+the queue.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_nothing_is_asked_where_qdrant_is_not_set(project: Project) -> None:
     assert isinstance(tick(project, qdrant_retries), dg.SkipReason)
 
 
-def test_a_namespace_that_failed_is_run_again_when_it_is_due(served: Project, qdrant: FakeQdrant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namespace_that_failed_is_run_again_when_it_is_due(
+    served: Project, qdrant: FakeQdrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served.sync()
     assert isinstance(tick(served, qdrant_retries), dg.SkipReason)
     qdrant.stop()
@@ -47,16 +51,30 @@ def test_a_namespace_that_failed_is_run_again_when_it_is_due(served: Project, qd
     later = time.time() + 3600
     monkeypatch.setattr("taboot_pipelines.defs.retries.time.time", lambda: later)
     first = requested(tick(served, qdrant_retries))
-    assert set(first) == {"guides"} and requested(tick(served, qdrant_retries)) == first, "the same key until the next failure"
-    with dg.build_sensor_context(instance=served.instance, repository_def=served.defs.get_repository_def(), resources={"workspace": served.resource}) as context:
+    assert set(first) == {"guides"} and requested(tick(served, qdrant_retries)) == first, (
+        "the same key until the next failure"
+    )
+    with dg.build_sensor_context(
+        instance=served.instance,
+        repository_def=served.defs.get_repository_def(),
+        resources={"workspace": served.resource},
+    ) as context:
         (request,) = qdrant_retries(context).run_requests
     assert request.asset_selection == [dg.AssetKey("qdrant_points")]
     qdrant.start()
     monkeypatch.undo()
-    result = served.defs.resolve_job_def("ingest_source").get_subset(asset_selection=set(request.asset_selection)).execute_in_process(
-        instance=served.instance, partition_key=request.partition_key, run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    result = (
+        served.defs.resolve_job_def("ingest_source")
+        .get_subset(asset_selection=set(request.asset_selection))
+        .execute_in_process(
+            instance=served.instance,
+            partition_key=request.partition_key,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
     )
-    assert result.success and {e.asset_key.path[-1] for e in result.get_asset_materialization_events()} == {"qdrant_points"}
+    assert result.success and {e.asset_key.path[-1] for e in result.get_asset_materialization_events()} == {
+        "qdrant_points"
+    }
     assert list(qdrant_points.audit(served.world.workspace, "default")) == []
     monkeypatch.setattr("taboot_pipelines.defs.retries.time.time", lambda: later)
     assert isinstance(tick(served, qdrant_retries), dg.SkipReason)

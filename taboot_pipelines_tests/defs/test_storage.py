@@ -33,7 +33,9 @@ def test_a_run_is_stored_as_dagster_itself_stores_it(world: World, monkeypatch: 
         ours = [dg.materialize([number], instance=instance).run_id for _ in range(3)]
         again = [e.message for e in instance.all_logs(ours[0])]
     with dg.DagsterInstance.from_config(str(settings.dagster_home)) as stock:
-        assert {r.run_id: r.status for r in stock.get_runs()} == dict.fromkeys(ours, dg.DagsterRunStatus.SUCCESS)
+        assert {r.run_id: r.status for r in stock.get_runs()} == dict.fromkeys(
+            ours, dg.DagsterRunStatus.SUCCESS
+        )
         assert [e.message for e in stock.all_logs(ours[0])] == again != []
         theirs = dg.materialize([number], instance=stock).run_id
         assert stock.get_latest_materialization_event(dg.AssetKey("number")).run_id == theirs

@@ -40,8 +40,10 @@ main(["ingest", "a"])
 
 def environment(world: World) -> dict[str, str]:
     return {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
-        "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+        "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+        "TABOOT_TEI__URL": world.tei,
     }
 
 
@@ -52,21 +54,34 @@ def until(condition: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.05)
 
 
-def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished_later(world: World, tmp_path: Path) -> None:
+def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished_later(
+    world: World, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
         (world.source(name) / "guide.md").write_text(GUIDE + name)
     marker = tmp_path / "inside"
-    stuck = subprocess.Popen([sys.executable, "-c", STUCK, str(marker)], env=environment(world), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    stuck = subprocess.Popen(
+        [sys.executable, "-c", STUCK, str(marker)],
+        env=environment(world),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         until(marker.exists)
         settings = settings_of(world)
         # A second ingest of another source comes to the pool and has to wait …
         waiting = subprocess.Popen(
-            [sys.executable, "-c", TABOOT, "ingest", "b", "--json"], env=environment(world), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-c", TABOOT, "ingest", "b", "--json"],
+            env=environment(world),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         try:
             with open_instance(settings) as instance:
-                until(lambda: instance.event_log_storage.get_concurrency_info("embed").pending_step_count == 1)
+                until(
+                    lambda: instance.event_log_storage.get_concurrency_info("embed").pending_step_count == 1
+                )
                 assert waiting.poll() is None
                 # … until the first is killed: nobody but the one that waits is there to see it.
                 stuck.send_signal(signal.SIGKILL)
@@ -82,7 +97,14 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
     finally:
         stuck.kill()
         stuck.wait()
-    again = subprocess.run([sys.executable, "-c", TABOOT, "ingest", "a"], env=environment(world), capture_output=True, text=True, timeout=120, check=False)
+    again = subprocess.run(
+        [sys.executable, "-c", TABOOT, "ingest", "a"],
+        env=environment(world),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert again.returncode == 0, again.stdout + again.stderr
     assert set(world.kb().documents().column("source").to_pylist()) == {"a", "b"}
     assert {j["state"] for j in world.workspace.catalog.jobs("default")} == {"succeeded"}
@@ -93,7 +115,11 @@ def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path:
         (world.source(name) / "guide.md").write_text(GUIDE + name)
     marker = tmp_path / "inside"
     process = subprocess.Popen(
-        [sys.executable, "-c", STUCK.replace('"a"]', '"a", "b"]'), str(marker)], env=environment(world), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", STUCK.replace('"a"]', '"a", "b"]'), str(marker)],
+        env=environment(world),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         until(marker.exists)
@@ -104,7 +130,9 @@ def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path:
         process.wait()
     assert (process.returncode, out) == (130, "") and "run the same command again" in err
     with open_instance(settings_of(world)) as instance:
-        assert [(r.tags["dagster/partition"], r.status) for r in instance.get_runs()] == [("a", dg.DagsterRunStatus.FAILURE)]
+        assert [(r.tags["dagster/partition"], r.status) for r in instance.get_runs()] == [
+            ("a", dg.DagsterRunStatus.FAILURE)
+        ]
         assert instance.event_log_storage.get_concurrency_info("embed").active_slot_count == 0
 
 
@@ -119,14 +147,24 @@ def instance(world: World, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-
         yield opened
 
 
-def start(instance: dg.DagsterInstance, pid: int, tags: dict[str, str] | None = None, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> str:
-    """A run as another process has left it: what it is doing is known by the pid that its first event names."""
+def start(
+    instance: dg.DagsterInstance,
+    pid: int,
+    tags: dict[str, str] | None = None,
+    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
+) -> str:
+    """A run as another process has left it: what it is doing is known by the pid that its first event
+    names.
+    """
+
     @dg.job
     def nothing() -> None: ...
 
     run = instance.create_run_for_job(nothing, status=status, tags=tags or {})
     if not tags:
-        instance.report_engine_event("Started process for run.", run, dg._core.events.EngineEventData.in_process(pid))
+        instance.report_engine_event(
+            "Started process for run.", run, dg._core.events.EngineEventData.in_process(pid)
+        )
     return run.run_id
 
 
@@ -138,7 +176,11 @@ def dead_pid() -> int:
 
 def test_only_what_is_certainly_dead_is_failed(instance: dg.DagsterInstance) -> None:
     me, here = process_tags(), process_tags()[HOST_TAG]
-    alive = {start(instance, os.getpid()), start(instance, 0, me), start(instance, 0, {**me, HOST_TAG: "elsewhere", PID_TAG: str(dead_pid())})}
+    alive = {
+        start(instance, os.getpid()),
+        start(instance, 0, me),
+        start(instance, 0, {**me, HOST_TAG: "elsewhere", PID_TAG: str(dead_pid())}),
+    }
     dead = {
         start(instance, dead_pid()),
         start(instance, 0, {PID_TAG: str(dead_pid()), BORN_TAG: str(time.time()), HOST_TAG: here}),
@@ -148,16 +190,23 @@ def test_only_what_is_certainly_dead_is_failed(instance: dg.DagsterInstance) -> 
         start(instance, 0, {**me, PID_TAG: str(dead_pid())}, dg.DagsterRunStatus.NOT_STARTED),
     }
     canceling = start(instance, dead_pid(), status=dg.DagsterRunStatus.CANCELING)
-    unknown = instance.create_run_for_job(dg.JobDefinition(name="n", graph_def=dg.GraphDefinition(name="n")), status=dg.DagsterRunStatus.STARTING).run_id
+    unknown = instance.create_run_for_job(
+        dg.JobDefinition(name="n", graph_def=dg.GraphDefinition(name="n")),
+        status=dg.DagsterRunStatus.STARTING,
+    ).run_id
     assert set(sweep_dead_runs(instance)) == dead | {canceling}
     status = {r.run_id: r.status for r in instance.get_runs()}
     assert {status[r] for r in dead} == {dg.DagsterRunStatus.FAILURE}
     assert status[canceling] == dg.DagsterRunStatus.CANCELED
-    assert {status[r] for r in alive} == {dg.DagsterRunStatus.STARTED} and status[unknown] == dg.DagsterRunStatus.STARTING
+    assert {status[r] for r in alive} == {dg.DagsterRunStatus.STARTED} and status[
+        unknown
+    ] == dg.DagsterRunStatus.STARTING
     assert sweep_dead_runs(instance) == []
 
 
-def test_a_run_whose_step_goes_on_without_it_keeps_its_slot_until_the_step_ends(instance: dg.DagsterInstance) -> None:
+def test_a_run_whose_step_goes_on_without_it_keeps_its_slot_until_the_step_ends(
+    instance: dg.DagsterInstance,
+) -> None:
     run_id = start(instance, dead_pid())
     storage = instance.event_log_storage
     storage.initialize_concurrency_limit_to_default("embed")
@@ -168,8 +217,12 @@ def test_a_run_whose_step_goes_on_without_it_keeps_its_slot_until_the_step_ends(
         assert run is not None
         instance.report_dagster_event(
             dg.DagsterEvent(
-                event_type_value=dg.DagsterEventType.STEP_WORKER_STARTED.value, job_name=run.job_name, step_key="embeddings",
-                event_specific_data=dg._core.events.EngineEventData({"pid": dg.MetadataValue.text(str(step.pid))}),
+                event_type_value=dg.DagsterEventType.STEP_WORKER_STARTED.value,
+                job_name=run.job_name,
+                step_key="embeddings",
+                event_specific_data=dg._core.events.EngineEventData(
+                    {"pid": dg.MetadataValue.text(str(step.pid))}
+                ),
             ),
             run_id,
         )

@@ -28,7 +28,13 @@ pytestmark = pytest.mark.ui
 
 BROWSER = os.environ.get("TABOOT_TEST_BROWSER", "/usr/bin/chromium")
 ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 ]
 
 
@@ -41,7 +47,9 @@ def shots(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ui(world: World, tmp_path: Path) -> Iterator[str]:
-    """``taboot ui`` over a world with one source that was tried before, so no sensor runs it ahead of the test."""
+    """``taboot ui`` over a world with one source that was tried before, so no sensor runs it ahead of the
+    test.
+    """
     (world.source("guides") / "guide.md").write_text(GUIDE)
     world.workspace.sync_sources()
     catalog = world.workspace.catalog
@@ -50,13 +58,26 @@ def ui(world: World, tmp_path: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}, "TABOOT_HOME": str(world.home),
-        "TABOOT_SOURCES": str(world.directory / "sources.yaml"), "TABOOT_TEI__URL": world.tei,
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+        "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+        "TABOOT_TEI__URL": world.tei,
     }
     with (tmp_path / "dagster.log").open("wb") as log:
         server = subprocess.Popen(
-            [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "ui", "--port", str(port)],
-            env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=tmp_path,
+            [
+                sys.executable,
+                "-c",
+                "from taboot_pipelines.cli import main; main()",
+                "ui",
+                "--port",
+                str(port),
+            ],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=tmp_path,
         )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -66,7 +87,9 @@ def ui(world: World, tmp_path: Path) -> Iterator[str]:
                 urllib.request.urlopen(f"{url}/server_info", timeout=2).close()
                 break
             except OSError:
-                assert server.poll() is None and time.monotonic() < deadline, (tmp_path / "dagster.log").read_text()[-3000:]
+                assert server.poll() is None and time.monotonic() < deadline, (
+                    tmp_path / "dagster.log"
+                ).read_text()[-3000:]
                 time.sleep(0.5)
         yield url
     finally:
@@ -93,7 +116,9 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-def test_a_partition_is_materialized_from_the_ui_and_turns_green(ui: str, page: Page, shots: Path, world: World) -> None:
+def test_a_partition_is_materialized_from_the_ui_and_turns_green(
+    ui: str, page: Page, shots: Path, world: World
+) -> None:
     asked: set[str] = set()
     page.on("request", lambda r: asked.add(r.url.split("/")[2]) if r.url.startswith(("http", "ws")) else None)
     expect.set_options(timeout=120_000)
@@ -117,7 +142,13 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(ui: str, page: 
     page.keyboard.press("Escape")
     page.screenshot(path=shots / "2-launch.png")
     # Leaving the page before the server has answered would take the launch back.
-    with page.expect_response(lambda r: "graphql" in r.url and "launch" in (r.request.post_data or "").lower() and "mutation" in (r.request.post_data or "")) as launched:
+    with page.expect_response(
+        lambda r: (
+            "graphql" in r.url
+            and "launch" in (r.request.post_data or "").lower()
+            and "mutation" in (r.request.post_data or "")
+        )
+    ) as launched:
         dialog.get_by_role("button", name="Launch 1 run").click()
     assert launched.value.ok and "LaunchRunSuccess" in launched.value.text(), launched.value.text()[:500]
 

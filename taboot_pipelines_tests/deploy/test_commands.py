@@ -1,4 +1,6 @@
-"""What the files set and call exists: our settings, the options of the programs, the queues of the workers."""
+"""What the files set and call exists: our settings, the options of the programs, the queues of the
+workers.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,26 @@ from taboot_pipelines_tests.deploy.files import COMPOSE, DEPLOY, LOCATION, MANIF
 
 def environments() -> dict[str, dict[str, str]]:
     """The ``TABOOT_`` variables that each deployment sets, as it sets them."""
-    filled = {k: re.sub(r"\$\{(\w+)[^}]*\}", "given", v) for k, v in COMPOSE["services"]["code"]["environment"].items()}
-    unit = [line.split("=", 1) for line in (DEPLOY / "celery" / "taboot.env.example").read_text().splitlines() if line[:1] not in ("#", "")]
-    mapped = [m.get("data", {}) | m.get("stringData", {}) for m in MANIFESTS if m["kind"] in ("ConfigMap", "Secret") and m["metadata"]["name"] == "taboot"]
+    filled = {
+        k: re.sub(r"\$\{(\w+)[^}]*\}", "given", v)
+        for k, v in COMPOSE["services"]["code"]["environment"].items()
+    }
+    unit = [
+        line.split("=", 1)
+        for line in (DEPLOY / "celery" / "taboot.env.example").read_text().splitlines()
+        if line[:1] not in ("#", "")
+    ]
+    mapped = [
+        m.get("data", {}) | m.get("stringData", {})
+        for m in MANIFESTS
+        if m["kind"] in ("ConfigMap", "Secret") and m["metadata"]["name"] == "taboot"
+    ]
     kubernetes = {v["name"]: v["value"] for v in LOCATION["env"]} | mapped[0] | mapped[1]
     found = {"compose": filled, "celery": dict(unit), "kubernetes": kubernetes}
-    return {name: {k: v for k, v in variables.items() if k.startswith("TABOOT_")} for name, variables in found.items()}
+    return {
+        name: {k: v for k, v in variables.items() if k.startswith("TABOOT_")}
+        for name, variables in found.items()
+    }
 
 
 def leaves(model: type[BaseModel], prefix: str = "TABOOT_") -> Iterator[tuple[str, Any]]:
@@ -42,7 +58,9 @@ def leaves(model: type[BaseModel], prefix: str = "TABOOT_") -> Iterator[tuple[st
 
 
 @pytest.mark.parametrize("deployment", ["compose", "celery", "kubernetes"])
-def test_a_deployment_sets_settings_that_exist_to_values_that_are_taken(deployment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deployment_sets_settings_that_exist_to_values_that_are_taken(
+    deployment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = dict(leaves(Settings))
     variables = environments()[deployment]
     assert len(variables) > 8
@@ -78,8 +96,11 @@ def test_a_command_line_has_only_options_that_its_program_knows(name: str, comma
     from dagster_webserver.cli import create_dagster_webserver_cli
 
     roots: dict[str, click.Command] = {
-        "dagster": create_dagster_cli(), "dagster-daemon": create_dagster_daemon_cli(), "dagster-webserver": create_dagster_webserver_cli(), "celery": celery,
-    }  # fmt: skip
+        "dagster": create_dagster_cli(),
+        "dagster-daemon": create_dagster_daemon_cli(),
+        "dagster-webserver": create_dagster_webserver_cli(),
+        "celery": celery,
+    }
     program = roots[Path(command[0]).name]
     options = {option for parameter in program.params for option in parameter.opts}
     for word in command[1:]:
@@ -106,6 +127,10 @@ def test_systemd_reads_the_units(tmp_path: Path) -> None:
         pytest.skip("systemd's reading of the units: systemd-analyze is not installed")
     for path in UNITS:
         # It looks for the programs too.
-        (tmp_path / path.name).write_text(path.read_text().replace("/opt/taboot/bin", str(Path(sys.executable).parent)))
-    done = subprocess.run([verify, "verify", *map(str, sorted(tmp_path.iterdir()))], capture_output=True, text=True, check=False)
+        (tmp_path / path.name).write_text(
+            path.read_text().replace("/opt/taboot/bin", str(Path(sys.executable).parent))
+        )
+    done = subprocess.run(
+        [verify, "verify", *map(str, sorted(tmp_path.iterdir()))], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,6 @@
-"""``compose.yaml`` against the Compose specification's schema, its own promises, and our own reading of it."""
+"""``compose.yaml`` against the Compose specification's schema, its own promises, and our own reading of
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,20 @@ from taboot_pipelines_tests.servers import SERVICES
 
 
 def test_compose_follows_the_specification() -> None:
-    """The schema comes out of the module of Compose's reference implementation. Skipped only where that cannot be had."""
+    """The schema comes out of the module of Compose's reference implementation. Skipped only where that
+    cannot be had.
+    """
     sys.path.insert(0, str(SERVICES.parent))
     try:
         import fetching
     finally:
         sys.path.pop(0)
-    done = subprocess.run([sys.executable, str(SERVICES), "fetch", "--only", "compose-schema"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(SERVICES), "fetch", "--only", "compose-schema"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         pytest.skip(f"the Compose specification's schema cannot be had: {done.stderr.strip()}")
     schema = json.loads(fetching.compose_schema().read_text())
@@ -35,7 +44,9 @@ def test_compose_follows_the_specification() -> None:
 @pytest.mark.parametrize("name", COMPOSE["services"])
 def test_a_compose_service_is_pinned_watched_and_reachable_from_this_machine_only(name: str) -> None:
     service = COMPOSE["services"][name]
-    assert re.fullmatch(r"[\w./-]+:v?\d[\w.-]*", service["image"]), "an image without a version changes under us"
+    assert re.fullmatch(r"[\w./-]+:v?\d[\w.-]*", service["image"]), (
+        "an image without a version changes under us"
+    )
     assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
     assert service["restart"] == "unless-stopped"
     assert service["logging"]["options"]["max-size"]
@@ -54,7 +65,17 @@ def test_a_compose_service_is_pinned_watched_and_reachable_from_this_machine_onl
 
 
 def test_compose_has_every_part_and_the_model_servers_reserve_a_gpu() -> None:
-    assert set(COMPOSE["services"]) == {"code", "webserver", "daemon", "postgres", "redis", "qdrant", "neo4j", "tei", "vllm"}
+    assert set(COMPOSE["services"]) == {
+        "code",
+        "webserver",
+        "daemon",
+        "postgres",
+        "redis",
+        "qdrant",
+        "neo4j",
+        "tei",
+        "vllm",
+    }
     for name in ("tei", "vllm"):
         (device,) = COMPOSE["services"][name]["deploy"]["resources"]["reservations"]["devices"]
         assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
@@ -71,7 +92,12 @@ def test_every_password_of_compose_is_demanded_and_made_by_the_readme() -> None:
 
 
 def test_our_own_reading_of_compose_finds_the_services_and_what_they_need() -> None:
-    result = interpret({"compose.yaml": (DEPLOY / "compose" / "compose.yaml").read_text(), "postgres-init.sh": ""})
+    result = interpret(
+        {"compose.yaml": (DEPLOY / "compose" / "compose.yaml").read_text(), "postgres-init.sh": ""}
+    )
     assert {n.node.name for n in result.nodes("Service")} == set(COMPOSE["services"])
-    needs = {("code", d) for d in ("postgres", "redis", "qdrant", "neo4j", "tei", "vllm")} | {("webserver", "code"), ("daemon", "code")}
+    needs = {("code", d) for d in ("postgres", "redis", "qdrant", "neo4j", "tei", "vllm")} | {
+        ("webserver", "code"),
+        ("daemon", "code"),
+    }
     assert needs <= set(result.pairs("DEPENDS_ON"))

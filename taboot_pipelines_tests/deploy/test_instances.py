@@ -38,14 +38,24 @@ def probe() -> None: ...
 
 
 @pytest.mark.parametrize("variant", ["compose", "celery"])
-def test_an_instance_on_postgres_keeps_its_runs_there(variant: str, postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_on_postgres_keeps_its_runs_there(
+    variant: str, postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = make_url(postgres.database(f"dagster_{variant}"))
-    for key, value in {"HOST": url.host, "PORT": url.port, "USER": url.username, "PASSWORD": url.password or "any", "DB": url.database}.items():
+    for key, value in {
+        "HOST": url.host,
+        "PORT": url.port,
+        "USER": url.username,
+        "PASSWORD": url.password or "any",
+        "DB": url.database,
+    }.items():
         monkeypatch.setenv(f"DAGSTER_PG_{key}", str(value))
     shutil.copy(DEPLOY / variant / "dagster.yaml", tmp_path)
     with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(tmp_path))) as instance:
         run_id = dg.materialize([probe], instance=instance).run_id
         assert instance.run_monitoring_enabled
         assert instance.telemetry_enabled is False
-    with psycopg.connect(url.set(drivername="postgresql").render_as_string(hide_password=False)) as connection:
+    with psycopg.connect(
+        url.set(drivername="postgresql").render_as_string(hide_password=False)
+    ) as connection:
         assert connection.execute("SELECT run_id, status FROM runs").fetchall() == [(run_id, "SUCCESS")]

@@ -36,15 +36,21 @@ def test_redis_answers(redis_url: str) -> None:
 
 def test_neo4j_answers(neo4j_url: str) -> None:
     with neo4j.GraphDatabase.driver(neo4j_url) as driver:
-        edition = driver.execute_query("CALL dbms.components() YIELD versions, edition RETURN versions[0] AS v, edition AS e").records[0]
+        edition = driver.execute_query(
+            "CALL dbms.components() YIELD versions, edition RETURN versions[0] AS v, edition AS e"
+        ).records[0]
         assert (edition["v"], edition["e"]) == ("5.26.30", "community")
 
 
 def test_conditional_writes_hold_on_s3(s3: S3Server) -> None:
     store = S3Store(
-        s3.bucket("conditions"), endpoint=s3.endpoint, access_key_id=s3.access_key, secret_access_key=s3.secret_key, region=s3.region,
+        s3.bucket("conditions"),
+        endpoint=s3.endpoint,
+        access_key_id=s3.access_key,
+        secret_access_key=s3.secret_key,
+        region=s3.region,
         client_options={"allow_http": True},
-    )  # fmt: skip
+    )
     assert s3.bucket("conditions") == "conditions"
     first = obstore.put(store, "pointer", b"1", mode="create")
     with pytest.raises(AlreadyExistsError):
@@ -87,7 +93,10 @@ def test_an_own_postgres_keeps_its_data_over_a_kill(tmp_path: Path) -> None:
 
 
 def test_an_own_neo4j_keeps_its_data_over_a_kill(tmp_path: Path) -> None:
-    with own_neo4j(tmp_path) as server, neo4j.GraphDatabase.driver(server.url, connection_acquisition_timeout=5) as driver:
+    with (
+        own_neo4j(tmp_path) as server,
+        neo4j.GraphDatabase.driver(server.url, connection_acquisition_timeout=5) as driver,
+    ):
         driver.execute_query("CREATE (:Kept {n: 7})")
         server.stop()
         with pytest.raises(neo4j.exceptions.ServiceUnavailable):

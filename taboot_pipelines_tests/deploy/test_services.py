@@ -27,7 +27,9 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, env={**os.environ, **environment})
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
 
 
 @pytest.fixture
@@ -76,7 +78,9 @@ def test_down_ends_the_servers_and_leaves_their_port_and_data(folder: Path) -> N
     assert states(folder) == (1, {"postgres": "stopped", "redis": "stopped"})
     assert run("down", str(folder)).stdout == "nothing was running\n"
     back = up(folder, "redis,postgres")["services"]
-    assert {name: server["port"] for name, server in back.items()} == {name: server["port"] for name, server in told.items()}
+    assert {name: server["port"] for name, server in back.items()} == {
+        name: server["port"] for name, server in told.items()
+    }
 
 
 def test_a_hanging_server_is_told_from_a_stopped_one(folder: Path) -> None:
@@ -118,7 +122,10 @@ def test_a_taken_port_is_refused_and_not_taken_for_the_server(folder: Path) -> N
 
 
 def test_two_at_once_start_one_server(folder: Path) -> None:
-    both = [subprocess.Popen(command("up", str(folder), "--only", "redis", "--json"), stdout=subprocess.PIPE) for _ in range(2)]
+    both = [
+        subprocess.Popen(command("up", str(folder), "--only", "redis", "--json"), stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
     told = [json.loads(process.communicate(timeout=60)[0])["services"]["redis"] for process in both]
     assert sorted(server["state"] for server in told) == ["running", "started"]
     assert told[0]["pid"] == told[1]["pid"]
@@ -136,12 +143,22 @@ def test_postgres_has_databases_and_roles_and_runs_as_nobodys_root(folder: Path)
     server = told["services"]["postgres"]
     assert psutil.Process(server["pid"]).uids().effective != 0
     with psycopg.connect(told["settings"]["TABOOT_CATALOG_URL"].replace("+psycopg", "")) as connection:
-        assert connection.execute("SELECT current_user, current_database()").fetchone() == ("taboot_app", "taboot")
-        assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (False,)
+        assert connection.execute("SELECT current_user, current_database()").fetchone() == (
+            "taboot_app",
+            "taboot",
+        )
+        assert connection.execute(
+            "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+        ).fetchone() == (False,)
     settings = told["settings"]
-    address = {"host": settings["DAGSTER_PG_HOST"], "port": settings["DAGSTER_PG_PORT"], "user": settings["DAGSTER_PG_USER"]}
+    address = {
+        "host": settings["DAGSTER_PG_HOST"],
+        "port": settings["DAGSTER_PG_PORT"],
+        "user": settings["DAGSTER_PG_USER"],
+    }
     psycopg.connect(dbname=settings["DAGSTER_PG_DB"], **address).close()
-    # Root's temporary folders are closed to the account that runs it: then its data are elsewhere, and go with the rest.
+    # Root's temporary folders are closed to the account that runs it: then its data are elsewhere, and go
+    # with the rest.
     assert Path(server["data"]).is_dir()
     run("down", str(folder), "--delete")
     assert not Path(server["data"]).exists()
@@ -150,7 +167,14 @@ def test_postgres_has_databases_and_roles_and_runs_as_nobodys_root(folder: Path)
 def test_what_is_missing_is_named_with_its_remedy_and_nothing_is_started(tmp_path: Path) -> None:
     empty = tmp_path / "bin"
     empty.mkdir()
-    done = run("up", str(tmp_path / "servers"), "--only", "redis,neo4j,s3", PATH=str(empty), TABOOT_CACHE=str(tmp_path / "cache"))
+    done = run(
+        "up",
+        str(tmp_path / "servers"),
+        "--only",
+        "redis,neo4j,s3",
+        PATH=str(empty),
+        TABOOT_CACHE=str(tmp_path / "cache"),
+    )
     assert done.returncode == 1
     for remedy in ("apt-get install redis-server", "apt-get install maven", "Go 1.24 or newer"):
         assert remedy in done.stderr
@@ -162,18 +186,25 @@ def test_what_is_missing_is_named_with_its_remedy_and_nothing_is_started(tmp_pat
 
 def test_an_unknown_server_is_refused_by_name(tmp_path: Path) -> None:
     done = run("up", str(tmp_path), "--only", "redis,mongo")
-    assert (done.returncode, done.stderr) == (1, "services.py: unknown: mongo; there are neo4j, postgres, redis, s3\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "services.py: unknown: mongo; there are neo4j, postgres, redis, s3\n",
+    )
 
 
 @pytest.fixture
 def maven(tmp_path: Path) -> Callable[[str], dict[str, str]]:
-    """An environment whose Maven is a script with this end, after it has noted its call and brought the first jar."""
+    """An environment whose Maven is a script with this end, after it has noted its call and brought the first
+    jar.
+    """
     programs = tmp_path / "bin"
     programs.mkdir()
 
     def make(end: str) -> dict[str, str]:
         script = programs / "mvn"
-        script.write_text(f"#!/bin/sh\necho called >>{tmp_path}/calls\nmkdir -p lib\ntouch lib/first.jar\n{end}\n")
+        script.write_text(
+            f"#!/bin/sh\necho called >>{tmp_path}/calls\nmkdir -p lib\ntouch lib/first.jar\n{end}\n"
+        )
         script.chmod(0o755)
         return {"PATH": f"{programs}:{os.environ['PATH']}", "TABOOT_CACHE": str(tmp_path / "cache")}
 
@@ -184,7 +215,11 @@ WHOLE = "touch lib/neo4j-server-5.26.30.jar"
 
 
 def test_a_killed_fetch_leaves_no_half_cache(tmp_path: Path, maven: Callable[[str], dict[str, str]]) -> None:
-    process = subprocess.Popen(command("fetch", "--only", "neo4j"), env={**os.environ, **maven("exec sleep 60")}, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command("fetch", "--only", "neo4j"),
+        env={**os.environ, **maven("exec sleep 60")},
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 30
     while not (brought := list((tmp_path / "cache").glob("*/lib/first.jar"))) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -204,12 +239,17 @@ def test_a_killed_fetch_leaves_no_half_cache(tmp_path: Path, maven: Callable[[st
 
 def test_two_fetches_at_once_fetch_once(tmp_path: Path, maven: Callable[[str], dict[str, str]]) -> None:
     environment = {**os.environ, **maven(f"sleep 0.5\n{WHOLE}")}
-    both = [subprocess.Popen(command("fetch", "--only", "neo4j"), env=environment, stderr=subprocess.DEVNULL) for _ in range(2)]
+    both = [
+        subprocess.Popen(command("fetch", "--only", "neo4j"), env=environment, stderr=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
     assert [process.wait(30) for process in both] == [0, 0]
     assert (tmp_path / "calls").read_text() == "called\n"
 
 
-def test_a_failed_fetch_says_what_the_program_said(tmp_path: Path, maven: Callable[[str], dict[str, str]]) -> None:
+def test_a_failed_fetch_says_what_the_program_said(
+    tmp_path: Path, maven: Callable[[str], dict[str, str]]
+) -> None:
     done = run("fetch", "--only", "neo4j", **maven("echo no route to the registry\nexit 1"))
     assert done.returncode == 1
     assert "no route to the registry" in done.stderr

@@ -1,4 +1,6 @@
-"""The example notebook: its code runs on a fresh home, its kept outputs show what it promises and nothing of a machine."""
+"""The example notebook: its code runs on a fresh home, its kept outputs show what it promises and nothing of
+a machine.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,18 @@ def shown(notebook: Any) -> str:
 
 
 def says_what_it_promises(text: str, where: str) -> None:
-    line = next(n for n, x in enumerate((ROOT / "examples/homelab/runbooks/monitoring-and-alerting.md").read_text().splitlines(), 1) if "Grafana listens on port" in x)
+    line = next(
+        n
+        for n, x in enumerate(
+            (ROOT / "examples/homelab/runbooks/monitoring-and-alerting.md").read_text().splitlines(), 1
+        )
+        if "Grafana listens on port" in x
+    )
     assert f"{where}runbooks/monitoring-and-alerting.md:{line}<" in text, "the cited answer"
     assert "<svg" in text and ">grafana<" in text, "the picture of the neighbourhood"
-    assert "&quot;3010:3000&quot;" in text and "(Service grafana)-[BINDS]-&gt;(Host hearth.lan)" in text, "the explained edge"
+    assert "&quot;3010:3000&quot;" in text and "(Service grafana)-[BINDS]-&gt;(Host hearth.lan)" in text, (
+        "the explained edge"
+    )
     assert "E_LANGUAGE" in text and "hearth.lan/household" in text
     assert "change-me" not in text, "a secret"
 
@@ -50,13 +60,20 @@ def test_it_runs_on_a_fresh_home(generator: Any, homelab: Path) -> None:
 
 def test_kept_outputs_are_of_this_code(generator: Any) -> None:
     kept = json.loads(NOTEBOOK.read_text("utf-8"))
-    assert [(c["id"], c["cell_type"], c["source"]) for c in kept["cells"]] == [(c["id"], c["cell_type"], c["source"]) for c in generator.build()["cells"]]
-    assert all(c["execution_count"] and (c["outputs"] or c["id"] == "cell-01") for c in kept["cells"] if c["cell_type"] == "code")
+    assert [(c["id"], c["cell_type"], c["source"]) for c in kept["cells"]] == [
+        (c["id"], c["cell_type"], c["source"]) for c in generator.build()["cells"]
+    ]
+    assert all(
+        c["execution_count"] and (c["outputs"] or c["id"] == "cell-01")
+        for c in kept["cells"]
+        if c["cell_type"] == "code"
+    )
     says_what_it_promises(shown(kept), "examples/homelab/")
 
 
 def test_kept_outputs_name_no_machine(generator: Any) -> None:
     text = NOTEBOOK.read_text("utf-8")
     assert str(ROOT) not in text and str(Path.home()) + "/" not in text and "/site-packages/" not in text
-    # Every place that is shown lies in the example; absolute paths are only those that its documents speak of.
+    # Every place that is shown lies in the example; absolute paths are only those that its documents speak
+    # of.
     assert generator.without_machine({"a": [f"{ROOT}/examples/x"]}) == {"a": ["examples/x"]}

@@ -33,7 +33,12 @@ def fenced(text: str, language: str) -> list[str]:
 
 
 def test_generated_parts_are_current() -> None:
-    done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "generate.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -53,12 +58,20 @@ def test_every_setting_is_described() -> None:
         found = set()
         for name, field in model.model_fields.items():
             kind = field.annotation
-            found |= names(kind, f"{prefix}{name.upper()}__") if hasattr(kind, "model_fields") else {prefix + name.upper()}
+            found |= (
+                names(kind, f"{prefix}{name.upper()}__")
+                if hasattr(kind, "model_fields")
+                else {prefix + name.upper()}
+            )
         return found
 
     settings = names(Settings, "TABOOT_")
     assert settings == set(re.findall(r"^\| `(TABOOT_\w+)`", TEXTS["settings.md"], re.MULTILINE))
-    named = {n for text in TEXTS.values() for n in SETTING.findall(text)} - {"TABOOT_TEST_DATA", "TABOOT_TEST_QDRANT_URL", "TABOOT_TEST_SOAK_SECONDS"}
+    named = {n for text in TEXTS.values() for n in SETTING.findall(text)} - {
+        "TABOOT_TEST_DATA",
+        "TABOOT_TEST_QDRANT_URL",
+        "TABOOT_TEST_SOAK_SECONDS",
+    }
     assert named <= settings, named - settings
 
 
@@ -75,9 +88,13 @@ def test_the_makefile_calls_commands_that_exist() -> None:
 
 def test_commands_and_options_exist() -> None:
     lines = [
-        line.split("#")[0].strip() for text in TEXTS.values()
-        for line in [*re.findall(r"`([^`\n]*\btaboot [^`\n]*)`", text), *(x for lang in ("sh", "console") for b in fenced(text, lang) for x in b.splitlines())]
-    ]  # fmt: skip
+        line.split("#")[0].strip()
+        for text in TEXTS.values()
+        for line in [
+            *re.findall(r"`([^`\n]*\btaboot [^`\n]*)`", text),
+            *(x for lang in ("sh", "console") for b in fenced(text, lang) for x in b.splitlines()),
+        ]
+    ]
     calls = [m[1] for line in lines if (m := re.search(r"(?:^|[ /$])taboot ([a-z].*)", line))]
     assert len(calls) > 10
     for call in calls:
@@ -85,7 +102,10 @@ def test_commands_and_options_exist() -> None:
         command = cli.commands.get(words[0])
         assert isinstance(command, click.Command), f"there is no command: taboot {call}"
         options = {o for p in command.params for o in p.opts}
-        assert {w for w in words if w.startswith("--")} <= {*options, "--help"}, f"no such option: taboot {call}"
+        assert {w for w in words if w.startswith("--")} <= {
+            *options,
+            "--help",
+        }, f"no such option: taboot {call}"
 
 
 def test_sample_sources_files_are_valid(tmp_path: Path) -> None:
@@ -93,7 +113,9 @@ def test_sample_sources_files_are_valid(tmp_path: Path) -> None:
     assert len(samples) >= 2
     for sample in samples:
         (tmp_path / "sources.yaml").write_text(sample, encoding="utf-8")
-        assert {"compose", "swag", "files", "web"} == {e.type for e in load_sources(tmp_path / "sources.yaml").entries.values()}
+        assert {"compose", "swag", "files", "web"} == {
+            e.type for e in load_sources(tmp_path / "sources.yaml").entries.values()
+        }
 
 
 @each_page
@@ -107,7 +129,9 @@ def test_anchors_exist() -> None:
     for text in TEXTS.values():
         for name, anchor in re.findall(r"\]\(([a-z/]*\.md)#([a-z-]+)\)", text):
             headings = re.findall(r"^#+ (.*)$", TEXTS[Path(name).name], re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}, f"{name}#{anchor}"
+            assert anchor in {
+                re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings
+            }, f"{name}#{anchor}"
 
 
 def test_the_chain_is_the_readmes() -> None:
@@ -142,4 +166,9 @@ def test_the_served_folder_alone_can_be_searched(ingested: Path, tmp_path: Path)
     from taboot_pipelines import KnowledgeBase
 
     shutil.copytree(ingested / "kb", tmp_path / "kb")
-    assert KnowledgeBase.open(tmp_path).search("restore the Gitea database", limit=1).hits[0].url.endswith("restore-postgres.md")
+    assert (
+        KnowledgeBase.open(tmp_path)
+        .search("restore the Gitea database", limit=1)
+        .hits[0]
+        .url.endswith("restore-postgres.md")
+    )

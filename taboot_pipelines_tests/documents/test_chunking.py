@@ -1,4 +1,6 @@
-"""Chunks against the rules of DESIGN 5 and 6: offsets, limits, structure; on real documents and on generated ones."""
+"""Chunks against the rules of DESIGN 5 and 6: offsets, limits, structure; on real documents and on generated
+ones.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def real_documents(data: Path, pattern: str) -> list[Path]:
     return found
 
 
-# --- real documents ----------------------------------------------------------------------------------------------
+# --- real documents -----------------------------------------------------------------------------------------
 
 
 def test_real_markdown_keeps_every_rule(data):
@@ -102,17 +104,27 @@ def test_real_configuration_is_code_and_keeps_every_rule(data, pattern, mime):
             continue
         chunks = check(text, mime, DEFAULT)
         assert {c.content_type for c in chunks} <= {"code"}
-        assert all(c.tokens >= 50 for c in chunks) or count(text) < 50 or len(max(text.split(), key=len)) > 1000, path
+        assert (
+            all(c.tokens >= 50 for c in chunks) or count(text) < 50 or len(max(text.split(), key=len)) > 1000
+        ), path
 
 
 def test_real_text_counts_like_hugging_face(data):
-    lines = [line for path in real_documents(data, "linuxserver-docs-md/docs/**/*.md")[::20] for line in path.read_text().splitlines(True)]
-    lines += [line for path in real_documents(data, "awesome-compose/**/*.md") for line in path.read_text().splitlines(True)]
+    lines = [
+        line
+        for path in real_documents(data, "linuxserver-docs-md/docs/**/*.md")[::20]
+        for line in path.read_text().splitlines(True)
+    ]
+    lines += [
+        line
+        for path in real_documents(data, "awesome-compose/**/*.md")
+        for line in path.read_text().splitlines(True)
+    ]
     assert len(lines) > 1000
     assert TOKENIZER.count_many(lines) == [count(line) for line in lines]
 
 
-# --- structure ---------------------------------------------------------------------------------------------------
+# --- structure ----------------------------------------------------------------------------------------------
 
 
 def words(n: int, stem: str = "word") -> str:
@@ -120,10 +132,23 @@ def words(n: int, stem: str = "word") -> str:
 
 
 def test_a_chunk_begins_at_each_heading_and_knows_its_path():
-    text = f"# Guide\n\n{words(60)}.\n\n## Install [now](http://x.y)\n\n{words(70)}.\n\n### On `Linux` ###\n\n{words(80)}.\n\nUse\n===\n\n{words(60)}.\n"
+    text = (
+        f"# Guide\n\n{words(60)}.\n\n## Install [now](http://x.y)\n\n{words(70)}.\n\n### On `Linux`"
+        f" ###\n\n{words(80)}.\n\nUse\n===\n\n{words(60)}.\n"
+    )
     chunks = check(text, MD, DEFAULT)
-    assert [c.section for c in chunks] == ["Guide", "Guide > Install now", "Guide > Install now > On Linux", "Use"]
-    assert [c.text.split("\n")[0] for c in chunks] == ["# Guide", "## Install [now](http://x.y)", "### On `Linux` ###", "Use"]
+    assert [c.section for c in chunks] == [
+        "Guide",
+        "Guide > Install now",
+        "Guide > Install now > On Linux",
+        "Use",
+    ]
+    assert [c.text.split("\n")[0] for c in chunks] == [
+        "# Guide",
+        "## Install [now](http://x.y)",
+        "### On `Linux` ###",
+        "Use",
+    ]
 
 
 def test_small_sections_are_joined_and_named_after_the_largest():
@@ -146,7 +171,10 @@ def test_a_small_tail_shares_with_a_full_predecessor():
 
 
 def test_hash_marks_in_code_and_tags_are_no_headings():
-    text = f"# Real\n\n```sh\n# comment\n{words(60)}\n```\n\n#tag {words(60)}\n\n<!--\n# hidden\n-->\n{words(60)}\n"
+    text = (
+        f"# Real\n\n```sh\n# comment\n{words(60)}\n```\n\n#tag {words(60)}\n\n<!--\n#"
+        f" hidden\n-->\n{words(60)}\n"
+    )
     assert {c.section for c in check(text, MD, DEFAULT)} == {"Real"}
 
 
@@ -204,7 +232,9 @@ def test_headings_and_code_statements_share_nothing():
     sections = "\n\n".join(f"## S{i}\n\n{words(120)}." for i in range(5))
     for a, b in pairwise(check(sections, MD, DEFAULT)):
         assert a.end <= b.start
-    services = "services:\n" + "\n".join(f"svc{i}:\n  image: repo/name:{i}\n  ports:\n    - '80{i}:80'" for i in range(60))
+    services = "services:\n" + "\n".join(
+        f"svc{i}:\n  image: repo/name:{i}\n  ports:\n    - '80{i}:80'" for i in range(60)
+    )
     for a, b in pairwise(check(services, YAML, DEFAULT)):
         assert a.end <= b.start and b.text.startswith("svc")
 
@@ -232,7 +262,7 @@ def test_white_space_has_no_chunks(text):
     assert Chunker(DEFAULT).chunk(text, MD) == []
 
 
-# --- hostile text ------------------------------------------------------------------------------------------------
+# --- hostile text -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -295,18 +325,54 @@ def test_a_lone_surrogate_is_a_typed_error():
     assert caught.value.code == "E_ENCODING" and "secret" not in str(caught.value)
 
 
-# --- properties --------------------------------------------------------------------------------------------------
+# --- properties ---------------------------------------------------------------------------------------------
 
-_BLOCKS = st.sampled_from([
-    "# Head", "## Sub", "plain words in a line", "- item", "  - nested item", "1. first", "```", "~~~yaml", "````", "| a | b |", "| - | - |",
-    "| 1 | 2 |", "    indented", "\tcode()", "", "", "> quoted", "===", "---", "<div>", "<!-- c", "-->", "<pre>", "</pre>", "!!! note",
-    "    more", "key: value", "}", "server {", "Sentence one. Sentence two! Three?", words(40), "x" * 300, "é ü 漢字 emoji 🎉🎉", "\\", "***", "\x0c",
-])  # fmt: skip
+_BLOCKS = st.sampled_from(
+    [
+        "# Head",
+        "## Sub",
+        "plain words in a line",
+        "- item",
+        "  - nested item",
+        "1. first",
+        "```",
+        "~~~yaml",
+        "````",
+        "| a | b |",
+        "| - | - |",
+        "| 1 | 2 |",
+        "    indented",
+        "\tcode()",
+        "",
+        "",
+        "> quoted",
+        "===",
+        "---",
+        "<div>",
+        "<!-- c",
+        "-->",
+        "<pre>",
+        "</pre>",
+        "!!! note",
+        "    more",
+        "key: value",
+        "}",
+        "server {",
+        "Sentence one. Sentence two! Three?",
+        words(40),
+        "x" * 300,
+        "é ü 漢字 emoji 🎉🎉",
+        "\\",
+        "***",
+        "\x0c",
+    ]
+)
 
 
 @settings(max_examples=120, deadline=None)
 @given(
-    st.lists(_BLOCKS, max_size=60), st.sampled_from([MD, YAML]),
+    st.lists(_BLOCKS, max_size=60),
+    st.sampled_from([MD, YAML]),
     st.sampled_from([DEFAULT, SMALL, ChunkingSettings(max_tokens=16, overlap_tokens=15, min_tokens=15)]),
 )
 def test_any_mixture_of_blocks_keeps_every_rule(parts, mime, config):
@@ -334,13 +400,16 @@ def test_counts_add_up_at_line_ends(a, b):
     assert TOKENIZER.count(a + "\n" + b) == TOKENIZER.count(a + "\n") + TOKENIZER.count(b)
 
 
-# --- identity ----------------------------------------------------------------------------------------------------
+# --- identity -----------------------------------------------------------------------------------------------
 
 
 def test_the_fingerprint_changes_with_every_setting_and_only_then():
     base = Chunker(ChunkingSettings()).fingerprint
     assert base == Chunker(ChunkingSettings()).fingerprint and len(base) == 64
-    others = {Chunker(ChunkingSettings(**{name: 60})).fingerprint for name in ("max_tokens", "overlap_tokens", "min_tokens")}
+    others = {
+        Chunker(ChunkingSettings(**{name: 60})).fingerprint
+        for name in ("max_tokens", "overlap_tokens", "min_tokens")
+    }
     assert len(others | {base}) == 4
     assert CHUNKER_VERSION
 

@@ -20,9 +20,13 @@ from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines_tests.documents import corpus
 
 
-def document_of(page: bytes | str, path: str = "page.html", languages: tuple[str, ...] = ()) -> ParsedDocument:
+def document_of(
+    page: bytes | str, path: str = "page.html", languages: tuple[str, ...] = ()
+) -> ParsedDocument:
     data = page if isinstance(page, bytes) else page.encode()
-    return parse_document(data, path=path, mime="text/html", charset=None, languages=languages, max_chars=20_000_000)
+    return parse_document(
+        data, path=path, mime="text/html", charset=None, languages=languages, max_chars=20_000_000
+    )
 
 
 def markdown(body: str) -> str:
@@ -36,7 +40,10 @@ def shown(source: str) -> list[str]:
     """The words of an HTML range, by a reading of its own: tags cut out, entities decoded. Not our parser."""
     source = re.sub(r"(?is)<(script|style|svg|template)\b.*?</\1\s*>", "", source)
     source = re.sub(r"(?s)<!--.*?-->", "", source)
-    alts = " ".join(m[1] or m[2] or m[3] for m in re.finditer(r"""(?is)\salt=(?:"([^"]+)"|'([^']+)'|([^\s"'>]+))""", source))
+    alts = " ".join(
+        m[1] or m[2] or m[3]
+        for m in re.finditer(r"""(?is)\salt=(?:"([^"]+)"|'([^']+)'|([^\s"'>]+))""", source)
+    )
     text = re.sub(r"""<[/!?a-zA-Z](?:[^>"']|"[^"]*"|'[^']*')*>""", "", source)
     return _WORDS.findall(html.unescape(text + " " + alts).replace("\u00ad", "").replace("\u200b", ""))
 
@@ -52,7 +59,9 @@ def unsupported(data: bytes, document: ParsedDocument) -> tuple[int, int]:
     """(segments, those whose bytes do not hold their text)."""
     offsets = document.offsets
     missing = 0
-    for start, end, a, b in zip(offsets.doc_start, offsets.doc_end, offsets.byte_start, offsets.byte_end, strict=True):
+    for start, end, a, b in zip(
+        offsets.doc_start, offsets.doc_end, offsets.byte_start, offsets.byte_end, strict=True
+    ):
         words = "".join(said(document.text[start:end].replace("*", "")))
         source = data[a:b].decode(document.charset, "replace")
         if words and words not in "".join(shown(source)):
@@ -80,7 +89,10 @@ def test_every_block_of_real_pages_stands_in_its_bytes() -> None:
 
 
 def test_lines_of_code_lead_to_their_own_bytes() -> None:
-    page = '<html><body><div class="highlight"><pre><code class="language-yaml"><span>image</span>: a&amp;b\nport: 80\n</code></pre></div><p>x</p></body></html>'
+    page = (
+        '<html><body><div class="highlight"><pre><code class="language-yaml"><span>image</span>:'
+        " a&amp;b\nport: 80\n</code></pre></div><p>x</p></body></html>"
+    )
     data = page.encode()
     document = document_of(page)
     assert document.text.startswith("```yaml\nimage: a&b\nport: 80\n```")
@@ -93,7 +105,9 @@ def test_lines_of_code_lead_to_their_own_bytes() -> None:
 
 
 def test_documentation_pages_keep_their_markdown() -> None:
-    """The words of the Markdown source, badges and the diagrams left out, are nearly all there, and little else."""
+    """The words of the Markdown source, badges and the diagrams left out, are nearly all there, and little
+    else.
+    """
     checked = 0
     for path, data in corpus.files("linuxserver-docs-html-sample", "**/*.html"):
         gold_path = corpus.DATA / "linuxserver-docs-md" / "docs" / (path.removesuffix("/index.html") + ".md")
@@ -101,7 +115,10 @@ def test_documentation_pages_keep_their_markdown() -> None:
             continue
         gold = re.sub(r"(?s)\A---.*?\n---\n|<!--.*?-->|```(?:mermaid|d2).*?```", "", gold_path.read_text())
         gold = re.sub(r"\[?!\[[^\]]*\]\([^)]*\)(?:\]\([^)]*\))?", "", gold)
-        a, b = Counter(_WORDS.findall(gold.lower())), Counter(_WORDS.findall(document_of(data, path).text.lower()))
+        a, b = (
+            Counter(_WORDS.findall(gold.lower())),
+            Counter(_WORDS.findall(document_of(data, path).text.lower())),
+        )
         common = sum((a & b).values())
         if "doublecommander" in path or "snapdrop" in path:
             continue  # the built page is of another version than its source
@@ -125,12 +142,21 @@ def test_documentation_furniture_goes() -> None:
         ("<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul><p>d</p>", "- a\n  - b\n- c\n\nd\n"),
         ("<ol start=3><li>a<li>b</ol>", "3. a\n4. b\n"),
         ("<table><tr><th>a<th>b<tr><td>1<td>x|y</table>", "| a | b |\n| --- | --- |\n| 1 | x\\|y |\n"),
-        ('<p><a href="https://x.example/a">t</a> <a href="#f">u</a> <code>a`b</code></p>', "[t](https://x.example/a) u ``a`b``\n"),
+        (
+            '<p><a href="https://x.example/a">t</a> <a href="#f">u</a> <code>a`b</code></p>',
+            "[t](https://x.example/a) u ``a`b``\n",
+        ),
         ("<pre>a\n  b\n</pre>", "```\na\n  b\n```\n"),
         ("<pre>```\nx\n```</pre>", "````\n```\nx\n```\n````\n"),
         ("<blockquote><p>a</p><p>b</p></blockquote>", "> a\n\n> b\n"),
         ("<p>a<p>b<div>c</div>d", "a\n\nb\n\nc\n\nd\n"),
-        ("<h1>T<a class=headerlink href=#t>¶</a></h1><p hidden>x</p><script>y</script><style>z</style><noscript>n</noscript>q", "# T\n\nq\n"),
+        (
+            (
+                "<h1>T<a class=headerlink href=#t>¶</a></h1><p"
+                " hidden>x</p><script>y</script><style>z</style><noscript>n</noscript>q"
+            ),
+            "# T\n\nq\n",
+        ),
         ("<p># not a heading</p>", "\\# not a heading\n"),
         ("text only &lt;tag&gt; &unknown; &#0; &amp", "text only <tag> &unknown; \ufffd &\n"),
         ("<p>a<!-- b --> c<!-- never closed", "a c\n"),
@@ -174,20 +200,72 @@ def test_hostile_pages_are_read(name: str) -> None:
 
 
 def test_hidden_and_empty_pages_are_typed() -> None:
-    for body in ("", "<p hidden>x</p>", "<script>x", "<!-- x", "<template><p>x</p></template>", "<p>&#8203;</p>"):
+    for body in (
+        "",
+        "<p hidden>x</p>",
+        "<script>x",
+        "<!-- x",
+        "<template><p>x</p></template>",
+        "<p>&#8203;</p>",
+    ):
         with pytest.raises(TabootError) as caught:
             document_of(f"<html><body>{body}")
         assert caught.value.code == "E_EMPTY"
 
 
 _piece = st.sampled_from(
-    ["<p>", "</p>", "<div>", "</div>", "<ul>", "<li>", "</ul>", "<table>", "<tr>", "<td>", "</table>", "<pre>", "</pre>", "<code>", "</code>", "<h2>", "</h2>", "<a href='http://x.y/'>", "</a>",
-     "<br>", "\n", " ", "&lt;", "&amp", "&#x1F600;", "<!-- c -->", "<blockquote>", "</blockquote>", "<b", '"', "'", "<script>", "</script>", "|", "`", "<dd>", "ß", "𝄞x", "<img alt=pic>", "<ol>"]
-)  # fmt: skip
+    [
+        "<p>",
+        "</p>",
+        "<div>",
+        "</div>",
+        "<ul>",
+        "<li>",
+        "</ul>",
+        "<table>",
+        "<tr>",
+        "<td>",
+        "</table>",
+        "<pre>",
+        "</pre>",
+        "<code>",
+        "</code>",
+        "<h2>",
+        "</h2>",
+        "<a href='http://x.y/'>",
+        "</a>",
+        "<br>",
+        "\n",
+        " ",
+        "&lt;",
+        "&amp",
+        "&#x1F600;",
+        "<!-- c -->",
+        "<blockquote>",
+        "</blockquote>",
+        "<b",
+        '"',
+        "'",
+        "<script>",
+        "</script>",
+        "|",
+        "`",
+        "<dd>",
+        "ß",
+        "𝄞x",
+        "<img alt=pic>",
+        "<ol>",
+    ]
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.one_of(_piece, st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)), max_size=40).map("".join))
+@given(
+    st.lists(
+        st.one_of(_piece, st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)),
+        max_size=40,
+    ).map("".join)
+)
 def test_map_and_tree_hold_for_any_markup(body: str) -> None:
     root = parse(body)
     for element in root.walk():
@@ -199,7 +277,9 @@ def test_map_and_tree_hold_for_any_markup(body: str) -> None:
         at = end
     assert at == len(text)
     # Of the words that are shown, none is lost and none is made up.
-    words = Counter("".join(_WORDS.findall("".join(html.unescape(body[t.start : t.end]) for t in root.texts()))))
+    words = Counter(
+        "".join(_WORDS.findall("".join(html.unescape(body[t.start : t.end]) for t in root.texts())))
+    )
     kept = Counter("".join(_WORDS.findall(re.sub(r"\]\(http://x\.y/\)", "", text))))
     assert not kept - words - Counter("pic0123456789")
 
@@ -216,7 +296,10 @@ def test_articles_are_cut_as_measured() -> None:
     import json
 
     gold = json.loads((corpus.folder("extraction-trafilatura") / "evaldata.json").read_text())
-    pages = {name.rsplit("/", 1)[-1]: data for name, data in corpus.archived("extraction-trafilatura", "html.tar.xz")}
+    pages = {
+        name.rsplit("/", 1)[-1]: data
+        for name, data in corpus.archived("extraction-trafilatura", "html.tar.xz")
+    }
     kept = wanted = gone = unwanted = 0
     for entry in list(gold.values())[::3]:
         source = decode(pages[entry["file"]], None, html=True)[0]

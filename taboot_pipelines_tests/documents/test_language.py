@@ -13,15 +13,30 @@ from taboot_pipelines_tests.documents import corpus
 @pytest.mark.parametrize(
     ("text", "lang"),
     [
-        ("The server listens on the port that you set in the configuration file, and answers every request.", "en"),
-        ("Dieses Dokument beschreibt, wie man den Server einrichtet und betreibt, damit alles funktioniert.", "de"),
+        (
+            (
+                "The server listens on the port that you set in the configuration file, and answers every"
+                " request."
+            ),
+            "en",
+        ),
+        (
+            (
+                "Dieses Dokument beschreibt, wie man den Server einrichtet und betreibt, damit alles"
+                " funktioniert."
+            ),
+            "de",
+        ),
         ("Ce document décrit comment installer le serveur et le configurer pour la première fois.", "fr"),
         ("Este documento describe cómo instalar el servidor y configurarlo por primera vez.", "es"),
         ("Этот документ описывает установку сервера и его первоначальную настройку.", "ru"),
         ("这份文件描述了如何安装服务器以及如何配置它的所有服务。", "zh"),
         ("", "und"),
         ("Hello", "und"),
-        ("```\nthe server listens on the port that you set in the configuration file and answers\n```\n", "und"),
+        (
+            "```\nthe server listens on the port that you set in the configuration file and answers\n```\n",
+            "und",
+        ),
         ("image: redis\nports:\n  - 80:80\nvolumes:\n  - ./data:/data\n", "und"),
         ("| a | b |\n|---|---|\n| 1 | 2 |\n" * 20, "und"),
     ],

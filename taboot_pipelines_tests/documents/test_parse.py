@@ -18,11 +18,27 @@ from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines_tests.documents import corpus
 
 
-def parse(data: bytes, path: str = "a.md", mime: str | None = None, charset: str | None = None, languages: tuple[str, ...] = (), max_chars: int = 1_000_000) -> ParsedDocument:
-    return parse_document(data, path=path, mime=mime, charset=charset, languages=languages, max_chars=max_chars)
+def parse(
+    data: bytes,
+    path: str = "a.md",
+    mime: str | None = None,
+    charset: str | None = None,
+    languages: tuple[str, ...] = (),
+    max_chars: int = 1_000_000,
+) -> ParsedDocument:
+    return parse_document(
+        data, path=path, mime=mime, charset=charset, languages=languages, max_chars=max_chars
+    )
 
 
-def code_of(data: bytes, path: str = "a.md", mime: str | None = None, charset: str | None = None, languages: tuple[str, ...] = (), max_chars: int = 1_000_000) -> str:
+def code_of(
+    data: bytes,
+    path: str = "a.md",
+    mime: str | None = None,
+    charset: str | None = None,
+    languages: tuple[str, ...] = (),
+    max_chars: int = 1_000_000,
+) -> str:
     with pytest.raises(TabootError) as caught:
         parse(data, path, mime, charset, languages, max_chars)
     assert path in caught.value.message
@@ -53,12 +69,29 @@ def test_real_text_is_kept_to_the_byte(name: str) -> None:
     assert count > 50
 
 
-CHARSETS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "cp1252", "iso-8859-1", "iso-8859-15", "koi8-r", "shift_jis", "gbk", "euc-kr", "big5", "cp437"]
+CHARSETS = [
+    "utf-8",
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-le",
+    "utf-32",
+    "cp1252",
+    "iso-8859-1",
+    "iso-8859-15",
+    "koi8-r",
+    "shift_jis",
+    "gbk",
+    "euc-kr",
+    "big5",
+    "cp437",
+]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(min_size=1, max_size=200), st.sampled_from(CHARSETS), st.booleans(), st.data())
-def test_any_text_in_any_charset_maps_back(text: str, charset: str, declare: bool, draw: st.DataObject) -> None:
+def test_any_text_in_any_charset_maps_back(
+    text: str, charset: str, declare: bool, draw: st.DataObject
+) -> None:
     assume((text.strip() and "\x00" not in text and charset not in ("utf-16-le",)) or declare)
     try:
         data = text.encode(charset)
@@ -108,7 +141,10 @@ def test_charsets(data: bytes, charset: str | None, text: str, codec: str | None
 
 
 def test_meta_charset_and_damaged_utf8_in_html() -> None:
-    page = '<html><head><meta charset="windows-1251"><title>т</title></head><body><p>Документ о сервере</p></body></html>'
+    page = (
+        '<html><head><meta charset="windows-1251"><title>т</title></head><body><p>Документ о'
+        " сервере</p></body></html>"
+    )
     assert "Документ о сервере" in parse(page.encode("cp1251"), "a.html").text
     damaged = "<html><body><p>Größe und Maß, schöne Grüße übrig".encode() + b"\xff</p></body></html>"
     document = parse(damaged, "a.html")
@@ -142,8 +178,15 @@ def test_errors_do_not_quote_the_file() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=300), st.sampled_from(["a.md", "a.html", "a.yml", "x", "a.rst"]), st.sampled_from([None, "text/html", "text/plain"]), st.sampled_from([None, "utf-8", "utf-16", "gbk", "utf-7", "rot13", "idna", ""]))
-def test_any_bytes_give_a_document_or_a_typed_error(data: bytes, path: str, mime: str | None, charset: str | None) -> None:
+@given(
+    st.binary(max_size=300),
+    st.sampled_from(["a.md", "a.html", "a.yml", "x", "a.rst"]),
+    st.sampled_from([None, "text/html", "text/plain"]),
+    st.sampled_from([None, "utf-8", "utf-16", "gbk", "utf-7", "rot13", "idna", ""]),
+)
+def test_any_bytes_give_a_document_or_a_typed_error(
+    data: bytes, path: str, mime: str | None, charset: str | None
+) -> None:
     try:
         document = parse(data, path, mime, charset)
     except TabootError as error:
@@ -155,7 +198,10 @@ def test_any_bytes_give_a_document_or_a_typed_error(data: bytes, path: str, mime
 
 
 def test_markdown_says_what_it_says() -> None:
-    text = "---\ntitle: My page\nauthor: Ann\ndate: 2024-03-05\ntags: [a, b]\ndescription: About it\n---\n<!-- note -->\n# Heading\n\nText.\n"
+    text = (
+        "---\ntitle: My page\nauthor: Ann\ndate: 2024-03-05\ntags: [a, b]\ndescription: About it\n---\n<!--"
+        " note -->\n# Heading\n\nText.\n"
+    )
     document = parse(text.encode())
     assert document.text == text
     assert document.title == "My page"
@@ -171,33 +217,54 @@ def test_markdown_says_what_it_says() -> None:
 
 def test_dates_only_where_stated() -> None:
     def html(head: str, body: str = "<p>The text of this page is long enough.</p>") -> datetime | None:
-        return parse(f"<html><head><title>T</title>{head}</head><body>{body}</body></html>".encode(), "a.html").date
+        return parse(
+            f"<html><head><title>T</title>{head}</head><body>{body}</body></html>".encode(), "a.html"
+        ).date
 
     assert html("") is None
     assert html("", "<p>Posted on 2020-01-01 by Ann, in the afternoon.</p>") is None
-    assert html('<meta property="article:published_time" content="2020-01-02T03:04:05+02:00">') == datetime(2020, 1, 2, 1, 4, 5, tzinfo=UTC)
-    assert html('<script type="application/ld+json">{"@graph":[{"@type":"NewsArticle","datePublished":"2021-05-06"}]}</script>') == datetime(2021, 5, 6, tzinfo=UTC)
-    assert html("", '<p>Text of the page here.</p><time itemprop="datePublished" datetime="2019-07-08">x</time>') == datetime(2019, 7, 8, tzinfo=UTC)
+    assert html('<meta property="article:published_time" content="2020-01-02T03:04:05+02:00">') == datetime(
+        2020, 1, 2, 1, 4, 5, tzinfo=UTC
+    )
+    assert html(
+        '<script type="application/ld+json">'
+        '{"@graph":[{"@type":"NewsArticle","datePublished":"2021-05-06"}]}</script>'
+    ) == datetime(2021, 5, 6, tzinfo=UTC)
+    assert html(
+        "", '<p>Text of the page here.</p><time itemprop="datePublished" datetime="2019-07-08">x</time>'
+    ) == datetime(2019, 7, 8, tzinfo=UTC)
     assert html('<meta name="date" content="next week">') is None
 
 
 def test_html_says_what_it_says() -> None:
     page = (
-        '<html lang="en"><head><title>Page | Site</title><meta property="og:title" content="Page &amp; more"><meta name="author" content="Ann">'
-        '<meta name="description" content="D"><meta name="keywords" content="a, b"><link rel="canonical" href="https://x.example/p">'
-        '<meta property="og:image" content="https://x.example/i.png"></head><body><h1>Page</h1><p>The text of this page is long enough.</p></body></html>'
+        '<html lang="en"><head><title>Page | Site</title><meta property="og:title" content="Page &amp;'
+        ' more"><meta name="author" content="Ann"><meta name="description" content="D"><meta name="keywords"'
+        ' content="a, b"><link rel="canonical" href="https://x.example/p"><meta property="og:image"'
+        ' content="https://x.example/i.png"></head><body><h1>Page</h1><p>The text of this page is long'
+        " enough.</p></body></html>"
     )
     document = parse(page.encode(), "p")
     assert document.mime == "text/html"
     assert document.title == "Page & more"
     assert document.metadata == {
-        "author": "Ann", "description": "D", "keywords": ["a", "b"], "canonical_url": "https://x.example/p", "og_image": "https://x.example/i.png",
-    }  # fmt: skip
+        "author": "Ann",
+        "description": "D",
+        "keywords": ["a", "b"],
+        "canonical_url": "https://x.example/p",
+        "og_image": "https://x.example/i.png",
+    }
 
 
 def test_secrets_stop_here() -> None:
-    page = "<html><head><title>Use https://u:hunter2@h/</title></head><body><h1>Set up</h1><pre><code>DB_PASSWORD=hunter2</code></pre><p>Then restart it.</p></body></html>"
-    for data, path in ((page.encode(), "a.html"), (b"# https://u:hunter2@h/\n\nDB_PASSWORD=hunter2\n", "a.md")):
+    page = (
+        "<html><head><title>Use https://u:hunter2@h/</title></head><body><h1>Set"
+        " up</h1><pre><code>DB_PASSWORD=hunter2</code></pre><p>Then restart it.</p></body></html>"
+    )
+    for data, path in (
+        (page.encode(), "a.html"),
+        (b"# https://u:hunter2@h/\n\nDB_PASSWORD=hunter2\n", "a.md"),
+    ):
         document = parse(data, path)
         assert "hunter2" not in document.text and "hunter2" not in document.title
         assert "DB_PASSWORD=*******" in document.text

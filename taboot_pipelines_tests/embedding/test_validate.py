@@ -52,7 +52,11 @@ def test_a_wrong_number_of_rows_is_refused(raw):
     assert caught.value.code == "E_VECTOR"
 
 
-_JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=4), max_leaves=12)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3),
+    lambda x: st.lists(x, max_size=4),
+    max_leaves=12,
+)
 
 
 @given(st.lists(_JSON, max_size=4), st.integers(0, 4))

@@ -1,7 +1,7 @@
 """A fake OpenAI-compatible server: real HTTP, deterministic answers, faults on demand.
 
-It answers ``/v1/chat/completions`` with a value made of the request's own JSON Schema and prompt (or, without one, with the last
-message), counts tokens as words, and knows nothing of language. In a test::
+It answers ``/v1/chat/completions`` with a value made of the request's own JSON Schema and prompt (or, without
+one, with the last message), counts tokens as words, and knows nothing of language. In a test::
 
     with FakeOpenAi() as llm:
         llm.fail(429, times=2, retry_after="0")
@@ -36,12 +36,20 @@ def satisfy(schema: Any, prompt: str) -> Any:
 
 
 class FakeOpenAi:
-    """The server. ``bodies`` are the requests of chat completions, ``max_in_flight`` how many were in work at once.
+    """The server. ``bodies`` are the requests of chat completions, ``max_in_flight`` how many were in work at
+    once.
 
     ``react(body)``, if set, gives the text of an answer, or None for the usual one.
     """
 
-    def __init__(self, *, models: tuple[str, ...] = ("fake/llm",), api_key: str | None = None, version: str | None = "0.12.0", context: int = 2000) -> None:
+    def __init__(
+        self,
+        *,
+        models: tuple[str, ...] = ("fake/llm",),
+        api_key: str | None = None,
+        version: str | None = "0.12.0",
+        context: int = 2000,
+    ) -> None:
         self.models = models
         self.api_key = api_key
         self.version = version
@@ -78,12 +86,16 @@ class FakeOpenAi:
         self._thread.join()
         self._httpd.server_close()
 
-    # --- faults ------------------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------
 
-    def fail(self, status: int, times: int = 1, retry_after: str | None = None, message: str = "injected") -> None:
+    def fail(
+        self, status: int, times: int = 1, retry_after: str | None = None, message: str = "injected"
+    ) -> None:
         """The next ``times`` completions answer ``status``."""
         headers = {"Retry-After": retry_after} if retry_after else {}
-        self._faults.extend([lambda: (status, orjson.dumps({"error": {"message": message, "type": "x"}}), headers)] * times)
+        self._faults.extend(
+            [lambda: (status, orjson.dumps({"error": {"message": message, "type": "x"}}), headers)] * times
+        )
 
     def say(self, text: str, finish: str = "stop", times: int = 1, refusal: str | None = None) -> None:
         """The next ``times`` completions say ``text``, whatever they were asked."""
@@ -101,13 +113,19 @@ class FakeOpenAi:
         """The next ``times`` completions take so long, then answer as usual."""
         self._faults.extend([lambda: time.sleep(seconds)] * times)
 
-    # --- what the handler calls --------------------------------------------------------------------------------
+    # --- what the handler calls -----------------------------------------------------------------------------
 
     def envelope(self, text: str, finish: str, prompt_tokens: int, refusal: str | None = None) -> bytes:
         message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
-        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": len(text.split()), "total_tokens": prompt_tokens + len(text.split())}
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": len(text.split()),
+            "total_tokens": prompt_tokens + len(text.split()),
+        }
         choices = [{"index": 0, "message": message, "finish_reason": finish}]
-        return orjson.dumps({"id": "chatcmpl-1", "object": "chat.completion", "choices": choices, "usage": usage})
+        return orjson.dumps(
+            {"id": "chatcmpl-1", "object": "chat.completion", "choices": choices, "usage": usage}
+        )
 
     def complete(self, data: bytes) -> Answer:
         body = orjson.loads(data)
@@ -128,9 +146,16 @@ class FakeOpenAi:
     def _usual(self, body: dict[str, Any]) -> Answer:
         words = sum(len(m["content"].split()) for m in body["messages"])
         if body["model"] not in self.models:
-            return 404, orjson.dumps({"error": {"message": f"The model `{body['model']}` does not exist."}}), {}
+            return (
+                404,
+                orjson.dumps({"error": {"message": f"The model `{body['model']}` does not exist."}}),
+                {},
+            )
         if words > self.context:
-            message = f"This model's maximum context length is {self.context} tokens. However, you requested {words}."
+            message = (
+                f"This model's maximum context length is {self.context} tokens. However, you requested"
+                f" {words}."
+            )
             return 400, orjson.dumps({"error": {"message": message, "type": "BadRequestError"}}), {}
         last = body["messages"][-1]["content"]
         given = body.get("response_format")
@@ -181,7 +206,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif not self._allowed():
             self._send(401, b"{}")
         elif self.path == "/v1/models":
-            self._send(200, orjson.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in fake.models]}))
+            self._send(
+                200,
+                orjson.dumps(
+                    {"object": "list", "data": [{"id": name, "object": "model"} for name in fake.models]}
+                ),
+            )
         else:
             self._send(404, b"{}")
 

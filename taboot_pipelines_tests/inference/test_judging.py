@@ -13,7 +13,8 @@ from taboot_pipelines.inference.judging import parse, validate
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=20,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
 )
 
 
@@ -26,9 +27,31 @@ def refused(call, code: str) -> TabootError:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hunter2", "{", "{'a': 1}", '{"a": 1}{', '{"a": 1, "a": 2}', '[{"b": {"a": 1, "a": 1}}]', "NaN", "[Infinity]", "[-Infinity]", "1e999", "9" * 100_000,
-     "[" * 100_000, '{"a":' * 100_000, "[" * 70 + "]" * 70, '"\\ud800"', '{"\\ud800": 1}', '["a\\udfffb"]', "\ufeff{}", '"\n"', "```json\n{}\n```", "\x00"],
-)  # fmt: skip
+    [
+        "",
+        "hunter2",
+        "{",
+        "{'a': 1}",
+        '{"a": 1}{',
+        '{"a": 1, "a": 2}',
+        '[{"b": {"a": 1, "a": 1}}]',
+        "NaN",
+        "[Infinity]",
+        "[-Infinity]",
+        "1e999",
+        "9" * 100_000,
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "[" * 70 + "]" * 70,
+        '"\\ud800"',
+        '{"\\ud800": 1}',
+        '["a\\udfffb"]',
+        "\ufeff{}",
+        '"\n"',
+        "```json\n{}\n```",
+        "\x00",
+    ],
+)
 def test_what_is_not_strict_json_is_refused_and_never_quoted(text):
     error = refused(lambda: parse(text), "E_LLM_MALFORMED")
     assert "hunter2" not in str(error)
@@ -51,13 +74,29 @@ def test_any_text_is_a_value_or_malformed(text):
 
 
 def test_the_place_in_the_schema_is_named_never_the_value():
-    schema = {"type": "object", "properties": {"items": {"type": "array", "items": {"required": ["name"]}}}, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"items": {"type": "array", "items": {"required": ["name"]}}},
+        "additionalProperties": False,
+    }
     validate({"items": [{"name": 1}]}, schema)
-    assert refused(lambda: validate({"items": [{"hunter2": 1}]}, schema), "E_SCHEMA_INVALID").details["place"] == "properties/items/items/required"
+    assert (
+        refused(lambda: validate({"items": [{"hunter2": 1}]}, schema), "E_SCHEMA_INVALID").details["place"]
+        == "properties/items/items/required"
+    )
     assert "hunter2" not in str(refused(lambda: validate({"hunter2": 1}, schema), "E_SCHEMA_INVALID"))
 
 
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/schema.json"}, {"$ref": "#/nowhere"}, {"pattern": "("}, {"$ref": "#"}])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"$ref": "http://127.0.0.1:9/schema.json"},
+        {"$ref": "#/nowhere"},
+        {"pattern": "("},
+        {"$ref": "#"},
+    ],
+)
 def test_a_schema_that_cannot_be_applied_is_a_typed_error(schema):
     refused(lambda: validate("x", schema), "E_SCHEMA_INVALID")
 

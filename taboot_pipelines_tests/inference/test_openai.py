@@ -32,7 +32,10 @@ def server():
 
 
 def client(fake: FakeOpenAi, **settings) -> OpenAiChat:
-    return OpenAiChat(LlmSettings(url=fake.url, **{"max_retries": 2, "timeout_seconds": 5, **settings}), backoff_seconds=0.01)
+    return OpenAiChat(
+        LlmSettings(url=fake.url, **{"max_retries": 2, "timeout_seconds": 5, **settings}),
+        backoff_seconds=0.01,
+    )
 
 
 def ask(text: str, schema=SCHEMA, **more) -> ChatRequest:
@@ -56,7 +59,10 @@ def test_answers_come_in_order_parsed_and_counted(server):
     words = [f"service-{i}" for i in range(30)]
     results = chat.complete([ask(w) for w in words])
     assert [r.answer().value for r in results] == [{"subject": w, "certain": True} for w in words]
-    assert all(r.model == "fake/llm" and r.finish_reason == "stop" and r.attempts == 1 and r.seconds > 0 for r in results)
+    assert all(
+        r.model == "fake/llm" and r.finish_reason == "stop" and r.attempts == 1 and r.seconds > 0
+        for r in results
+    )
     assert results[0].usage == Usage(2, 1)
     assert chat.totals() == {"fake/llm": Totals(requests=30, failed=0, attempts=30, usage=Usage(60, 30))}
     assert chat.complete([]) == []
@@ -67,8 +73,16 @@ def test_the_question_is_deterministic_and_holds_the_model_to_the_schema(server)
     one(chat, ask("a", seed=5))
     one(chat, ask("b", None, max_output_tokens=9))
     first, second = server.bodies
-    assert first["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
-    assert (first["temperature"], first["seed"], first["max_tokens"], first["model"]) == (0.0, 5, 77, "fake/llm")
+    assert first["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
+    }
+    assert (first["temperature"], first["seed"], first["max_tokens"], first["model"]) == (
+        0.0,
+        5,
+        77,
+        "fake/llm",
+    )
     assert first["messages"] == [{"role": "system", "content": "Extract."}, {"role": "user", "content": "a"}]
     assert "response_format" not in second and second["max_tokens"] == 9
 
@@ -114,7 +128,16 @@ def test_one_bad_window_never_fails_its_batch(server):
     server.drop()
     results = chat.complete([ask(w) for w in "abcdef"] + [ask("\ud800"), ask("word " * 3000)])
     codes = [r.error.code if r.error else None for r in results]
-    assert codes == ["E_LLM_MALFORMED", "E_LLM", "E_SCHEMA_INVALID", "E_LLM", None, None, "E_ENCODING", "E_TOKEN_LIMIT"]
+    assert codes == [
+        "E_LLM_MALFORMED",
+        "E_LLM",
+        "E_SCHEMA_INVALID",
+        "E_LLM",
+        None,
+        None,
+        "E_ENCODING",
+        "E_TOKEN_LIMIT",
+    ]
     assert results[5].value == {"subject": "f", "certain": True}
 
 
@@ -182,18 +205,33 @@ def test_an_answer_that_is_too_large_is_refused_once(server):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"null", b"{}", b'{"choices": []}', b'{"choices": {}}', b'{"choices": [{}]}', b'{"choices": [{"message": null, "finish_reason": "stop"}]}',
-     b'{"choices": [{"message": {"content": ["x"]}, "finish_reason": "stop"}]}', b'{"choices": [{"message": {"content": "x"}, "finish_reason": {}}]}',
-     b"\xff\xfe", b"[" * 100_000],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"choices": []}',
+        b'{"choices": {}}',
+        b'{"choices": [{}]}',
+        b'{"choices": [{"message": null, "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": ["x"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": "x"}, "finish_reason": {}}]}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
 def test_what_is_no_completion_is_a_typed_error(server, body):
     server.raw(body)
     failed(one(client(server)), "E_LLM")
 
 
-@pytest.mark.parametrize("usage", [b"null", b"[]", b'{"prompt_tokens": -1, "completion_tokens": "9"}', b'{"prompt_tokens": 1e9}'])
+@pytest.mark.parametrize(
+    "usage", [b"null", b"[]", b'{"prompt_tokens": -1, "completion_tokens": "9"}', b'{"prompt_tokens": 1e9}']
+)
 def test_usage_that_is_none_counts_nothing(server, usage):
-    server.raw(b'{"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": ' + usage + b"}")
+    server.raw(
+        b'{"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": ' + usage + b"}"
+    )
     assert one(client(server), ask("a", None)).answer().usage == Usage()
 
 
@@ -208,7 +246,12 @@ def test_the_model_is_the_settings_or_the_first_listed(server):
 
 def test_health_names_version_and_model_and_what_is_wrong(server):
     health = client(server).health()
-    assert health.ok and health.version == "0.12.0 fake/llm" and health.latency_ms is not None and server.requests == 0
+    assert (
+        health.ok
+        and health.version == "0.12.0 fake/llm"
+        and health.latency_ms is not None
+        and server.requests == 0
+    )
     assert "TABOOT_LLM__MODEL" in client(server, model="gone").health().message
     server.version = None
     assert client(server).health().version == "fake/llm"
@@ -243,15 +286,33 @@ def test_settings_choose_and_two_are_refused(server, tmp_path):
 
 @pytest.mark.skipif(bool(llama.missing()), reason=f"a real model on a real server: {llama.missing()}")
 def test_a_real_server_holds_a_real_model_to_the_schema():
-    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "verb": {"enum": ["uses", "runs", "stores"]}}, "required": ["subject", "verb"]}
-    with subprocess.Popen([sys.executable, "-m", llama.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    schema = {
+        **SCHEMA,
+        "properties": {**SCHEMA["properties"], "verb": {"enum": ["uses", "runs", "stores"]}},
+        "required": ["subject", "verb"],
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", llama.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
         try:
-            chat = OpenAiChat(LlmSettings(url=process.stdout.readline().strip(), timeout_seconds=120, max_output_tokens=100))
+            chat = OpenAiChat(
+                LlmSettings(url=process.stdout.readline().strip(), timeout_seconds=120, max_output_tokens=100)
+            )
             assert chat.health().ok
             question = ask("The nginx container stores its logs in a volume.", schema)
             first, again, long = chat.complete([question, question, ask("word " * 3000, schema)])
-            assert first.answer().value["verb"] in ("uses", "runs", "stores") and isinstance(first.value["subject"], str)
-            assert first.value == again.value and first.usage.prompt_tokens > 10 and first.usage.completion_tokens > 5
+            assert first.answer().value["verb"] in ("uses", "runs", "stores") and isinstance(
+                first.value["subject"], str
+            )
+            assert (
+                first.value == again.value
+                and first.usage.prompt_tokens > 10
+                and first.usage.completion_tokens > 5
+            )
             failed(long, "E_TOKEN_LIMIT")
             text = chat.complete([ask("Say hello.", None, max_output_tokens=3)])[0].answer()
             assert text.finish_reason == "length" and text.usage.completion_tokens == 3

@@ -110,9 +110,14 @@ def test_a_lone_surrogate_is_named(server):
 
 def test_settings_choose_and_two_are_refused(server, tmp_path):
     assert open_reranker(Settings(home=tmp_path)) is None
-    assert isinstance(open_reranker(Settings(home=tmp_path, reranker=RerankerSettings(url=server.url))), TeiReranker)
+    assert isinstance(
+        open_reranker(Settings(home=tmp_path, reranker=RerankerSettings(url=server.url))), TeiReranker
+    )
     torch = open_reranker(Settings(home=tmp_path, reranker=RerankerSettings(torch=TorchSettings(model="m"))))
     assert type(torch).__name__ == "TorchReranker"
     both = Settings(home=tmp_path, reranker=RerankerSettings(url=server.url, torch=TorchSettings(model="m")))
     assert "TABOOT_RERANKER__TORCH__MODEL" in refused(lambda: open_reranker(both), "E_CONFIG").message
-    assert "TABOOT_RERANKER__URL" in refused(lambda: TeiReranker(RerankerSettings(url="nonsense")), "E_CONFIG").message
+    assert (
+        "TABOOT_RERANKER__URL"
+        in refused(lambda: TeiReranker(RerankerSettings(url="nonsense")), "E_CONFIG").message
+    )

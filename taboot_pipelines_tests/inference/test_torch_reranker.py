@@ -13,7 +13,8 @@ from taboot_pipelines.settings import TorchSettings
 from taboot_pipelines_tests.inference import tiny
 
 pytestmark = pytest.mark.skipif(
-    not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")), reason="the extra torch is not installed (several GB)"
+    not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")),
+    reason="the extra torch is not installed (several GB)",
 )
 QUERY = "restart nginx"
 TEXTS = ["nginx is a proxy", "b", "a", "restart the container " * 40, "backup of postgres"]
@@ -31,7 +32,10 @@ def test_scores_are_those_of_transformers_in_the_callers_order(tmp_path):
     scores = reranker(folder, batch_size=2).rank(QUERY, TEXTS)
     assert scores.dtype == np.float64 and ((scores > 0) & (scores < 1)).all()
     model = BertForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"),
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
     for score, text in zip(scores, TEXTS, strict=True):
         given = tokenizer(QUERY, text, truncation="longest_first", max_length=64, return_tensors="pt")
         with torch.inference_mode():

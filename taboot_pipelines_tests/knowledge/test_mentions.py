@@ -21,20 +21,38 @@ from taboot_pipelines.knowledge.mentions import (
     tokens,
 )
 
-DATA = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data").resolve()
+DATA = Path(
+    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"
+).resolve()
 
 
 def names(matcher: NameMatcher, text: str, code: bool = False) -> list[str]:
     return [name for _, _, name, _ in matcher.find(text, regions(text, code))]
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("adminer", ["adminer"]), ("Use Adminer.", ["adminer"]), ("(adminer), 'adminer'", ["adminer", "adminer"]), ("adminer:8080/x", ["adminer"]), ("//adminer/", ["adminer"]),
-    ("adminer...", ["adminer"]), ("...adminer", ["adminer"]), ("adminer.\nNext", ["adminer"]),
-    ("adminers", []), ("my-adminer", []), ("adminer_x", []), ("adminer-2", []), ("adminer.local", []), ("x.adminer", []), ("adminer2", []), ("", []),
-    # Scripts without blanks between words.
-    ("使用adminer吧", ["adminer"]),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("adminer", ["adminer"]),
+        ("Use Adminer.", ["adminer"]),
+        ("(adminer), 'adminer'", ["adminer", "adminer"]),
+        ("adminer:8080/x", ["adminer"]),
+        ("//adminer/", ["adminer"]),
+        ("adminer...", ["adminer"]),
+        ("...adminer", ["adminer"]),
+        ("adminer.\nNext", ["adminer"]),
+        ("adminers", []),
+        ("my-adminer", []),
+        ("adminer_x", []),
+        ("adminer-2", []),
+        ("adminer.local", []),
+        ("x.adminer", []),
+        ("adminer2", []),
+        ("", []),
+        # Scripts without blanks between words.
+        ("使用adminer吧", ["adminer"]),
+    ],
+)
 def test_a_name_stands_by_itself(text: str, expected: list[str]) -> None:
     assert names(NameMatcher(["adminer"]), text) == expected
 
@@ -50,7 +68,10 @@ def test_the_longest_name_that_stands_by_itself_counts() -> None:
 
 
 def test_exactness_and_names_that_differ_in_case() -> None:
-    assert NameMatcher(["adminer"]).find("ADMINER adminer") == [(0, 7, "adminer", False), (8, 15, "adminer", True)]
+    assert NameMatcher(["adminer"]).find("ADMINER adminer") == [
+        (0, 7, "adminer", False),
+        (8, 15, "adminer", True),
+    ]
     both = NameMatcher(["Adminer", "adminer"])
     assert both.find("Adminer") == [(0, 7, "Adminer", True)]
     assert both.find("ADMINER") == [(0, 7, "Adminer", False), (0, 7, "adminer", False)]
@@ -67,16 +88,34 @@ def test_weak_names(name: str) -> None:
     assert is_weak(name)
     matcher = NameMatcher([name])
     assert names(matcher, f"the {name} is here") == []
-    for text in (f"`{name}`", f"```\nx {name} y\n```", f"## The {name}\n", f"{name}\n---\n", f"at {name}:5432 now", f"{name} on port 80", f"{name} (port 8080)", f"the {name} listens on port 80",
-                 f"port 80 of the {name}", f"`{name}` listens on TCP port 53", f"{name} is running on port 80"):
+    for text in (
+        f"`{name}`",
+        f"```\nx {name} y\n```",
+        f"## The {name}\n",
+        f"{name}\n---\n",
+        f"at {name}:5432 now",
+        f"{name} on port 80",
+        f"{name} (port 8080)",
+        f"the {name} listens on port 80",
+        f"port 80 of the {name}",
+        f"`{name}` listens on TCP port 53",
+        f"{name} is running on port 80",
+    ):
         assert names(matcher, text) == [name], text
     assert names(matcher, f"a {name}", code=True) == [name]
-    for text in (f"{name}: 80", f"{name} at 8080 m", f"a port for {name}s on port 80", f"{name}:8", f"{name} v80"):
+    for text in (
+        f"{name}: 80",
+        f"{name} at 8080 m",
+        f"a port for {name}s on port 80",
+        f"{name}:8",
+        f"{name} v80",
+    ):
         assert names(matcher, text) == [], text
 
 
 def test_a_weak_longer_name_does_not_hide_a_name_in_it() -> None:
-    # "home.adguard" is no word of the list; "home" is, and in prose it must not take the place of a real name.
+    # "home.adguard" is no word of the list; "home" is, and in prose it must not take the place of a real
+    # name.
     assert names(NameMatcher(["home", "adguard"]), "home adguard") == ["adguard"]
 
 
@@ -84,8 +123,34 @@ def test_the_stop_list_is_of_words_in_the_folded_form() -> None:
     words = stopwords()
     assert len(words) > 1500
     assert all(re.fullmatch(r"[a-z]+", w) for w in words)
-    assert {"web", "app", "api", "server", "client", "proxy", "cache", "database", "backend", "frontend", "worker", "home", "node", "test", "main", "the"} <= words
-    assert not words & {"redis", "postgres", "grafana", "traefik", "adminer", "jellyfin", "nextcloud", "nginx"}
+    assert {
+        "web",
+        "app",
+        "api",
+        "server",
+        "client",
+        "proxy",
+        "cache",
+        "database",
+        "backend",
+        "frontend",
+        "worker",
+        "home",
+        "node",
+        "test",
+        "main",
+        "the",
+    } <= words
+    assert not words & {
+        "redis",
+        "postgres",
+        "grafana",
+        "traefik",
+        "adminer",
+        "jellyfin",
+        "nextcloud",
+        "nginx",
+    }
 
 
 def test_no_names_and_empty_names() -> None:
@@ -94,15 +159,42 @@ def test_no_names_and_empty_names() -> None:
 
 
 def test_tokens_are_words_in_a_stable_form() -> None:
-    assert tokens("Foo-bar_2.foo é").tolist() == sorted(tokens("foo").tolist() + tokens("bar").tolist() + tokens("2").tolist())
+    assert tokens("Foo-bar_2.foo é").tolist() == sorted(
+        tokens("foo").tolist() + tokens("bar").tolist() + tokens("2").tolist()
+    )
     assert tokens("redis").dtype == np.int64
     # Stored in tables: the same on every machine and in every version.
     assert tokens("redis").tolist() == [-730956420630882855]
     assert tokens("").tolist() == []
 
 
-TEXT = st.lists(st.sampled_from(["foo", "bar", "FOO", "é", "-", "_", ".", " ", ":", "80", "\n", "`", "#", " port 80", "\u212a", "x", "İ"]), max_size=20).map("".join)
-NAME = st.lists(st.sampled_from(["foo", "bar", "Foo", "-", "_", ".", "x", "8", "é", " "]), min_size=1, max_size=5).map("".join)
+TEXT = st.lists(
+    st.sampled_from(
+        [
+            "foo",
+            "bar",
+            "FOO",
+            "é",
+            "-",
+            "_",
+            ".",
+            " ",
+            ":",
+            "80",
+            "\n",
+            "`",
+            "#",
+            " port 80",
+            "\u212a",
+            "x",
+            "İ",
+        ]
+    ),
+    max_size=20,
+).map("".join)
+NAME = st.lists(
+    st.sampled_from(["foo", "bar", "Foo", "-", "_", ".", "x", "8", "é", " "]), min_size=1, max_size=5
+).map("".join)
 
 
 @settings(max_examples=400, deadline=None)
@@ -126,7 +218,9 @@ def test_a_text_with_a_name_holds_all_tokens_of_the_name(text: str, declared: li
 @settings(max_examples=200, deadline=None)
 @given(TEXT, NAME)
 def test_in_code_one_name_is_found_wherever_its_boundaries_hold(text: str, name: str) -> None:
-    pattern = re.compile(rf"(?<![A-Za-z0-9_-])(?<![A-Za-z0-9]\.){re.escape(fold(name))}(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])")
+    pattern = re.compile(
+        rf"(?<![A-Za-z0-9_-])(?<![A-Za-z0-9]\.){re.escape(fold(name))}(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])"
+    )
     folded = fold(text)
     expected, reached = [], 0
     for i in range(len(folded)):

@@ -29,7 +29,9 @@ def test_doc_ids_are_uuid4_and_equal_for_canonically_equal_paths(source: str, pa
 
     made = ids.doc_id("default", ids.locator(source, path))
     assert uuid.UUID(made).version == 4 and uuid.UUID(made).variant == uuid.RFC_4122
-    assert made == ids.doc_id("default", ids.locator(source, unicodedata.normalize("NFD", unicodedata.normalize("NFC", path))))
+    assert made == ids.doc_id(
+        "default", ids.locator(source, unicodedata.normalize("NFD", unicodedata.normalize("NFC", path)))
+    )
     assert made != ids.doc_id("other", ids.locator(source, path))
 
 

@@ -10,12 +10,25 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import TRANSITIONS, JobState, Lifecycle, RunState, check_transition
 
 LEGAL_PAIRS = [
-    (JobState.QUEUED, JobState.RUNNING), (JobState.QUEUED, JobState.CANCELED), (JobState.RUNNING, JobState.SUCCEEDED),
-    (JobState.RUNNING, JobState.FAILED), (JobState.RUNNING, JobState.CANCELED), (JobState.FAILED, JobState.RUNNING),
-    (RunState.PENDING, RunState.RUNNING), (RunState.PENDING, RunState.FAILED), (RunState.RUNNING, RunState.COMPLETED), (RunState.RUNNING, RunState.FAILED),
-    (Lifecycle.INGESTED, Lifecycle.ACTIVE), (Lifecycle.INGESTED, Lifecycle.MANUAL_DELETE), (Lifecycle.ACTIVE, Lifecycle.EXPIRING),
-    (Lifecycle.ACTIVE, Lifecycle.MANUAL_DELETE), (Lifecycle.EXPIRING, Lifecycle.ACTIVE), (Lifecycle.EXPIRING, Lifecycle.DELETED),
-    (Lifecycle.EXPIRING, Lifecycle.MANUAL_DELETE), (Lifecycle.MANUAL_DELETE, Lifecycle.DELETED), (Lifecycle.DELETED, Lifecycle.INGESTED),
+    (JobState.QUEUED, JobState.RUNNING),
+    (JobState.QUEUED, JobState.CANCELED),
+    (JobState.RUNNING, JobState.SUCCEEDED),
+    (JobState.RUNNING, JobState.FAILED),
+    (JobState.RUNNING, JobState.CANCELED),
+    (JobState.FAILED, JobState.RUNNING),
+    (RunState.PENDING, RunState.RUNNING),
+    (RunState.PENDING, RunState.FAILED),
+    (RunState.RUNNING, RunState.COMPLETED),
+    (RunState.RUNNING, RunState.FAILED),
+    (Lifecycle.INGESTED, Lifecycle.ACTIVE),
+    (Lifecycle.INGESTED, Lifecycle.MANUAL_DELETE),
+    (Lifecycle.ACTIVE, Lifecycle.EXPIRING),
+    (Lifecycle.ACTIVE, Lifecycle.MANUAL_DELETE),
+    (Lifecycle.EXPIRING, Lifecycle.ACTIVE),
+    (Lifecycle.EXPIRING, Lifecycle.DELETED),
+    (Lifecycle.EXPIRING, Lifecycle.MANUAL_DELETE),
+    (Lifecycle.MANUAL_DELETE, Lifecycle.DELETED),
+    (Lifecycle.DELETED, Lifecycle.INGESTED),
 ]
 
 LEGAL = {(type(a).__name__, a.value, b.value) for a, b in LEGAL_PAIRS}

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.model.offsets import OffsetMap
 
-CHARSETS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-32-be": b"\x00\x00\xfe\xff", "shift_jis": b""}
+CHARSETS = {
+    "utf-8": b"\xef\xbb\xbf",
+    "utf-16-le": b"\xff\xfe",
+    "utf-32-be": b"\x00\x00\xfe\xff",
+    "shift_jis": b"",
+}
 text = st.text(st.characters(exclude_categories=["Cs"]))
 
 

@@ -63,12 +63,22 @@ def pair(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[KnowledgeBase, 
 
 
 def vocabulary(world: World) -> list[str]:
-    return sorted({w for p in world.directory.rglob("*.md") for w in re.findall(r"[\w-]{3,}", p.read_text().lower())})
+    return sorted(
+        {w for p in world.directory.rglob("*.md") for w in re.findall(r"[\w-]{3,}", p.read_text().lower())}
+    )
 
 
 FILTERS = [
-    {}, {"source": "one"}, {"source": ["two", "ties"]}, {"tag": "a"}, {"tag": ["a", "b"]}, {"language": "en"}, {"language": ["und", "de"]}, {"type": "files"},
-    {"date_from": "2020-01-01"}, {"source": "two", "tag": "b", "language": "en"},
+    {},
+    {"source": "one"},
+    {"source": ["two", "ties"]},
+    {"tag": "a"},
+    {"tag": ["a", "b"]},
+    {"language": "en"},
+    {"language": ["und", "de"]},
+    {"type": "files"},
+    {"date_from": "2020-01-01"},
+    {"source": "two", "tag": "b", "language": "en"},
 ]
 
 
@@ -79,7 +89,11 @@ def test_hundreds_of_searches_are_the_same(world, pair, qdrant):
     asked = 0
     for i in range(240):
         query = " ".join(rng.sample(words, rng.randint(1, 5)))
-        mode, where, limit = ["hybrid", "vector", "keyword"][i % 3], FILTERS[i % len(FILTERS)], rng.choice([1, 3, 10, 40])
+        mode, where, limit = (
+            ["hybrid", "vector", "keyword"][i % 3],
+            FILTERS[i % len(FILTERS)],
+            rng.choice([1, 3, 10, 40]),
+        )
         hits = served.search(query, limit, mode=mode, **where)
         assert hits == shards.search(query, limit, mode=mode, **where), (query, mode, where, limit)
         asked += {"hybrid": 2, "vector": 1, "keyword": 1}[mode]
@@ -100,7 +114,9 @@ def test_ties_and_equal_texts_are_the_same(pair, qdrant):
 
 
 def test_more_is_asked_for_until_the_best_are_proven(pair, qdrant, monkeypatch):
-    """With next to no margin the first answer seldom suffices, and with a tight limit the shards answer: never a wrong hit."""
+    """With next to no margin the first answer seldom suffices, and with a tight limit the shards answer:
+    never a wrong hit.
+    """
     served, shards = pair
     for margin, most in ((1, 20_000), (1, 20)):
         monkeypatch.setattr(candidates, "_MARGIN", margin)
@@ -117,13 +133,18 @@ def test_points_of_another_state_are_not_used(world, pair, qdrant, caplog, chang
     space = world.workspace.embedder.space.id
     mark = world.workspace.points.watermark("default", space)
     snapshot = {"snapshot": "another", "changing": "", "sources": mark.snapshot}[change]
-    world.workspace.points.set_watermark("default", space, snapshot, "another" if change == "sources" else mark.sources)
+    world.workspace.points.set_watermark(
+        "default", space, snapshot, "another" if change == "sources" else mark.sources
+    )
     try:
         qdrant.requests.clear()
         with caplog.at_level(logging.WARNING):
             for _ in range(3):
                 assert served.search("nginx", 5) == shards.search("nginx", 5)
-        assert qdrant.requests["query"] == 0 and len([r for r in caplog.records if "instead of Qdrant" in r.message]) == 1
+        assert (
+            qdrant.requests["query"] == 0
+            and len([r for r in caplog.records if "instead of Qdrant" in r.message]) == 1
+        )
     finally:
         world.workspace.points.set_watermark("default", space, mark.snapshot, mark.sources)
     served.search("nginx", 5)
@@ -200,7 +221,13 @@ def test_other_constants_of_bm25_are_bounded_too(world, qdrant):
 
 
 @settings(max_examples=300, deadline=None)
-@given(lengths=st.lists(st.integers(0, 300), min_size=1, max_size=20), tf=st.integers(1, 300), k1=st.floats(0, 3), b=st.floats(0, 1), pick=st.integers(0, 19))
+@given(
+    lengths=st.lists(st.integers(0, 300), min_size=1, max_size=20),
+    tf=st.integers(1, 300),
+    k1=st.floats(0, 3),
+    b=st.floats(0, 1),
+    pick=st.integers(0, 19),
+)
 def test_the_bound_holds_for_every_frequency_and_length(lengths, tf, k1, b, pick):
     class Chunks:
         length = np.array(lengths, dtype=np.float64)
@@ -209,11 +236,15 @@ def test_the_bound_holds_for_every_frequency_and_length(lengths, tf, k1, b, pick
         def __len__(self) -> int:
             return len(lengths)
 
-    stretch = candidates.Candidates(None, "default", RetrievalSettings(bm25_k1=k1, bm25_b=b))._stretch(Chunks())
+    stretch = candidates.Candidates(None, "default", RetrievalSettings(bm25_k1=k1, bm25_b=b))._stretch(
+        Chunks()
+    )
     length = lengths[pick % len(lengths)]
     mean = sum(lengths) / len(lengths) or 1.0
     ours = tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / mean))
-    stored = tf * (sparse.K1 + 1) / (tf + sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_LENGTH))
+    stored = (
+        tf * (sparse.K1 + 1) / (tf + sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_LENGTH))
+    )
     assert ours <= stored * stretch * (1 + 1e-9)
 
 
@@ -222,11 +253,13 @@ def test_nothing_of_qdrant_is_imported_where_it_is_not_set(tmp_path: Path, embed
     import sys
 
     script = (
-        "import sys; from taboot_pipelines.retrieval import KnowledgeBase; from taboot_pipelines.stages.workspace import Workspace;"
-        "from taboot_pipelines.settings import load_settings; from taboot_pipelines.stages.chain import run_chain;"
-        f"w = Workspace(load_settings(home={str(tmp_path / 'home')!r}, sources={str(tmp_path / 'sources.yaml')!r}, tei={{'url': {embedder.url!r}}}));"
-        "w.sync_sources(); run_chain(w, 'notes'); KnowledgeBase.open(settings=w.settings).search('text');"
-        "assert 'qdrant_client' not in sys.modules"
+        "import sys; from taboot_pipelines.retrieval import KnowledgeBase; from"
+        " taboot_pipelines.stages.workspace import Workspace;from taboot_pipelines.settings import"
+        " load_settings; from taboot_pipelines.stages.chain import run_chain;w ="
+        f" Workspace(load_settings(home={str(tmp_path / 'home')!r},"
+        f" sources={str(tmp_path / 'sources.yaml')!r}, tei={{'url': {embedder.url!r}}}));w.sync_sources();"
+        " run_chain(w, 'notes'); KnowledgeBase.open(settings=w.settings).search('text');assert"
+        " 'qdrant_client' not in sys.modules"
     )
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("Some text.\n")

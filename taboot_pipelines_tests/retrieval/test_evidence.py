@@ -17,15 +17,28 @@ from taboot_pipelines.shards import publish
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, edge, entity
 
-COMPOSE = "services:\n  app:\n    environment:\n      DB_PASSWORD: hunter2secret\n    depends_on:\n      - db\n  db:\n    image: postgres\n"
+COMPOSE = (
+    "services:\n  app:\n    environment:\n      DB_PASSWORD: hunter2secret\n    depends_on:\n      - db\n "
+    " db:\n    image: postgres\n"
+)
 
 
 def doc(**more) -> Doc:
-    return Doc("compose.yaml", COMPOSE, source="stack", type="compose", edges=[edge(("h/p", "app"), ("h/p", "db"), quote="depends_on:\n      - db", **more)])
+    return Doc(
+        "compose.yaml",
+        COMPOSE,
+        source="stack",
+        type="compose",
+        edges=[edge(("h/p", "app"), ("h/p", "db"), quote="depends_on:\n      - db", **more)],
+    )
 
 
 def open_(home, *docs: Doc, give=None) -> KnowledgeBase:
-    w = World(docs, [entity("h/p", "app"), entity("h/p", "db")], sources={d.source: {"type": d.type, "root": f"/src/{d.source}"} for d in docs})
+    w = World(
+        docs,
+        [entity("h/p", "app"), entity("h/p", "db")],
+        sources={d.source: {"type": d.type, "root": f"/src/{d.source}"} for d in docs},
+    )
     blobs = BlobStore.open(home)
     for d in docs:
         blobs.put(NAMESPACE, d.blob)
@@ -39,9 +52,17 @@ def test_an_edge_is_explained_by_the_statement_with_file_and_line(tmp_path):
     (shown,) = kb.neighbors("app").edges
     for what in (row["edge_id"], row, shown, kb.edges().to_pandas().iloc[0]):
         e = kb.explain(what)
-        assert (e.kind, e.quote, e.url, e.line, e.quotes[0].line_end) == ("edge", "depends_on:\n      - db", "/src/stack/compose.yaml", 5, 6)
+        assert (e.kind, e.quote, e.url, e.line, e.quotes[0].line_end) == (
+            "edge",
+            "depends_on:\n      - db",
+            "/src/stack/compose.yaml",
+            5,
+            6,
+        )
         assert e.statement == "(Service app)-[DEPENDS_ON]->(Service db)"
-        assert [(x.role, x.basis) for x in e.ends] == [("start", "derived"), ("end", "bytes")] and all(x.rule for x in e.ends)
+        assert [(x.role, x.basis) for x in e.ends] == [("start", "derived"), ("end", "bytes")] and all(
+            x.rule for x in e.ends
+        )
     assert "depends_on" in e._repr_html_()
 
 
@@ -49,7 +70,11 @@ def test_a_name_that_does_not_stand_in_the_quote_is_no_evidence(tmp_path):
     kb = open_(tmp_path, doc(start_basis="bytes"))
     with pytest.raises(TabootError) as caught:
         kb.explain(kb.edges().to_pylist()[0])
-    assert caught.value.code == "E_EVIDENCE" and "compose.yaml:5" in caught.value.message and "hunter2" not in str(caught.value)
+    assert (
+        caught.value.code == "E_EVIDENCE"
+        and "compose.yaml:5" in caught.value.message
+        and "hunter2" not in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("span", [(-1, 3), (5, 2), (0, 10_000)])
@@ -61,7 +86,12 @@ def test_bytes_outside_the_blob_are_no_evidence(tmp_path, span):
 
 
 def test_one_flipped_byte_of_a_blob_makes_exactly_its_edges_fail(tmp_path):
-    other = Doc("other.yaml", "app uses db", source="stack", edges=[edge(("h/p", "app"), ("h/p", "db"), quote="app uses db")])
+    other = Doc(
+        "other.yaml",
+        "app uses db",
+        source="stack",
+        edges=[edge(("h/p", "app"), ("h/p", "db"), quote="app uses db")],
+    )
     kb = open_(tmp_path, doc(), other)
     path = tmp_path / "blobs" / BlobStore.path(NAMESPACE, ids.sha256_hex(doc().blob))
     path.chmod(0o600)
@@ -81,10 +111,23 @@ def test_one_flipped_byte_of_a_blob_makes_exactly_its_edges_fail(tmp_path):
 
 def test_quotes_pass_the_mask(tmp_path):
     text = COMPOSE
-    secret = Doc("compose.yaml", text, source="stack", edges=[edge(("h/p", "app"), ("h/p", "db"), quote="DB_PASSWORD: hunter2secret\n    depends_on:\n      - db")])
+    secret = Doc(
+        "compose.yaml",
+        text,
+        source="stack",
+        edges=[
+            edge(
+                ("h/p", "app"), ("h/p", "db"), quote="DB_PASSWORD: hunter2secret\n    depends_on:\n      - db"
+            )
+        ],
+    )
     kb = open_(tmp_path, secret)
     quote = kb.explain(kb.edges().to_pylist()[0]).quote
-    assert "hunter2secret" not in quote and quote.startswith("DB_PASSWORD: *") and len(quote) == len("DB_PASSWORD: hunter2secret\n    depends_on:\n      - db")
+    assert (
+        "hunter2secret" not in quote
+        and quote.startswith("DB_PASSWORD: *")
+        and len(quote) == len("DB_PASSWORD: hunter2secret\n    depends_on:\n      - db")
+    )
 
 
 def test_a_hit_is_explained_by_its_bytes_in_the_file(tmp_path):
@@ -97,7 +140,10 @@ def test_a_hit_is_explained_by_its_bytes_in_the_file(tmp_path):
     assert kb.explain(hit.chunk_id) == e == kb.explain({"chunk_id": hit.chunk_id})
 
 
-@pytest.mark.parametrize(("codec", "charset"), [("utf-16", "utf-16"), ("utf-8-sig", "utf-8"), ("latin-1", "iso-8859-1"), ("utf-8", "no-such-charset")])
+@pytest.mark.parametrize(
+    ("codec", "charset"),
+    [("utf-16", "utf-16"), ("utf-8-sig", "utf-8"), ("latin-1", "iso-8859-1"), ("utf-8", "no-such-charset")],
+)
 def test_quotes_hold_in_every_charset(tmp_path, codec, charset):
     text = "# Títle\n\nnöthing\n\nredis übér backup"
     blob = text.encode(codec)
@@ -108,8 +154,14 @@ def test_quotes_hold_in_every_charset(tmp_path, codec, charset):
         def load(doc_ids):
             rows = w.load(doc_ids)
             table = rows.documents
-            offsets = OffsetMap.of_text(text, {"utf-16": "utf-16-le", "utf-8-sig": "utf-8"}.get(codec, codec), mark).dumps()
-            for name, value in (("offsets", offsets), ("charset", charset), ("blob_sha256", ids.sha256_hex(blob))):
+            offsets = OffsetMap.of_text(
+                text, {"utf-16": "utf-16-le", "utf-8-sig": "utf-8"}.get(codec, codec), mark
+            ).dumps()
+            for name, value in (
+                ("offsets", offsets),
+                ("charset", charset),
+                ("blob_sha256", ids.sha256_hex(blob)),
+            ):
                 field = table.schema.field(name)
                 table = table.set_column(table.column_names.index(name), field, pa.array([value], field.type))
             return replace(rows, documents=table)
@@ -132,7 +184,11 @@ def test_a_block_of_a_page_is_quoted_whole_with_its_line(tmp_path):
             rows = w.load(doc_ids)
             table = rows.documents
             offsets = OffsetMap.of([(0, len(d.text), start, page.index("</p>") + 4, 0)]).dumps()
-            for name, value in (("offsets", offsets), ("mime", "text/html"), ("blob_sha256", ids.sha256_hex(page))):
+            for name, value in (
+                ("offsets", offsets),
+                ("mime", "text/html"),
+                ("blob_sha256", ids.sha256_hex(page)),
+            ):
                 field = table.schema.field(name)
                 table = table.set_column(table.column_names.index(name), field, pa.array([value], field.type))
             return replace(rows, documents=table)
@@ -155,7 +211,14 @@ def test_a_chunk_that_does_not_stand_in_its_blob_is_no_evidence(tmp_path):
         def load(doc_ids):
             rows = w.load(doc_ids)
             field = rows.documents.schema.field("blob_sha256")
-            return replace(rows, documents=rows.documents.set_column(rows.documents.column_names.index("blob_sha256"), field, pa.array([ids.sha256_hex(wrong.decode())])))
+            return replace(
+                rows,
+                documents=rows.documents.set_column(
+                    rows.documents.column_names.index("blob_sha256"),
+                    field,
+                    pa.array([ids.sha256_hex(wrong.decode())]),
+                ),
+            )
 
         return replace(w.input(), load=load)
 
@@ -166,10 +229,20 @@ def test_a_chunk_that_does_not_stand_in_its_blob_is_no_evidence(tmp_path):
     assert caught.value.code == "E_EVIDENCE"
 
 
-@pytest.mark.parametrize(("what", "code"), [
-    ("f" * 64, "E_EDGE_UNKNOWN"), ("", "E_EDGE_UNKNOWN"), ("x" * 100_000, "E_EDGE_UNKNOWN"), (f"{doc().doc_id}:99", "E_EDGE_UNKNOWN"),
-    ("00000000-0000-4000-8000-000000000000:0", "E_EDGE_UNKNOWN"), (None, "E_QUERY"), (3, "E_QUERY"), ({}, "E_QUERY"), ({"edge_id": 5}, "E_QUERY"),
-])
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("f" * 64, "E_EDGE_UNKNOWN"),
+        ("", "E_EDGE_UNKNOWN"),
+        ("x" * 100_000, "E_EDGE_UNKNOWN"),
+        (f"{doc().doc_id}:99", "E_EDGE_UNKNOWN"),
+        ("00000000-0000-4000-8000-000000000000:0", "E_EDGE_UNKNOWN"),
+        (None, "E_QUERY"),
+        (3, "E_QUERY"),
+        ({}, "E_QUERY"),
+        ({"edge_id": 5}, "E_QUERY"),
+    ],
+)
 def test_what_is_not_known_cannot_be_explained(tmp_path, what, code):
     kb = open_(tmp_path, doc())
     with pytest.raises(TabootError) as caught:
@@ -185,13 +258,22 @@ Nginx restarts itself. Unrelated words stand here."""
 
 
 def test_an_answer_cites_the_sentence_with_its_line(tmp_path):
-    kb = open_(tmp_path, Doc("runbook.md", RUNBOOK, source="docs"), Doc("copy.md", RUNBOOK.replace("# Backups", "# Same"), source="docs"))
+    kb = open_(
+        tmp_path,
+        Doc("runbook.md", RUNBOOK, source="docs"),
+        Doc("copy.md", RUNBOOK.replace("# Backups", "# Same"), source="docs"),
+    )
     a = kb.answer("When is Redis backed up?")
     assert a.found and "03:00" in a.text
     first = a.citations[0]
     assert (first.text, first.line, first.number) == ("Redis is backed up nightly at 03:00 by restic.", 3, 1)
-    assert RUNBOOK[first.start : first.end] == first.text or RUNBOOK.replace("# Backups", "# Same")[first.start : first.end] == first.text
-    assert len({c.text for c in a.citations}) == len(a.citations)  # the same sentence of two files is cited once
+    assert (
+        RUNBOOK[first.start : first.end] == first.text
+        or RUNBOOK.replace("# Backups", "# Same")[first.start : first.end] == first.text
+    )
+    assert len({c.text for c in a.citations}) == len(
+        a.citations
+    )  # the same sentence of two files is cited once
     assert first.url.startswith("/src/docs/") and "[1]" in a.text
     assert a.to_arrow().num_rows == len(a.citations) and "03:00" in a._repr_html_()
     assert kb.answer("When is Redis backed up?", mode="keyword").citations[0].text == first.text
@@ -210,11 +292,28 @@ def test_no_answer_is_said(tmp_path):
 
 def test_sentences():
     text = "# Head\nOne is here. Two costs 3.5 dollars! (Three) too?\n\nNext par\nagraph goes on."
-    assert [text[a:b] for a, b, _ in split(text, "prose")] == ["# Head", "One is here.", "Two costs 3.5 dollars!", "(Three) too?", "Next par\nagraph goes on."]
-    assert [text[a:b] for a, b, _ in split(text, "code")] == ["# Head", "One is here. Two costs 3.5 dollars! (Three) too?", "Next par", "agraph goes on."]
+    assert [text[a:b] for a, b, _ in split(text, "prose")] == [
+        "# Head",
+        "One is here.",
+        "Two costs 3.5 dollars!",
+        "(Three) too?",
+        "Next par\nagraph goes on.",
+    ]
+    assert [text[a:b] for a, b, _ in split(text, "code")] == [
+        "# Head",
+        "One is here. Two costs 3.5 dollars! (Three) too?",
+        "Next par",
+        "agraph goes on.",
+    ]
     assert split(" \n ", "prose") == []
     mixed = "Run it:\n\n```sh\nmake all. Then wait\n```\n\n- one\n  goes on\n- two\n\n| a | b |\n| c | d |\n"
     assert [(mixed[a:b], code) for a, b, code in split(mixed, "list")] == [
-        ("Run it:", False), ("```sh", True), ("make all. Then wait", True), ("```", False), ("- one\n  goes on", False), ("- two", False),
-        ("| a | b |", False), ("| c | d |", False),
+        ("Run it:", False),
+        ("```sh", True),
+        ("make all. Then wait", True),
+        ("```", False),
+        ("- one\n  goes on", False),
+        ("- two", False),
+        ("| a | b |", False),
+        ("| c | d |", False),
     ]

@@ -1,4 +1,6 @@
-"""Vectors of queries in Redis: one request of the embedding server for all processes, and none of Redis' faults seen by a search."""
+"""Vectors of queries in Redis: one request of the embedding server for all processes, and none of Redis'
+faults seen by a search.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,13 @@ def ns(redis_url: str) -> Iterator[str]:
 
 
 def opened(url: str, ns: str, prefix: str = "") -> QueryCache:
-    found = open_query_cache(load_settings(redis={"url": url, "timeout_seconds": 0.3}, tei={"url": "http://127.0.0.1:1", "prefix_query": prefix}), ns)
+    found = open_query_cache(
+        load_settings(
+            redis={"url": url, "timeout_seconds": 0.3},
+            tei={"url": "http://127.0.0.1:1", "prefix_query": prefix},
+        ),
+        ns,
+    )
     assert found is not None
     return found
 
@@ -106,15 +114,28 @@ def test_a_failure_is_not_kept_and_frees_the_lock(redis_url: str, ns: str) -> No
     assert embed.calls == ["q"]
 
 
-@pytest.mark.parametrize("junk", [b"", b"[", b"[]", b'{"embedding": [1, 2], "model": "x"}', b'{"embedding": "x", "model": "MODEL"}',
-                                  b'{"embedding": [1, 2], "model": "MODEL"}', b'{"model": "MODEL"}', b'{"embedding": [[1],[1,2]], "model": "MODEL"}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"",
+        b"[",
+        b"[]",
+        b'{"embedding": [1, 2], "model": "x"}',
+        b'{"embedding": "x", "model": "MODEL"}',
+        b'{"embedding": [1, 2], "model": "MODEL"}',
+        b'{"model": "MODEL"}',
+        b'{"embedding": [[1],[1,2]], "model": "MODEL"}',
+    ],
+)
 def test_what_is_no_vector_is_made_again(redis_url: str, ns: str, junk: bytes) -> None:
     opened(redis_url, ns).vector(SPACE, "q", Embed())
     with redis.Redis.from_url(redis_url) as raw:
         (key,) = raw.scan_iter(f"taboot:{ns}:*")
         raw.set(key, junk.replace(b"MODEL", SPACE.id.encode()))
     embed = Embed()
-    assert np.array_equal(opened(redis_url, ns).vector(SPACE, "q", embed), Embed()("q")) and embed.calls == ["q"]
+    assert np.array_equal(opened(redis_url, ns).vector(SPACE, "q", embed), Embed()("q")) and embed.calls == [
+        "q"
+    ]
 
 
 def test_only_a_server_behind_redis_is_cached() -> None:
@@ -123,7 +144,9 @@ def test_only_a_server_behind_redis_is_cached() -> None:
     assert open_query_cache(load_settings(tei={"url": "http://127.0.0.1:1"}), "n") is None
 
 
-def test_searches_of_two_readers_ask_the_embedder_once_and_survive_redis(tmp_path: Path, tei: FakeTei) -> None:
+def test_searches_of_two_readers_ask_the_embedder_once_and_survive_redis(
+    tmp_path: Path, tei: FakeTei
+) -> None:
     with own_redis(tmp_path) as server:
         world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})
         (world.source("docs") / "d.md").write_text("# A page\n\nThe grafana service listens on port 3000.\n")

@@ -16,7 +16,13 @@ from taboot_pipelines_tests.fakes.tei import FakeTei, overlap
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder
 
-DOCS = [Doc(path=f"{i}.md", text="\n\n".join(["restart " * (i % 5) + f"nginx note {i}", f"backup of postgres {i} restart"])) for i in range(20)]
+DOCS = [
+    Doc(
+        path=f"{i}.md",
+        text="\n\n".join(["restart " * (i % 5) + f"nginx note {i}", f"backup of postgres {i} restart"]),
+    )
+    for i in range(20)
+]
 QUERY = "restart nginx note"
 
 
@@ -35,21 +41,29 @@ def server():
 
 def opened(home, url: str | None, **settings) -> KnowledgeBase:
     reranker = RerankerSettings(url=url, **{"max_retries": 0, **settings})
-    return KnowledgeBase.open(settings=Settings(home=home, reranker=reranker), namespace=NAMESPACE, embedder=HashEmbedder())
+    return KnowledgeBase.open(
+        settings=Settings(home=home, reranker=reranker), namespace=NAMESPACE, embedder=HashEmbedder()
+    )
 
 
 def test_the_best_hits_are_ordered_by_the_reranker_ties_by_id(home, server):
     fused = opened(home, None).search(QUERY, 60).hits
     kb = opened(home, server.url)
     hits = kb.search(QUERY, 60).hits
-    assert [h.chunk_id for h in hits] != [h.chunk_id for h in fused] and {h.chunk_id for h in hits} == {h.chunk_id for h in fused}
-    expected = sorted(fused, key=lambda h: (-round(overlap(QUERY, h.text), 6), h.doc_id, int(h.chunk_id.rpartition(":")[2])))
+    assert [h.chunk_id for h in hits] != [h.chunk_id for h in fused] and {h.chunk_id for h in hits} == {
+        h.chunk_id for h in fused
+    }
+    expected = sorted(
+        fused, key=lambda h: (-round(overlap(QUERY, h.text), 6), h.doc_id, int(h.chunk_id.rpartition(":")[2]))
+    )
     assert [h.chunk_id for h in hits] == [h.chunk_id for h in expected]
     assert all(h.scores["rerank"] == round(overlap(QUERY, h.text), 6) for h in hits)
     assert {h.chunk_id: h.score for h in hits} == {h.chunk_id: h.score for h in fused}
     assert kb.search(QUERY, 60, rerank=True).hits == hits
     assert kb.search(QUERY, 60, rerank=False).hits == fused
-    assert kb.search(QUERY, 3).hits == hits[:3]  # what is ordered does not depend on how much of it is asked for
+    assert (
+        kb.search(QUERY, 3).hits == hits[:3]
+    )  # what is ordered does not depend on how much of it is asked for
 
 
 def test_only_the_candidates_are_ordered_the_rest_follows(home, server):
@@ -65,7 +79,9 @@ def test_a_reranker_that_fails_leaves_the_fused_order_and_one_warning(home, serv
     server.fail(500, times=3)
     with caplog.at_level(logging.WARNING):
         assert kb.search(QUERY, 10).hits == fused and kb.search(QUERY, 10).hits == fused
-    assert [r.message for r in caplog.records].count(caplog.records[0].message) == 1 and "E_RERANKER" in caplog.text
+    assert [r.message for r in caplog.records].count(
+        caplog.records[0].message
+    ) == 1 and "E_RERANKER" in caplog.text
     assert server.requests == 1  # the second search did not wait for it
     with pytest.raises(TabootError, match="E_RERANKER"):
         kb.search(QUERY, 10, rerank=True)
@@ -82,15 +98,18 @@ def test_asking_for_one_that_is_not_there_is_refused(home):
 
 def test_one_may_be_handed_in(home, server):
     reranker = TeiReranker(RerankerSettings(url=server.url))
-    kb = KnowledgeBase.open(settings=Settings(home=home), namespace=NAMESPACE, embedder=HashEmbedder(), reranker=reranker)
+    kb = KnowledgeBase.open(
+        settings=Settings(home=home), namespace=NAMESPACE, embedder=HashEmbedder(), reranker=reranker
+    )
     assert "rerank" in kb.search(QUERY).hits[0].scores
 
 
 def test_without_one_nothing_of_it_is_imported(home):
     code = (
-        "import sys; from pathlib import Path; from taboot_pipelines import KnowledgeBase; from taboot_pipelines_tests.shards.builder import HashEmbedder\n"
-        f"KnowledgeBase.open({str(home)!r}, {NAMESPACE!r}, embedder=HashEmbedder()).search('nginx')\n"
-        "print([m for m in sys.modules if m.startswith('taboot_pipelines.inference') or m in ('httpcore', 'torch', 'jsonschema')])"
+        "import sys; from pathlib import Path; from taboot_pipelines import KnowledgeBase; from"
+        f" taboot_pipelines_tests.shards.builder import HashEmbedder\nKnowledgeBase.open({str(home)!r},"
+        f" {NAMESPACE!r}, embedder=HashEmbedder()).search('nginx')\nprint([m for m in sys.modules if"
+        " m.startswith('taboot_pipelines.inference') or m in ('httpcore', 'torch', 'jsonschema')])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

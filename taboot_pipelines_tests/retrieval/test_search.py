@@ -28,7 +28,18 @@ SOURCES = {
     "stack": {"type": "compose", "tags": ["home"], "root": None},
     "chat": {"type": "ai_session", "tags": [], "root": None},
 }
-WORDS = ["nginx", "redis", "postgres", "backup", "ERR-123", "node-exporter", "the", "restart", "port 8080", "traefik"]
+WORDS = [
+    "nginx",
+    "redis",
+    "postgres",
+    "backup",
+    "ERR-123",
+    "node-exporter",
+    "the",
+    "restart",
+    "port 8080",
+    "traefik",
+]
 
 
 def build(home, docs, cuts=6) -> KnowledgeBase:
@@ -37,18 +48,43 @@ def build(home, docs, cuts=6) -> KnowledgeBase:
 
 
 paragraph = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
-moments = st.sampled_from([datetime(2023, 5, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 6, 30, 12, tzinfo=UTC)])
-documents = st.lists(
-    st.builds(Doc, path=st.integers(0, 99).map("{}.md".format), text=st.lists(paragraph, min_size=0, max_size=5).map("\n\n".join), source=st.sampled_from(sorted(SOURCES)),
-              lang=st.sampled_from(["en", "de"]), date=st.none() | moments, since=moments),
-    max_size=14, unique_by=lambda d: (d.source, d.path),
+moments = st.sampled_from(
+    [
+        datetime(2023, 5, 1, tzinfo=UTC),
+        datetime(2024, 1, 1, tzinfo=UTC),
+        datetime(2024, 6, 30, 12, tzinfo=UTC),
+    ]
 )
-some = st.none() | st.sampled_from(["docs", "stack", "missing"]) | st.lists(st.sampled_from(["docs", "stack", "chat"]), max_size=2)
-filters = st.fixed_dictionaries({
-    "source": some, "type": st.none() | st.sampled_from(["files", "compose"]), "tag": st.none() | st.sampled_from(["manual", "home", "none"]),
-    "language": st.none() | st.sampled_from(["en", "de"]), "date_from": st.none() | st.sampled_from(["2024-01-01", date(2023, 6, 1), datetime(2024, 6, 30, 12)]),
-    "date_to": st.none() | st.sampled_from(["2024-01-01", "2024-06-30T12:00:00+00:00", date(2024, 6, 30)]),
-})
+documents = st.lists(
+    st.builds(
+        Doc,
+        path=st.integers(0, 99).map("{}.md".format),
+        text=st.lists(paragraph, min_size=0, max_size=5).map("\n\n".join),
+        source=st.sampled_from(sorted(SOURCES)),
+        lang=st.sampled_from(["en", "de"]),
+        date=st.none() | moments,
+        since=moments,
+    ),
+    max_size=14,
+    unique_by=lambda d: (d.source, d.path),
+)
+some = (
+    st.none()
+    | st.sampled_from(["docs", "stack", "missing"])
+    | st.lists(st.sampled_from(["docs", "stack", "chat"]), max_size=2)
+)
+filters = st.fixed_dictionaries(
+    {
+        "source": some,
+        "type": st.none() | st.sampled_from(["files", "compose"]),
+        "tag": st.none() | st.sampled_from(["manual", "home", "none"]),
+        "language": st.none() | st.sampled_from(["en", "de"]),
+        "date_from": st.none() | st.sampled_from(["2024-01-01", date(2023, 6, 1), datetime(2024, 6, 30, 12)]),
+        "date_to": (
+            st.none() | st.sampled_from(["2024-01-01", "2024-06-30T12:00:00+00:00", date(2024, 6, 30)])
+        ),
+    }
+)
 
 
 def passes(doc: Doc, f: dict) -> bool:
@@ -65,8 +101,12 @@ def passes(doc: Doc, f: dict) -> bool:
 
     own = doc.date or doc.since
     return (
-        among(doc.source, f["source"]) and among(SOURCES[doc.source]["type"], f["type"]) and (f["tag"] is None or f["tag"] in SOURCES[doc.source]["tags"])
-        and among(doc.lang, f["language"]) and (f["date_from"] is None or own >= moment(f["date_from"], False)) and (f["date_to"] is None or own < moment(f["date_to"], True))
+        among(doc.source, f["source"])
+        and among(SOURCES[doc.source]["type"], f["type"])
+        and (f["tag"] is None or f["tag"] in SOURCES[doc.source]["tags"])
+        and among(doc.lang, f["language"])
+        and (f["date_from"] is None or own >= moment(f["date_from"], False))
+        and (f["date_to"] is None or own < moment(f["date_to"], True))
     )
 
 
@@ -84,8 +124,12 @@ def expected(docs, query, f):
     def bm25(text):
         terms, length = analyze(text)
         return sum(
-            math.log(1 + (len(chunks) - df[t] + 0.5) / (df[t] + 0.5)) * terms[t] * 2.2 / (terms[t] + 1.2 * (0.25 + 0.75 * length / mean))
-            for t in sorted(analyze(query)[0]) if t in terms
+            math.log(1 + (len(chunks) - df[t] + 0.5) / (df[t] + 0.5))
+            * terms[t]
+            * 2.2
+            / (terms[t] + 1.2 * (0.25 + 0.75 * length / mean))
+            for t in sorted(analyze(query)[0])
+            if t in terms
         )
 
     target = embed(query).astype(np.float64)
@@ -97,7 +141,12 @@ def expected(docs, query, f):
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(docs=documents, queries=st.lists(st.tuples(paragraph, filters, st.integers(1, 12)), min_size=1, max_size=6), cuts=st.integers(1, 9), few=st.sampled_from([0, 1000]))
+@given(
+    docs=documents,
+    queries=st.lists(st.tuples(paragraph, filters, st.integers(1, 12)), min_size=1, max_size=6),
+    cuts=st.integers(1, 9),
+    few=st.sampled_from([0, 1000]),
+)
 def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_factory, monkeypatch):
     monkeypatch.setattr(vectors, "_FEW", few)  # 0: the scan of codes, else exactly at once
     kb = build(tmp_path_factory.mktemp("kb"), docs, cuts)
@@ -108,7 +157,9 @@ def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_fac
             for rank, (text, _) in enumerate(ranked, 1):
                 fused[text] += 1 / (60 + rank)
         by_id = {t: o[0][:2] for t, o in occurrences.items()}
-        arms["hybrid"] = [(t, round(s, 6)) for t, s in sorted(fused.items(), key=lambda i: (-round(i[1], 6), by_id[i[0]]))]
+        arms["hybrid"] = [
+            (t, round(s, 6)) for t, s in sorted(fused.items(), key=lambda i: (-round(i[1], 6), by_id[i[0]]))
+        ]
         for mode, ranked in arms.items():
             hits = kb.search(query, limit, mode=mode, vector_weight=1, keyword_weight=1, **f).hits
             assert [(h.text, pytest.approx(h.score, abs=2e-6)) for h in hits] == ranked[:limit]
@@ -116,25 +167,64 @@ def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_fac
                 own = [f"{d}:{i}" for d, i, _, _ in occurrences[h.text]]
                 assert [h.chunk_id, *h.also_in] == own
                 doc = occurrences[h.text][0][3]
-                assert doc.text[h.start : h.end] == h.text and (h.doc_id, h.source, h.language) == (doc.doc_id, doc.source, doc.lang)
+                assert doc.text[h.start : h.end] == h.text and (h.doc_id, h.source, h.language) == (
+                    doc.doc_id,
+                    doc.source,
+                    doc.lang,
+                )
                 assert h.line == 1 + doc.text[: h.start].count("\n")
 
 
 def test_the_scan_of_codes_is_exact_at_every_selectivity(tmp_path):
-    """More rows than are scored at once, many of them nearly equal, so that codes alone would choose wrongly."""
+    """More rows than are scored at once, many of them nearly equal, so that codes alone would choose
+    wrongly.
+    """
     rng = np.random.default_rng(3)
-    docs = [Doc(f"{i}.md", "\n\n".join(f"{rng.choice(WORDS)} {rng.choice(WORDS)} {i} {j}" for j in range(20)), source=["docs", "stack", "chat"][min(i % 40, 2)]) for i in range(150)]
+    docs = [
+        Doc(
+            f"{i}.md",
+            "\n\n".join(f"{rng.choice(WORDS)} {rng.choice(WORDS)} {i} {j}" for j in range(20)),
+            source=["docs", "stack", "chat"][min(i % 40, 2)],
+        )
+        for i in range(150)
+    ]
     kb = build(tmp_path, docs, 700)
     for query in ("redis backup", "node-exporter 7", "traefik"):
         for source in (None, "docs", "chat"):
-            ranked = expected(docs, query, {"source": source, "type": None, "tag": None, "language": None, "date_from": None, "date_to": None})[0]["vector"]
-            assert [h.text for h in kb.search(query, 50, mode="vector", source=source).hits] == [t for t, _ in ranked[:50]]
+            ranked = expected(
+                docs,
+                query,
+                {
+                    "source": source,
+                    "type": None,
+                    "tag": None,
+                    "language": None,
+                    "date_from": None,
+                    "date_to": None,
+                },
+            )[0]["vector"]
+            assert [h.text for h in kb.search(query, 50, mode="vector", source=source).hits] == [
+                t for t, _ in ranked[:50]
+            ]
 
 
 def test_hits_say_where_they_are_from(tmp_path):
-    kb = build(tmp_path, [Doc("guide/a.md", "first\n\nredis backup", source="docs"), Doc("b.yaml", "redis backup", source="stack")])
+    kb = build(
+        tmp_path,
+        [
+            Doc("guide/a.md", "first\n\nredis backup", source="docs"),
+            Doc("b.yaml", "redis backup", source="stack"),
+        ],
+    )
     (hit,) = kb.search("redis backup", 1, source="docs").hits
-    assert (hit.url, hit.source_type, hit.tags, hit.line, hit.title, hit.also_in) == ("/srv/docs/guide/a.md", "files", ("manual", "home"), 3, "a.md", ())
+    assert (hit.url, hit.source_type, hit.tags, hit.line, hit.title, hit.also_in) == (
+        "/srv/docs/guide/a.md",
+        "files",
+        ("manual", "home"),
+        3,
+        "a.md",
+        (),
+    )
     assert set(hit.scores) == {"vector", "keyword"} and hit.scores["vector"] == pytest.approx(1.0)
     both = kb.search("redis backup").hits
     assert len([h for h in both if h.text == "redis backup"]) == 1 and len(both[0].also_in) == 1
@@ -190,7 +280,12 @@ def test_damage_is_found_by_the_first_query_that_needs_the_file(tmp_path, harm, 
         with pytest.raises(TabootError) as caught:
             (kb.nodes if path.suffix == ".duckdb" else lambda kb=kb: kb.search("redis"))()
         assert caught.value.code == code and path.name in caught.value.message
-        assert publish(tmp_path / "kb", World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=6)).shards_new == 1
+        assert (
+            publish(
+                tmp_path / "kb", World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=6)
+            ).shards_new
+            == 1
+        )
         assert len(kb.search("redis").hits) == 1 and len(kb.nodes()) == 1
 
 
@@ -220,10 +315,28 @@ def test_a_foreign_embedding_space_is_refused_but_words_still_search(tmp_path):
     assert len(kb.search("redis", mode="keyword").hits) == 1
 
 
-@pytest.mark.parametrize(("argument", "value"), [
-    ("query", ""), ("query", "  \n"), ("query", None), ("query", "x" * 200_000), ("limit", 0), ("limit", -1), ("limit", "5"), ("limit", True), ("limit", 10**9),
-    ("mode", "magic"), ("source", 3), ("tag", [None]), ("date_from", "yesterday"), ("date_to", 5), ("vector_weight", -1), ("keyword_weight", float("nan")), ("vector_weight", "1"),
-])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("query", ""),
+        ("query", "  \n"),
+        ("query", None),
+        ("query", "x" * 200_000),
+        ("limit", 0),
+        ("limit", -1),
+        ("limit", "5"),
+        ("limit", True),
+        ("limit", 10**9),
+        ("mode", "magic"),
+        ("source", 3),
+        ("tag", [None]),
+        ("date_from", "yesterday"),
+        ("date_to", 5),
+        ("vector_weight", -1),
+        ("keyword_weight", float("nan")),
+        ("vector_weight", "1"),
+    ],
+)
 def test_a_wrong_argument_is_named(tmp_path, argument, value):
     kb = build(tmp_path, [Doc("a.md", "redis", source="docs")])
     with pytest.raises(TabootError) as caught:
@@ -231,7 +344,9 @@ def test_a_wrong_argument_is_named(tmp_path, argument, value):
     assert caught.value.code == "E_QUERY" and argument in caught.value.message
 
 
-@pytest.mark.parametrize("query", ["\ud800", "\x00", "'; DROP TABLE docs; --", "%s" * 50, "the of and", "🙂" * 1000, "a" * 100_000])
+@pytest.mark.parametrize(
+    "query", ["\ud800", "\x00", "'; DROP TABLE docs; --", "%s" * 50, "the of and", "🙂" * 1000, "a" * 100_000]
+)
 def test_any_text_is_a_query(tmp_path, query):
     kb = build(tmp_path, [Doc("a.md", "redis", source="docs")])
     for mode in ("hybrid", "vector", "keyword"):
@@ -239,22 +354,33 @@ def test_any_text_is_a_query(tmp_path, query):
 
 
 def test_fusion_ranks_by_reciprocal_ranks_and_ties_by_id():
-    ids, scores = reciprocal_rank_fusion([(np.array([7, 3, 9]), 1.0), (np.array([3, 7, 5]), 1.0), (np.array([1]), 0.0)], 60, 10)
+    ids, scores = reciprocal_rank_fusion(
+        [(np.array([7, 3, 9]), 1.0), (np.array([3, 7, 5]), 1.0), (np.array([1]), 0.0)], 60, 10
+    )
     assert ids.tolist() == [3, 7, 5, 9]
     assert scores.tolist() == [round(1 / 61 + 1 / 62, 6)] * 2 + [round(1 / 63, 6)] * 2
     assert reciprocal_rank_fusion([], 60, 5)[0].tolist() == []
 
 
 def test_words_count_as_much_as_meaning_where_a_query_names_something(tmp_path):
-    """The embedder knows nothing of the code in the question; the chunk that holds it must still come first."""
-    docs = [Doc(f"{i}.md", f"what to do when it is not there and how {i}", source="docs") for i in range(300)] + [Doc("x.md", "see ERR-4711", source="docs")]
+    """The embedder knows nothing of the code in the question; the chunk that holds it must still come
+    first.
+    """
+    docs = [
+        Doc(f"{i}.md", f"what to do when it is not there and how {i}", source="docs") for i in range(300)
+    ] + [Doc("x.md", "see ERR-4711", source="docs")]
     kb = build(tmp_path, docs, 1000)
     question = "what to do when it is not there and how restart nginx backup redis ERR-4711"
     assert kb.search(question, mode="vector").hits[0].text != "see ERR-4711"
     assert "see ERR-4711" in [h.text for h in kb.search(question, 10).hits]
-    assert "see ERR-4711" not in [h.text for h in kb.search(question, 10, vector_weight=3, keyword_weight=1).hits]
+    assert "see ERR-4711" not in [
+        h.text for h in kb.search(question, 10, vector_weight=3, keyword_weight=1).hits
+    ]
     assert kb.search("ERR-4711", 1).hits[0].text == "see ERR-4711"
-    assert [names_something(q) for q in ("redis backup", "10.0.0.5", "how do I restart the nginx container safely", "")] == [True, True, False, True]
+    assert [
+        names_something(q)
+        for q in ("redis backup", "10.0.0.5", "how do I restart the nginx container safely", "")
+    ] == [True, True, False, True]
 
 
 def test_results_are_tables_and_escape_what_documents_say(tmp_path):

@@ -44,7 +44,9 @@ class HashEmbedder:
 
 @dataclass
 class Doc:
-    """A document whose chunks are its paragraphs. ``edges`` are rows of tables.RELATIONS but for what is filled in."""
+    """A document whose chunks are its paragraphs. ``edges`` are rows of tables.RELATIONS but for what is
+    filled in.
+    """
 
     path: str
     text: str
@@ -77,19 +79,43 @@ class Doc:
 
     def document_row(self) -> dict[str, Any]:
         return {
-            "bucket": ids.bucket(self.doc_id), "doc_id": self.doc_id, "source_id": self.source, "source_type": self.type, "path": self.path,
-            "url": f"{self.source}:{self.path}", "title": self.path.rsplit("/", 1)[-1], "mime": "text/markdown", "charset": "utf-8", "lang": self.lang,
-            "text": self.text, "text_sha256": ids.sha256_hex(self.text), "blob_sha256": ids.sha256_hex(self.blob),
-            "offsets": OffsetMap.of_text(self.text, "utf-8").dumps(), "metadata": "{}", "date": self.date, "created_at": self.since,
-            "since": self.since, "job_id": "job", "fingerprint": self.fingerprint,
+            "bucket": ids.bucket(self.doc_id),
+            "doc_id": self.doc_id,
+            "source_id": self.source,
+            "source_type": self.type,
+            "path": self.path,
+            "url": f"{self.source}:{self.path}",
+            "title": self.path.rsplit("/", 1)[-1],
+            "mime": "text/markdown",
+            "charset": "utf-8",
+            "lang": self.lang,
+            "text": self.text,
+            "text_sha256": ids.sha256_hex(self.text),
+            "blob_sha256": ids.sha256_hex(self.blob),
+            "offsets": OffsetMap.of_text(self.text, "utf-8").dumps(),
+            "metadata": "{}",
+            "date": self.date,
+            "created_at": self.since,
+            "since": self.since,
+            "job_id": "job",
+            "fingerprint": self.fingerprint,
         }
 
     def chunk_rows(self) -> list[dict[str, Any]]:
         return [
             {
-                "bucket": ids.bucket(self.doc_id), "chunk_id": ids.chunk_id(self.doc_id, i), "doc_id": self.doc_id, "chunk_index": i, "start": a, "end": b,
-                "text": self.text[a:b], "sha256": ids.sha256_hex(self.text[a:b]), "tokens": len(self.text[a:b].split()), "section": "Top",
-                "content_type": "prose", "fingerprint": "",
+                "bucket": ids.bucket(self.doc_id),
+                "chunk_id": ids.chunk_id(self.doc_id, i),
+                "doc_id": self.doc_id,
+                "chunk_index": i,
+                "start": a,
+                "end": b,
+                "text": self.text[a:b],
+                "sha256": ids.sha256_hex(self.text[a:b]),
+                "tokens": len(self.text[a:b].split()),
+                "section": "Top",
+                "content_type": "prose",
+                "fingerprint": "",
             }
             for i, (a, b) in enumerate(self.spans())
         ]
@@ -102,14 +128,41 @@ class Doc:
             end = start + len(quote.encode())
             line = 1 + self.blob[:start].count(b"\n")
             row = {
-                "bucket": ids.bucket(self.doc_id), "doc_id": self.doc_id, "type": "DEPENDS_ON", "start_label": "Service", "end_label": "Service",
-                "discriminator": "[]", "properties": "{}", "confidence": 1.0, "source": "tier_a", "extraction_method": "test", "start_basis": "derived",
-                "end_basis": "bytes", "run_id": "run", "blob_sha256": ids.sha256_hex(self.blob), "byte_start": start, "byte_end": end, "line": line,
+                "bucket": ids.bucket(self.doc_id),
+                "doc_id": self.doc_id,
+                "type": "DEPENDS_ON",
+                "start_label": "Service",
+                "end_label": "Service",
+                "discriminator": "[]",
+                "properties": "{}",
+                "confidence": 1.0,
+                "source": "tier_a",
+                "extraction_method": "test",
+                "start_basis": "derived",
+                "end_basis": "bytes",
+                "run_id": "run",
+                "blob_sha256": ids.sha256_hex(self.blob),
+                "byte_start": start,
+                "byte_end": end,
+                "line": line,
                 **{k: v for k, v in e.items() if k != "quote"},
             }
-            row.setdefault("supports", tables.canonical_json([{
-                "run": row["run_id"], "blob": row["blob_sha256"], "start": start, "end": end, "line": line, "span": [start, end], "method": row["extraction_method"],
-            }]))
+            row.setdefault(
+                "supports",
+                tables.canonical_json(
+                    [
+                        {
+                            "run": row["run_id"],
+                            "blob": row["blob_sha256"],
+                            "start": start,
+                            "end": end,
+                            "line": line,
+                            "span": [start, end],
+                            "method": row["extraction_method"],
+                        }
+                    ]
+                ),
+            )
             rows.append(row)
         return rows
 
@@ -119,11 +172,23 @@ def service(scope: str, name: str) -> str:
 
 
 def edge(start: tuple[str, str], end: tuple[str, str], **more: Any) -> dict[str, Any]:
-    return {"start_key": service(*start), "start_name": start[1], "end_key": service(*end), "end_name": end[1], **more}
+    return {
+        "start_key": service(*start),
+        "start_name": start[1],
+        "end_key": service(*end),
+        "end_name": end[1],
+        **more,
+    }
 
 
 def entity(scope: str, name: str, **properties: Any) -> dict[str, Any]:
-    return {"label": "Service", "key": service(scope, name), "name": name, "scope": scope, "properties": json.dumps(properties)}
+    return {
+        "label": "Service",
+        "key": service(scope, name),
+        "name": name,
+        "scope": scope,
+        "properties": json.dumps(properties),
+    }
 
 
 ENTITY_SCHEMA = pa.schema([f for f in tables.ENTITIES if f.name not in {"bucket", "claims"}])
@@ -132,11 +197,19 @@ ENTITY_SCHEMA = pa.schema([f for f in tables.ENTITIES if f.name not in {"bucket"
 class World:
     """Documents by doc_id, counting which were loaded."""
 
-    def __init__(self, docs: Sequence[Doc], entities: Sequence[dict[str, Any]] = (), names: Sequence[dict[str, Any]] = (), sources: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        docs: Sequence[Doc],
+        entities: Sequence[dict[str, Any]] = (),
+        names: Sequence[dict[str, Any]] = (),
+        sources: dict[str, Any] | None = None,
+    ) -> None:
         self.docs = {d.doc_id: d for d in docs}
         self.entities = list(entities)
         self.names = list(names)
-        self.sources = sources or {s: {"type": "files", "tags": [], "root": None} for s in sorted({d.source for d in docs})}
+        self.sources = sources or {
+            s: {"type": "files", "tags": [], "root": None} for s in sorted({d.source for d in docs})
+        }
         self.loaded: list[str] = []
 
     def load(self, doc_ids: Sequence[str]) -> DocumentRows:
@@ -147,16 +220,30 @@ class World:
         return DocumentRows(
             pa.Table.from_pylist([d.document_row() for d in docs], schema=tables.DOCUMENTS),
             pa.Table.from_pylist(chunks, schema=tables.CHUNKS),
-            pa.Table.from_pylist([{"bucket": 0, "sha256": k, "vector": embed(t).tolist()} for k, t in texts.items()], schema=tables.VECTORS),
+            pa.Table.from_pylist(
+                [{"bucket": 0, "sha256": k, "vector": embed(t).tolist()} for k, t in texts.items()],
+                schema=tables.VECTORS,
+            ),
             pa.Table.from_pylist([r for d in docs for r in d.relation_rows()], schema=tables.RELATIONS),
         )
 
     def input(self, snapshot: str = "s1") -> ShardInput:
-        rows = [{"doc_id": d.doc_id, "chunk_count": len(d.spans()), "fingerprint": d.fingerprint} for d in self.docs.values()]
-        schema = pa.schema([("doc_id", pa.string()), ("chunk_count", pa.int32()), ("fingerprint", pa.string())])
+        rows = [
+            {"doc_id": d.doc_id, "chunk_count": len(d.spans()), "fingerprint": d.fingerprint}
+            for d in self.docs.values()
+        ]
+        schema = pa.schema(
+            [("doc_id", pa.string()), ("chunk_count", pa.int32()), ("fingerprint", pa.string())]
+        )
         return ShardInput(
-            NAMESPACE, SPACE, pa.Table.from_pylist(rows, schema=schema), pa.Table.from_pylist(self.entities, schema=ENTITY_SCHEMA),
-            pa.Table.from_pylist(self.names, schema=tables.NAMES), self.sources, snapshot, self.load,
+            NAMESPACE,
+            SPACE,
+            pa.Table.from_pylist(rows, schema=schema),
+            pa.Table.from_pylist(self.entities, schema=ENTITY_SCHEMA),
+            pa.Table.from_pylist(self.names, schema=tables.NAMES),
+            self.sources,
+            snapshot,
+            self.load,
         )
 
 

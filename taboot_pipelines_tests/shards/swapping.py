@@ -11,7 +11,9 @@ from taboot_pipelines.shards import Manifest, open_shards
 from taboot_pipelines.shards.manifest import SpaceEntry
 
 
-def increments(place: tuple[Path, str | None, StorageSettings | None], name: str, count: int, start: Any, results: Any) -> None:
+def increments(
+    place: tuple[Path, str | None, StorageSettings | None], name: str, count: int, start: Any, results: Any
+) -> None:
     """Raise the version ``count`` times, each time by one; tells how often another process was first."""
     store = open_shards(*place)
     space = SpaceEntry(model="tests/hash", revision="1", dimension=16, max_tokens=256)
@@ -21,7 +23,15 @@ def increments(place: tuple[Path, str | None, StorageSettings | None], name: str
         while True:
             found = store.read_manifest("default")
             version = Manifest.model_validate_json(found[0]).version + 1 if found else 1
-            manifest = Manifest(namespace="default", version=version, snapshot=f"{name}-{i}", space=space, analyzer="", sources={}, shards=())
+            manifest = Manifest(
+                namespace="default",
+                version=version,
+                snapshot=f"{name}-{i}",
+                space=space,
+                analyzer="",
+                sources={},
+                shards=(),
+            )
             try:
                 store.swap_manifest(manifest, found[1] if found else "")
                 break

@@ -32,9 +32,26 @@ SMALL = ShardSettings(max_chunks=12, max_entities=10)
 
 
 def world(count: int = 20) -> World:
-    docs = [Doc(f"{i}.md", f"# Note {i}\n\nThe service s{i} needs db.\n\ncommon words", edges=[edge(("h/p", f"s{i}"), ("", "db"), quote=f"service s{i} needs db")]) for i in range(count)]
-    names = [{"name": "db", "observed_key": service("", "db"), "resolved_key": service("h/p", "db"), "reason": "only one", "candidates": [service("h/p", "db")]}]
-    return World(docs, [entity("h/p", f"s{i}") for i in range(count)] + [entity("h/p", "db", version="7")], names)
+    docs = [
+        Doc(
+            f"{i}.md",
+            f"# Note {i}\n\nThe service s{i} needs db.\n\ncommon words",
+            edges=[edge(("h/p", f"s{i}"), ("", "db"), quote=f"service s{i} needs db")],
+        )
+        for i in range(count)
+    ]
+    names = [
+        {
+            "name": "db",
+            "observed_key": service("", "db"),
+            "resolved_key": service("h/p", "db"),
+            "reason": "only one",
+            "candidates": [service("h/p", "db")],
+        }
+    ]
+    return World(
+        docs, [entity("h/p", f"s{i}") for i in range(count)] + [entity("h/p", "db", version="7")], names
+    )
 
 
 def edit(w: World, at: int, text: str) -> Doc:
@@ -50,10 +67,18 @@ def rows(root: Path) -> dict[str, list]:
     assert manifest is not None
     shards = Shards.open(root, manifest)
     found = {}
-    for kind, tables in (("documents", ("documents", "docs", "postings", "edges", "doc_entities")), ("entities", ("entities", "names"))):
+    for kind, tables in (
+        ("documents", ("documents", "docs", "postings", "edges", "doc_entities")),
+        ("entities", ("entities", "names")),
+    ):
         for name, table in zip(tables, shards.tables(kind, [f"FROM {t}" for t in tables]), strict=True):
             found[name] = table.to_pylist()
-    found["mapped"] = [s.chunks.append_column("d", s.documents.column("doc_id").take(s.chunks.column("document"))).to_pylist() for s in shards.documents]
+    found["mapped"] = [
+        s.chunks.append_column(
+            "d", s.documents.column("doc_id").take(s.chunks.column("document"))
+        ).to_pylist()
+        for s in shards.documents
+    ]
     found["int8"] = [s.int8.tolist() for s in shards.documents]
     found["f32"] = [s.float32.tolist() for s in shards.documents]
     return found
@@ -62,7 +87,13 @@ def rows(root: Path) -> dict[str, list]:
 def test_one_edit_writes_one_document_shard_and_loads_only_its_documents(tmp_path):
     w = world()
     first = publish(tmp_path, w.input(), SMALL)
-    assert first.shards_new > 5 and first.documents == 20 and first.chunks == 60 and first.entities == 21 and first.changed
+    assert (
+        first.shards_new > 5
+        and first.documents == 20
+        and first.chunks == 60
+        and first.entities == 21
+        and first.changed
+    )
     w.loaded.clear()
     edit(w, 3, "quite another text")
     second = publish(tmp_path, w.input("s2"), SMALL)
@@ -85,7 +116,9 @@ def test_nothing_changed_writes_nothing(tmp_path):
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")}
     w.loaded.clear()
     report = publish(tmp_path, w.input(), SMALL)
-    assert report == PublishReport(0, len(list(shards_dir(tmp_path, NAMESPACE).iterdir())), 0, 0, 60, 20, 21, 1, False)
+    assert report == PublishReport(
+        0, len(list(shards_dir(tmp_path, NAMESPACE).iterdir())), 0, 0, 60, 20, 21, 1, False
+    )
     assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")} == before
     assert w.loaded == []
 
@@ -95,14 +128,23 @@ def test_what_holds_for_a_source_changes_the_manifest_and_no_shard(tmp_path):
     publish(tmp_path, w.input(), SMALL)
     w.sources = {"docs": {"type": "files", "tags": ["new"], "root": "/srv"}}
     report = publish(tmp_path, w.input(), SMALL)
-    assert (report.shards_new, report.bytes_written, report.changed, report.manifest_version) == (0, 0, True, 2)
+    assert (report.shards_new, report.bytes_written, report.changed, report.manifest_version) == (
+        0,
+        0,
+        True,
+        2,
+    )
 
 
 def test_a_name_that_changes_its_meaning_rewrites_entity_shards_only(tmp_path):
     w = world()
     publish(tmp_path, w.input(), SMALL)
     w.loaded.clear()
-    w.names[0] |= {"resolved_key": None, "candidates": [service("h/p", "db"), service("h/q", "db")], "reason": "two"}
+    w.names[0] |= {
+        "resolved_key": None,
+        "candidates": [service("h/p", "db"), service("h/q", "db")],
+        "reason": "two",
+    }
     w.entities.append(entity("h/q", "db"))
     report = publish(tmp_path, w.input(), SMALL)
     assert w.loaded == [] and 1 <= report.shards_new <= 4
@@ -114,7 +156,9 @@ def test_an_empty_namespace_has_a_manifest_without_shards(tmp_path):
     assert report.changed and manifest is not None and manifest.shards == ()
 
 
-words = st.sampled_from(["alpha", "beta", "gamma", "ERR-123", "node-exporter", "ünïcode", "same text", "x" * 300, ""])
+words = st.sampled_from(
+    ["alpha", "beta", "gamma", "ERR-123", "node-exporter", "ünïcode", "same text", "x" * 300, ""]
+)
 texts = st.lists(words, max_size=5).map("\n\n".join)
 steps = st.lists(st.tuples(st.integers(0, 11), st.none() | texts), min_size=1, max_size=8)
 
@@ -133,13 +177,19 @@ def test_incremental_equals_from_scratch(steps, cuts, tmp_path_factory):
         else:
             doc.edges = [edge(("h", f"s{number}"), ("", "db"))]
             w.docs[doc.doc_id] = doc
-            w.entities = [e for e in w.entities if e["name"] != f"s{number}"] + [entity("h", f"s{number}", text=text)]
+            w.entities = [e for e in w.entities if e["name"] != f"s{number}"] + [
+                entity("h", f"s{number}", text=text)
+            ]
         publish(home / "a", w.input(), small)
         prune(home / "a", NAMESPACE)
     publish(home / "b", w.input(), small)
-    assert [s.key for s in load_manifest(home / "a", NAMESPACE).shards] == [s.key for s in load_manifest(home / "b", NAMESPACE).shards]
+    assert [s.key for s in load_manifest(home / "a", NAMESPACE).shards] == [
+        s.key for s in load_manifest(home / "b", NAMESPACE).shards
+    ]
     assert rows(home / "a") == rows(home / "b")
-    assert {p.name for p in shards_dir(home / "a", NAMESPACE).glob("*")} == {p.name for p in shards_dir(home / "b", NAMESPACE).glob("*")}
+    assert {p.name for p in shards_dir(home / "a", NAMESPACE).glob("*")} == {
+        p.name for p in shards_dir(home / "b", NAMESPACE).glob("*")
+    }
     shutil.rmtree(home)
 
 
@@ -148,8 +198,15 @@ def test_order_of_the_given_rows_never_matters(tmp_path):
     publish(tmp_path / "a", w.input(), SMALL)
     given = w.input()
     turned = replace(
-        given, docs=given.docs.take(pa.array(range(len(given.docs) - 1, -1, -1))), entities=given.entities.take(pa.array(range(len(given.entities) - 1, -1, -1))),
-        load=lambda ids: DocumentRows(*(t.take(pa.array(range(len(t) - 1, -1, -1))) for t in (lambda r: (r.documents, r.chunks, r.vectors, r.relations))(w.load(ids)))),
+        given,
+        docs=given.docs.take(pa.array(range(len(given.docs) - 1, -1, -1))),
+        entities=given.entities.take(pa.array(range(len(given.entities) - 1, -1, -1))),
+        load=lambda ids: DocumentRows(
+            *(
+                t.take(pa.array(range(len(t) - 1, -1, -1)))
+                for t in (lambda r: (r.documents, r.chunks, r.vectors, r.relations))(w.load(ids))
+            )
+        ),
     )
     publish(tmp_path / "b", turned, SMALL)
     assert rows(tmp_path / "a") == rows(tmp_path / "b")
@@ -160,15 +217,25 @@ def test_each_database_stands_alone(tmp_path):
     w = world()
     publish(tmp_path, w.input(), SMALL)
     entry = load_manifest(tmp_path, NAMESPACE).of_kind("documents")[0]
-    with duckdb.connect(str(shards_dir(tmp_path, NAMESPACE) / entry.key / "shard-00000.duckdb"), read_only=True) as c:
+    with duckdb.connect(
+        str(shards_dir(tmp_path, NAMESPACE) / entry.key / "shard-00000.duckdb"), read_only=True
+    ) as c:
         chunks = {r[0]: r[1:] for r in c.execute("SELECT row, text, length, embedding FROM docs").fetchall()}
         assert len(chunks) == entry.chunks and all(len(v[2]) == SPACE.dimension for v in chunks.values())
         assert sum(v[1] for v in chunks.values()) == entry.length
         df, blob = c.execute("SELECT df, postings FROM postings WHERE term = 'common'").fetchone()
-        pairs = [(int.from_bytes(blob[i : i + 4], "little"), int.from_bytes(blob[i + 4 : i + 8], "little")) for i in range(0, len(blob), 8)]
-        assert pairs == [(r, 1) for r, v in sorted(chunks.items()) if v[0] == "common words"] and df == len(pairs)
+        pairs = [
+            (int.from_bytes(blob[i : i + 4], "little"), int.from_bytes(blob[i + 4 : i + 8], "little"))
+            for i in range(0, len(blob), 8)
+        ]
+        assert pairs == [(r, 1) for r, v in sorted(chunks.items()) if v[0] == "common words"] and df == len(
+            pairs
+        )
         assert c.execute("SELECT count(*) FROM edges").fetchone()[0] == entry.documents
-        assert c.execute("SELECT count(DISTINCT doc_id) FROM doc_entities WHERE name = 'db'").fetchone()[0] == entry.documents
+        assert (
+            c.execute("SELECT count(DISTINCT doc_id) FROM doc_entities WHERE name = 'db'").fetchone()[0]
+            == entry.documents
+        )
 
 
 def test_a_second_publisher_gets_a_conflict_and_changes_nothing(tmp_path):
@@ -253,7 +320,10 @@ def test_any_damaged_file_is_found_named_and_built_again(tmp_path, harm):
         assert damaged_shards(tmp_path, load_manifest(tmp_path, NAMESPACE)) == []
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b'{"format":2}', b'{"format":1,"namespace":"default"}', b"null"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[" * 100_000, b"\xff\xfe", b'{"format":2}', b'{"format":1,"namespace":"default"}', b"null"],
+)
 def test_a_damaged_manifest_is_named_and_replaced(tmp_path, data):
     w = world(3)
     publish(tmp_path, w.input(), SMALL)
@@ -286,9 +356,19 @@ def _broken(w: World, what: str):
         if what == "no vectors":
             return replace(r, vectors=r.vectors.slice(0, 0))
         if what == "short vectors":
-            return replace(r, vectors=r.vectors.set_column(2, "vector", pa.array([[1.0]] * len(r.vectors), pa.list_(pa.float32()))))
+            return replace(
+                r,
+                vectors=r.vectors.set_column(
+                    2, "vector", pa.array([[1.0]] * len(r.vectors), pa.list_(pa.float32()))
+                ),
+            )
         if what == "not a number":
-            return replace(r, vectors=r.vectors.set_column(2, "vector", pa.array([[float("nan")] * 16] * len(r.vectors), pa.list_(pa.float32()))))
+            return replace(
+                r,
+                vectors=r.vectors.set_column(
+                    2, "vector", pa.array([[float("nan")] * 16] * len(r.vectors), pa.list_(pa.float32()))
+                ),
+            )
         if what == "fewer chunks":
             return replace(r, chunks=r.chunks.slice(1))
         if what == "other documents":
@@ -296,14 +376,33 @@ def _broken(w: World, what: str):
         if what == "no column":
             return replace(r, relations=r.relations.drop_columns(["supports"]))
         if what == "bad hash":
-            bad = r.chunks.set_column(r.chunks.column_names.index("sha256"), "sha256", pa.array(["zz"] * len(r.chunks)))
+            bad = r.chunks.set_column(
+                r.chunks.column_names.index("sha256"), "sha256", pa.array(["zz"] * len(r.chunks))
+            )
             return replace(r, chunks=bad, vectors=pa.table({"sha256": ["zz"], "vector": [[0.25] * 16]}))
-        return replace(r, documents=r.documents.set_column(r.documents.column_names.index("offsets"), "offsets", pa.array([b"123"] * len(r.documents))))
+        return replace(
+            r,
+            documents=r.documents.set_column(
+                r.documents.column_names.index("offsets"), "offsets", pa.array([b"123"] * len(r.documents))
+            ),
+        )
 
     return replace(w.input(), load=load)
 
 
-@pytest.mark.parametrize("what", ["no vectors", "short vectors", "not a number", "fewer chunks", "other documents", "no column", "bad hash", "bad offsets"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "no vectors",
+        "short vectors",
+        "not a number",
+        "fewer chunks",
+        "other documents",
+        "no column",
+        "bad hash",
+        "bad offsets",
+    ],
+)
 def test_rows_that_do_not_fit_together_are_refused_and_nothing_is_published(tmp_path, what):
     with pytest.raises(TabootError) as caught:
         publish(tmp_path, _broken(world(3), what), SMALL)
@@ -314,7 +413,13 @@ def test_rows_that_do_not_fit_together_are_refused_and_nothing_is_published(tmp_
 def test_documents_that_are_no_hash_or_stand_twice_are_refused(tmp_path):
     given = world(2).input()
     for ids in (["x"], [given.docs.column("doc_id")[0].as_py()] * 2):
-        docs = pa.table({"doc_id": ids, "chunk_count": pa.array([1] * len(ids), pa.int32()), "fingerprint": ["f"] * len(ids)})
+        docs = pa.table(
+            {
+                "doc_id": ids,
+                "chunk_count": pa.array([1] * len(ids), pa.int32()),
+                "fingerprint": ["f"] * len(ids),
+            }
+        )
         with pytest.raises(TabootError) as caught:
             publish(tmp_path, replace(given, docs=docs), SMALL)
         assert caught.value.code == "E_TABLE"

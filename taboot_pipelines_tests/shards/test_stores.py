@@ -1,4 +1,6 @@
-"""One suite for shards in a directory and on an object store: published whole or not at all, read verified, pruned, mended."""
+"""One suite for shards in a directory and on an object store: published whole or not at all, read verified,
+pruned, mended.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ class Kept:
 
     def open(self, home: Path) -> ShardStore:
         """As another process, or another machine, opens it."""
-        return open_shards(home if self.bucket is not None else self.home, self.bucket and self.bucket.url, self.bucket and self.bucket.storage)
+        return open_shards(
+            home if self.bucket is not None else self.home,
+            self.bucket and self.bucket.url,
+            self.bucket and self.bucket.storage,
+        )
 
     def settings(self, home: Path) -> Settings:
         if self.bucket is None:
@@ -65,7 +71,11 @@ class Kept:
         return sorted(str(p.relative_to(self.directory)) for p in self.directory.rglob("*") if p.is_file())
 
     def read(self, path: str) -> bytes:
-        return bytes(obstore.get(self.bucket.store, path).bytes()) if self.bucket is not None else (self.directory / path).read_bytes()
+        return (
+            bytes(obstore.get(self.bucket.store, path).bytes())
+            if self.bucket is not None
+            else (self.directory / path).read_bytes()
+        )
 
     def write(self, path: str, data: bytes) -> None:
         if self.bucket is not None:
@@ -105,7 +115,9 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
 
 
 def world(count: int = 8) -> World:
-    return World([Doc(f"{i}.md", f"# Note {i}\n\nservice s{i} of the lab\n\ncommon words") for i in range(count)])
+    return World(
+        [Doc(f"{i}.md", f"# Note {i}\n\nservice s{i} of the lab\n\ncommon words") for i in range(count)]
+    )
 
 
 def edit(w: World, name: str, text: str) -> None:
@@ -123,7 +135,11 @@ def test_one_edit_writes_one_shard_and_nothing_changed_writes_nothing(kept: Kept
     before = kept.paths()
     w.loaded.clear()
     again = publish(kept.open(kept.home / "other"), w.input(), SMALL)
-    assert again == PublishReport(0, first.shards_new, 0, 0, 24, 8, 0, 1, False) and w.loaded == [] and kept.paths() == before
+    assert (
+        again == PublishReport(0, first.shards_new, 0, 0, 24, 8, 0, 1, False)
+        and w.loaded == []
+        and kept.paths() == before
+    )
     edit(w, "3.md", "quite another text")
     second = publish(kept.store, w.input("s2"), SMALL)
     assert (second.shards_new, second.shards_removed, second.manifest_version) == (1, 1, 2)
@@ -162,7 +178,9 @@ def test_prune_keeps_the_manifests_shards_and_the_grace(kept: Kept) -> None:
     assert prune(kept.store, NAMESPACE, min_age_seconds=600) == []
     assert len(prune(kept.store, NAMESPACE)) == 2 and prune(kept.store, NAMESPACE) == []
     assert "unique-secret-word" not in kept.texts()
-    assert not [p for p in kept.home.rglob("*") if p.is_file() and "unique-secret-word" in decoded(p.read_bytes())]
+    assert not [
+        p for p in kept.home.rglob("*") if p.is_file() and "unique-secret-word" in decoded(p.read_bytes())
+    ]
     manifest = load_manifest(kept.store, NAMESPACE)
     assert manifest is not None and manifest.version == 3
     verify(kept.store, manifest)
@@ -171,7 +189,10 @@ def test_prune_keeps_the_manifests_shards_and_the_grace(kept: Kept) -> None:
 def test_content_that_comes_back_finds_its_shard_again(kept: Kept) -> None:
     w = world()
     publish(kept.store, w.input(), SMALL)
-    for text, version in (("quite another text", 2), ("# Note 0\n\nservice s0 of the lab\n\ncommon words", 3)):
+    for text, version in (
+        ("quite another text", 2),
+        ("# Note 0\n\nservice s0 of the lab\n\ncommon words", 3),
+    ):
         edit(w, "0.md", text)
         report = publish(kept.store, w.input(), SMALL)
         assert report.manifest_version == version and (report.bytes_written > 0) is (version == 2)
@@ -191,7 +212,10 @@ def test_a_damaged_file_is_named_and_the_next_publish_mends_it(kept: Kept, tmp_p
         kept.write(path, bytes(data[:-1] if harm == "cut" else data))
     with pytest.raises(TabootError) as caught:
         found(kept.reader(tmp_path / "laptop"), "s1")
-    assert caught.value.code == ("E_SHARD_MISSING" if harm == "remove" else "E_SHARD_CORRUPT") and "chunks.arrow" in caught.value.message
+    assert (
+        caught.value.code == ("E_SHARD_MISSING" if harm == "remove" else "E_SHARD_CORRUPT")
+        and "chunks.arrow" in caught.value.message
+    )
     manifest = load_manifest(kept.store, NAMESPACE)
     assert manifest is not None and len(damaged_shards(kept.store, manifest)) == 1
     report = publish(kept.store, w.input(), SMALL)
@@ -232,7 +256,16 @@ def test_a_second_publisher_gets_a_conflict_and_changes_nothing(kept: Kept) -> N
 
 def test_a_swap_needs_the_etag_that_was_read(kept: Kept) -> None:
     first, second, third = (
-        Manifest(namespace=NAMESPACE, version=v, snapshot=str(v), space=SpaceEntry.of(SPACE), analyzer="", sources={}, shards=()) for v in (1, 2, 3)
+        Manifest(
+            namespace=NAMESPACE,
+            version=v,
+            snapshot=str(v),
+            space=SpaceEntry.of(SPACE),
+            analyzer="",
+            sources={},
+            shards=(),
+        )
+        for v in (1, 2, 3)
     )
 
     def refused(manifest: Manifest, etag: str) -> None:
@@ -253,7 +286,9 @@ def test_four_processes_swap_the_manifest_and_lose_no_version(kept: Kept) -> Non
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(4), context.Queue()
     place = (kept.home, kept.bucket and kept.bucket.url, kept.bucket and kept.bucket.storage)
-    processes = [context.Process(target=increments, args=(place, str(i), 25, start, results)) for i in range(4)]
+    processes = [
+        context.Process(target=increments, args=(place, str(i), 25, start, results)) for i in range(4)
+    ]
     for p in processes:
         p.start()
     conflicts = sum(results.get(timeout=300) for _ in processes)
@@ -262,7 +297,9 @@ def test_four_processes_swap_the_manifest_and_lose_no_version(kept: Kept) -> Non
     assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts > 0  # type: ignore[union-attr]
 
 
-def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_completes(s3: Any, tmp_path: Path) -> None:
+def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_completes(
+    s3: Any, tmp_path: Path
+) -> None:
     """Every write of a publish is the last one in turn."""
     bucket = Bucket(s3)
     w = world(4)
@@ -298,11 +335,15 @@ def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_complet
     prune(kept.store, NAMESPACE)
     fresh = Kept(tmp_path / "fresh", Bucket(s3))
     publish(fresh.store, w.input(str(done)), SMALL)
-    assert [p for p in kept.paths() if p.endswith("/shard.json")] == [p for p in fresh.paths() if p.endswith("/shard.json")]
+    assert [p for p in kept.paths() if p.endswith("/shard.json")] == [
+        p for p in fresh.paths() if p.endswith("/shard.json")
+    ]
     assert load_manifest(kept.store, NAMESPACE).documents == 4  # type: ignore[union-attr]
 
 
-def test_an_answer_that_was_lost_is_no_conflict(s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_lost_is_no_conflict(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The write went through, its answer did not, and the client's repetition is refused."""
     kept = Kept(tmp_path, Bucket(s3))
     publish(kept.store, world(2).input(), SMALL)
@@ -317,12 +358,18 @@ def test_an_answer_that_was_lost_is_no_conflict(s3: Any, tmp_path: Path, monkeyp
     assert publish(kept.store, world(3).input("s2"), SMALL).manifest_version == 2
 
 
-def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_second(s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_second(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = Kept(tmp_path, Bucket(s3))
     publish(kept.store, world(2).input(), SMALL)
     asked: list[Any] = []
     get = obstore.get
-    monkeypatch.setattr(obstore, "get", lambda store, path, **options: (asked.append((path, options)), get(store, path, **options))[1])
+    monkeypatch.setattr(
+        obstore,
+        "get",
+        lambda store, path, **options: (asked.append((path, options)), get(store, path, **options))[1],
+    )
     kb = kept.reader(tmp_path / "laptop")
     for _ in range(50):
         found(kb, "s1")
@@ -335,7 +382,9 @@ def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_se
 
 
 def test_a_shard_that_vanished_is_looked_for_in_the_next_manifest(s3: Any, tmp_path: Path) -> None:
-    """Between the manifest and the download another publish and a prune came: the reader does not wait for its second."""
+    """Between the manifest and the download another publish and a prune came: the reader does not wait for
+    its second.
+    """
     w = world()
     kept = Kept(tmp_path, Bucket(s3))
     publish(kept.store, w.input(), SMALL)
@@ -347,13 +396,17 @@ def test_a_shard_that_vanished_is_looked_for_in_the_next_manifest(s3: Any, tmp_p
     assert found(kb, "moved") == ["service moved"]
 
 
-def test_readers_share_the_cache_and_it_holds_the_newest_manifest_only(s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_share_the_cache_and_it_holds_the_newest_manifest_only(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     w = world()
     kept = Kept(tmp_path, Bucket(s3))
     publish(kept.store, w.input(), SMALL)
     laptop = tmp_path / "laptop"
     results: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: results.append(found(kept.reader(laptop), "s3"))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: results.append(found(kept.reader(laptop), "s3"))) for _ in range(4)
+    ]
     for t in threads:
         t.start()
     for t in threads:

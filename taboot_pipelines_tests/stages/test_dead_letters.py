@@ -1,4 +1,6 @@
-"""Dead letters: the catalog is the truth, the queue follows from it, transient failures are tried again three times."""
+"""Dead letters: the catalog is the truth, the queue follows from it, transient failures are tried again three
+times.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,16 @@ def letter(item: str, code: str = "E_TIMEOUT", kind: str = "failed") -> dict[str
 
 @pytest.fixture(params=["catalog", "redis"])
 def any_world(request: pytest.FixtureRequest, tmp_path: Path, tei: FakeTei) -> Iterator[World]:
-    made = World(tmp_path, tei.url, **({"redis": {"url": request.getfixturevalue("redis_url")}} if request.param == "redis" else {}))
+    made = World(
+        tmp_path,
+        tei.url,
+        **({"redis": {"url": request.getfixturevalue("redis_url")}} if request.param == "redis" else {}),
+    )
     yield made
     made.workspace.state.delete("default", [])
-    made.workspace.state.dequeue("default", "dlq:pending", made.workspace.state.queued("default", "dlq:pending"))
+    made.workspace.state.dequeue(
+        "default", "dlq:pending", made.workspace.state.queued("default", "dlq:pending")
+    )
     made.workspace.close()
 
 
@@ -47,21 +55,30 @@ def test_the_back_off_grows_and_after_three_retries_a_letter_has_failed_for_good
         (due,) = dead_letters.due(workspace, "default", at)
         assert (due.source_id, due.letters, due.attempt, due.last_at) == ("s", 1, attempt, row["last_at"])
     catalog.record_dead("default", "s", "raw_blobs", [letter("page")], ())
-    assert dead_letters.rebuild(workspace, "default") == {} and dead_letters.due(workspace, "default", 9e9) == []
+    assert (
+        dead_letters.rebuild(workspace, "default") == {} and dead_letters.due(workspace, "default", 9e9) == []
+    )
     assert failures(any_world)["page"]["attempts"] == 4, "the letter itself stays"
 
 
 def test_only_what_may_pass_is_tried_again(any_world: World) -> None:
     workspace = any_world.workspace
-    lasting = [letter(f"x{i}", code) for i, code in enumerate(["E_PARSE", "E_NOT_FOUND", "E_ROBOTS", "E_TOKEN_LIMIT"])]
-    workspace.catalog.record_dead("default", "s", "documents", [*lasting, letter("rejected", "E_TIMEOUT", "skipped")], ())
+    lasting = [
+        letter(f"x{i}", code)
+        for i, code in enumerate(["E_PARSE", "E_NOT_FOUND", "E_ROBOTS", "E_TOKEN_LIMIT"])
+    ]
+    workspace.catalog.record_dead(
+        "default", "s", "documents", [*lasting, letter("rejected", "E_TIMEOUT", "skipped")], ()
+    )
     assert dead_letters.rebuild(workspace, "default") == {}
     workspace.catalog.record_dead("default", "s", "documents", [letter(code, code) for code in TRANSIENT], ())
     assert len(dead_letters.rebuild(workspace, "default")) == len(TRANSIENT)
 
 
 def test_an_open_circuit_is_not_asked_before_its_rest_is_over(any_world: World) -> None:
-    any_world.workspace.catalog.record_dead("default", "s", "raw_blobs", [letter("page", "E_CIRCUIT_OPEN")], ())
+    any_world.workspace.catalog.record_dead(
+        "default", "s", "raw_blobs", [letter("page", "E_CIRCUIT_OPEN")], ()
+    )
     (at,) = dead_letters.rebuild(any_world.workspace, "default").values()
     assert at == pytest.approx(failures(any_world)["page"]["last_at"] / 1e6 + 300)
 
@@ -70,7 +87,10 @@ def test_a_letter_that_is_gone_leaves_the_queue(any_world: World) -> None:
     workspace = any_world.workspace
     workspace.catalog.record_dead("default", "a", "raw_blobs", [letter("one"), letter("two")], ())
     workspace.catalog.record_dead("default", "b", "raw_blobs", [letter("one")], ())
-    assert [(d.source_id, d.letters) for d in dead_letters.due(workspace, "default", 9e9)] == [("a", 2), ("b", 1)]
+    assert [(d.source_id, d.letters) for d in dead_letters.due(workspace, "default", 9e9)] == [
+        ("a", 2),
+        ("b", 1),
+    ]
     workspace.catalog.record_dead("default", "a", "raw_blobs", [], {"one", "two"})
     assert [(d.source_id, d.letters) for d in dead_letters.due(workspace, "default", 9e9)] == [("b", 1)]
     assert len(workspace.state.queued("default", "dlq:pending")) == 1
@@ -81,10 +101,14 @@ def test_losing_redis_loses_nothing(tmp_path: Path, tei: FakeTei) -> None:
     with own_redis(tmp_path) as server:
         world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})
         workspace = world.workspace
-        workspace.catalog.record_dead("default", "s", "raw_blobs", [letter("one"), letter("two", "E_NETWORK")], ())
+        workspace.catalog.record_dead(
+            "default", "s", "raw_blobs", [letter("one"), letter("two", "E_NETWORK")], ()
+        )
         before = dead_letters.rebuild(workspace, "default")
         server.stop()
-        assert [d.letters for d in dead_letters.due(workspace, "default", 9e9)] == [2], "the catalog's letters say it too"
+        assert [d.letters for d in dead_letters.due(workspace, "default", 9e9)] == [2], (
+            "the catalog's letters say it too"
+        )
         server.start()
         assert workspace.state.queued("default", "dlq:pending") == {}
         assert dead_letters.rebuild(workspace, "default") == before
@@ -93,18 +117,36 @@ def test_losing_redis_loses_nothing(tmp_path: Path, tei: FakeTei) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_the_queue_always_follows_from_the_letters(world: World, data: st.DataObject) -> None:
     catalog, items = world.workspace.catalog, ["a", "b", "ä\n", "c"]
     for _ in range(data.draw(st.integers(1, 4))):
         bad = data.draw(st.lists(st.sampled_from(items), unique=True))
-        codes = data.draw(st.lists(st.sampled_from(["E_TIMEOUT", "E_PARSE", "E_5XX_ORIGIN"]), min_size=len(bad), max_size=len(bad)))
-        catalog.record_dead("default", "s", "raw_blobs", [letter(i, c) for i, c in zip(bad, codes, strict=True)], set(items) - set(bad))
+        codes = data.draw(
+            st.lists(
+                st.sampled_from(["E_TIMEOUT", "E_PARSE", "E_5XX_ORIGIN"]),
+                min_size=len(bad),
+                max_size=len(bad),
+            )
+        )
+        catalog.record_dead(
+            "default",
+            "s",
+            "raw_blobs",
+            [letter(i, c) for i, c in zip(bad, codes, strict=True)],
+            set(items) - set(bad),
+        )
         if data.draw(st.booleans()):
             dead_letters.rebuild(world.workspace, "default")
     dead_letters.rebuild(world.workspace, "default")
     expected = sorted(
-        d["last_at"] / 1e6 + BACKOFF_SECONDS[d["attempts"] - 1] for d in failures(world).values() if d["code"] in TRANSIENT and d["attempts"] <= 3
+        d["last_at"] / 1e6 + BACKOFF_SECONDS[d["attempts"] - 1]
+        for d in failures(world).values()
+        if d["code"] in TRANSIENT and d["attempts"] <= 3
     )
     assert sorted(world.workspace.state.queued("default", "dlq:pending").values()) == pytest.approx(expected)
 
@@ -116,10 +158,23 @@ def test_a_page_that_failed_comes_in_by_the_next_try(world: World) -> None:
         if request.path == "/b" and not well:
             send(request, 503)
         else:
-            send(request, 200, b"<html><body><h1>Page</h1><p>The grafana service listens on port 3000 of the host.</p></body></html>", content_type="text/html")
+            send(
+                request,
+                200,
+                b"<html><body><h1>Page</h1><p>The grafana service listens on port 3000 of the"
+                b" host.</p></body></html>",
+                content_type="text/html",
+            )
 
     with serve(handle) as site:
-        world.entries.append({"id": "site", "type": "web", "urls": [f"{site.base}/a", f"{site.base}/b"], "allow_cidrs": ["127.0.0.0/8"]})
+        world.entries.append(
+            {
+                "id": "site",
+                "type": "web",
+                "urls": [f"{site.base}/a", f"{site.base}/b"],
+                "allow_cidrs": ["127.0.0.0/8"],
+            }
+        )
         world.declare()
         world.ingest("site")
         (due,) = dead_letters.due(world.workspace, "default", 9e9)

@@ -15,8 +15,6 @@ from taboot_pipelines_tests.world import World, graph, holding
 WORD = "zyxwvutquux"
 
 
-
-
 def doc_id(world: World, source: str, path: str) -> str:
     return world.workspace.catalog.locators("default", source, state=None)[path].doc_id
 
@@ -29,8 +27,12 @@ def reports(world: World, **options: bool) -> dict[str, object]:
 def notes(world: World) -> Path:
     path = world.source("notes")
     for i in range(4):
-        (path / f"{i}.md").write_text(f"# Note {i}\n\nThe number {i} is served by http://host{i}.example.com:80{i}0/ today.\n")
-    (path / "secret-plan.md").write_text(f"# Plan {WORD}\n\nThe {WORD} service listens on {WORD}.example.com:4433 and nothing else does.\n")
+        (path / f"{i}.md").write_text(
+            f"# Note {i}\n\nThe number {i} is served by http://host{i}.example.com:80{i}0/ today.\n"
+        )
+    (path / "secret-plan.md").write_text(
+        f"# Plan {WORD}\n\nThe {WORD} service listens on {WORD}.example.com:4433 and nothing else does.\n"
+    )
     (path / f"{WORD}.yaml").write_text("key: value\n")
     world.ingest()
     return path
@@ -99,7 +101,9 @@ def test_bytes_that_another_document_holds_stay(world: World, notes: Path) -> No
     assert WORD in kb.explain(hit).quote
 
 
-def test_an_erasure_that_was_killed_is_finished_by_the_next_run(world: World, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_erasure_that_was_killed_is_finished_by_the_next_run(
+    world: World, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = [doc_id(world, "notes", "secret-plan.md")]
 
     class Killed(BaseException):
@@ -128,10 +132,18 @@ def test_unknown_ids_delete_nothing(world: World, notes: Path) -> None:
         restore(world.workspace, "default", [known])
 
 
-@pytest.mark.parametrize("empty", [
-    pytest.param(lambda path: [p.unlink() for p in path.iterdir()], id="an unmounted folder that is left empty"),
-    pytest.param(lambda path: [(path / f"{i}.md").unlink() for i in range(12)], id="more than half and more than ten"),
-])
+@pytest.mark.parametrize(
+    "empty",
+    [
+        pytest.param(
+            lambda path: [p.unlink() for p in path.iterdir()], id="an unmounted folder that is left empty"
+        ),
+        pytest.param(
+            lambda path: [(path / f"{i}.md").unlink() for i in range(12)],
+            id="more than half and more than ten",
+        ),
+    ],
+)
 def test_mass_deletions_are_held_until_confirmed(world: World, empty: Callable[[Path], object]) -> None:
     path = world.source("many")
     for i in range(20):
@@ -193,7 +205,15 @@ def test_a_source_may_move_to_another_namespace(world: World, notes: Path) -> No
     assert world.kb("elsewhere").documents().num_rows == 6
 
 
-@pytest.mark.parametrize("text", ["", "sources: []\n", "sources:\n- id: notes\n  type: fil", "sources:\n- {id: notes, type: files, path: notes}\n- {id: notes, type: files, path: x}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "sources: []\n",
+        "sources:\n- id: notes\n  type: fil",
+        "sources:\n- {id: notes, type: files, path: notes}\n- {id: notes, type: files, path: x}\n",
+    ],
+)
 def test_an_invalid_sources_file_changes_nothing(world: World, notes: Path, text: str) -> None:
     (world.directory / "sources.yaml").write_text(text)
     with pytest.raises(TabootError, match="E_SOURCES"):

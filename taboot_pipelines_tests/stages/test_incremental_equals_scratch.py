@@ -1,7 +1,9 @@
-"""Incremental equals from scratch (DESIGN rule 13), under random sequences of add, edit, rename, delete, restore and crash.
+"""Incremental equals from scratch (DESIGN rule 13), under random sequences of add, edit, rename, delete,
+restore and crash.
 
-Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together; names become
-ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's inputs into empty ones.
+Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together;
+names become ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's
+inputs into empty ones.
 """
 
 from __future__ import annotations
@@ -26,36 +28,101 @@ EXAMPLES = int(SOAK / 8) or 14
 
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
-        ("alpha/compose.yaml", [
-            "services:\n  jellyfin:\n    image: jellyfin/jellyfin:${TAG:-10}\n    ports: ['${PORT:-8096}:8096']\n    depends_on: [vault]\n  vault:\n    image: vault\n",
-            "services:\n  jellyfin:\n    image: jellyfin/jellyfin\n    container_name: theatre\n    environment:\n      URL: http://vault:8200/x\n      API_TOKEN: swordfish-one\n  vault:\n    build: .\n",
-            "services:\n  jellyfin:\n    extends: {file: ../common/base.yaml, service: player}\n    networks: [shared]\nnetworks:\n  shared: {external: true}\n",
-            "services: [broken\n",
-        ]),
-        ("alpha/compose.override.yaml", ["services:\n  jellyfin:\n    restart: always\n    ports: ['9000:9000/udp']\n", "services:\n  extra-worker:\n    image: redis:7\n"]),
+        (
+            "alpha/compose.yaml",
+            [
+                (
+                    "services:\n  jellyfin:\n    image: jellyfin/jellyfin:${TAG:-10}\n    ports:"
+                    " ['${PORT:-8096}:8096']\n    depends_on: [vault]\n  vault:\n    image: vault\n"
+                ),
+                (
+                    "services:\n  jellyfin:\n    image: jellyfin/jellyfin\n    container_name: theatre\n   "
+                    " environment:\n      URL: http://vault:8200/x\n      API_TOKEN: swordfish-one\n "
+                    " vault:\n    build: .\n"
+                ),
+                (
+                    "services:\n  jellyfin:\n    extends: {file: ../common/base.yaml, service: player}\n   "
+                    " networks: [shared]\nnetworks:\n  shared: {external: true}\n"
+                ),
+                "services: [broken\n",
+            ],
+        ),
+        (
+            "alpha/compose.override.yaml",
+            [
+                "services:\n  jellyfin:\n    restart: always\n    ports: ['9000:9000/udp']\n",
+                "services:\n  extra-worker:\n    image: redis:7\n",
+            ],
+        ),
         ("alpha/.env", ["TAG=11\nPORT=81\n", "TAG=12\nDB_PASSWORD=swordfish-two\n"]),
         ("alpha/Dockerfile", ["FROM golang:1.22 AS build\nFROM alpine:3\n", "FROM debian:12\n"]),
-        ("beta/docker-compose.yml", [
-            "services:\n  vault:\n    image: hashicorp/vault:1\n  grafana-agent:\n    image: grafana/agent\n    links: [vault]\n",
-            "name: other\nservices:\n  prometheus:\n    image: prom/prometheus\n    network_mode: host\n",
-        ]),
-        ("common/base.yaml", ["services:\n  player:\n    image: lscr.io/linuxserver/jellyfin\n    ports: ['1900:1900/udp']\n", "services:\n  player:\n    image: busybox\n"]),
+        (
+            "beta/docker-compose.yml",
+            [
+                (
+                    "services:\n  vault:\n    image: hashicorp/vault:1\n  grafana-agent:\n    image:"
+                    " grafana/agent\n    links: [vault]\n"
+                ),
+                "name: other\nservices:\n  prometheus:\n    image: prom/prometheus\n    network_mode: host\n",
+            ],
+        ),
+        (
+            "common/base.yaml",
+            [
+                (
+                    "services:\n  player:\n    image: lscr.io/linuxserver/jellyfin\n    ports:"
+                    " ['1900:1900/udp']\n"
+                ),
+                "services:\n  player:\n    image: busybox\n",
+            ],
+        ),
     ],
     "proxy": [
-        ("vault.subdomain.conf", [
-            "server {\n  listen 443 ssl;\n  server_name vault.*;\n  include inner.conf;\n  location / {\n    set $upstream_app vault;\n    set $upstream_port 8200;\n    proxy_pass http://$upstream_app:$upstream_port;\n  }\n}\n",
-            "server {\n  server_name v.example.com w.example.com;\n  location /v { proxy_pass http://theatre:8096; }\n}\n",
-            "server { location / { proxy_pass http://10.0.0.7:80;\n",
-        ]),
+        (
+            "vault.subdomain.conf",
+            [
+                (
+                    "server {\n  listen 443 ssl;\n  server_name vault.*;\n  include inner.conf;\n  location /"
+                    " {\n    set $upstream_app vault;\n    set $upstream_port 8200;\n    proxy_pass"
+                    " http://$upstream_app:$upstream_port;\n  }\n}\n"
+                ),
+                (
+                    "server {\n  server_name v.example.com w.example.com;\n  location /v { proxy_pass"
+                    " http://theatre:8096; }\n}\n"
+                ),
+                "server { location / { proxy_pass http://10.0.0.7:80;\n",
+            ],
+        ),
         ("inner.conf", ["location /inner { proxy_pass https://prometheus:9090; }\n", "# nothing here\n"]),
     ],
     "notes": [
-        ("runbook.md", [
-            "# Runbook\n\nRestart jellyfin and then prometheus, see http://vault.example.com:8200/ui.\n\n## Vault\n\n`vault status` on 10.0.0.7\n",
-            "# Runbook\n\nOnly theatre and grafana-agent matter here. The image is `docker pull redis:7`.\n",
-        ]),
-        ("guide.md", ["Plain words about extra-worker.\n\npassword: swordfish-three\n", "# Guide\n\nNothing of note.\n"]),
-        ("page.html", ["<html><head><title>Page</title></head><body><main><h1>Page</h1><p>The jellyfin service runs on 192.168.1.5 and talks to the vault service over port 8200.</p></main></body></html>"]),
+        (
+            "runbook.md",
+            [
+                (
+                    "# Runbook\n\nRestart jellyfin and then prometheus, see"
+                    " http://vault.example.com:8200/ui.\n\n## Vault\n\n`vault status` on 10.0.0.7\n"
+                ),
+                (
+                    "# Runbook\n\nOnly theatre and grafana-agent matter here. The image is `docker pull"
+                    " redis:7`.\n"
+                ),
+            ],
+        ),
+        (
+            "guide.md",
+            [
+                "Plain words about extra-worker.\n\npassword: swordfish-three\n",
+                "# Guide\n\nNothing of note.\n",
+            ],
+        ),
+        (
+            "page.html",
+            [
+                "<html><head><title>Page</title></head><body><main><h1>Page</h1><p>The jellyfin service runs"
+                " on 192.168.1.5 and talks to the vault service over port 8200.</p></main></body></html>"
+            ],
+        ),
     ],
 }
 PATHS = [(source, path) for source, files in FILES.items() for path, _ in files]
@@ -79,14 +146,21 @@ class Crash(BaseException):
 
 
 class Crashing:
-    """Lets the n-th write of a table or the catalog be the last thing that happens, before or after it took effect."""
+    """Lets the n-th write of a table or the catalog be the last thing that happens, before or after it took
+    effect.
+    """
 
     def __init__(self, n: int) -> None:
         self.left, self.after = n, n % 2 == 0
 
     def __enter__(self) -> None:
-        self.saved = [(Tables, "replace", Tables.replace), (Tables, "append", Tables.append), (Catalog, "publish", Catalog.publish),
-                      (Catalog, "record_fetched", Catalog.record_fetched), (Catalog, "record_runs", Catalog.record_runs)]
+        self.saved = [
+            (Tables, "replace", Tables.replace),
+            (Tables, "append", Tables.append),
+            (Catalog, "publish", Catalog.publish),
+            (Catalog, "record_fetched", Catalog.record_fetched),
+            (Catalog, "record_runs", Catalog.record_runs),
+        ]
         for owner, name, original in self.saved:
             setattr(owner, name, self._wrap(original))
 
@@ -110,7 +184,11 @@ class Crashing:
 def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
     source, path = where
     file = world.directory / source / path
-    doc_ids = {x.path: x.doc_id for x in world.workspace.catalog.locators("default", source).values() if x.role == "document"}
+    doc_ids = {
+        x.path: x.doc_id
+        for x in world.workspace.catalog.locators("default", source).values()
+        if x.role == "document"
+    }
     match kind:
         case "write":
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -148,10 +226,20 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
 
 
 @settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=not SOAK, print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=not SOAK,
+    print_blob=True,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.data_too_large,
+    ],
 )
-@given(start=st.lists(st.tuples(place, st.integers(0, 3)), min_size=3, max_size=9), operations=st.lists(operation, min_size=2, max_size=8))
+@given(
+    start=st.lists(st.tuples(place, st.integers(0, 3)), min_size=3, max_size=9),
+    operations=st.lists(operation, min_size=2, max_size=8),
+)
 def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operations: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory), tei.url)
@@ -172,7 +260,9 @@ def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operati
             # Unchanged input costs nothing.
             before = tei.stats()["texts"]
             again = world.ingest()
-            assert [r.stage for r in again if r.stage not in {"raw_blobs", *TARGETS} and r.skipped != "unchanged"] == []
+            assert [
+                r.stage for r in again if r.stage not in {"raw_blobs", *TARGETS} and r.skipped != "unchanged"
+            ] == []
             assert tei.stats()["texts"] == before
         finally:
             other.close()

@@ -1,4 +1,6 @@
-"""Kills between two particular statements, and what they must not leave behind (DESIGN rules 12, 14 to 16)."""
+"""Kills between two particular statements, and what they must not leave behind (DESIGN rules 12, 14 to
+16).
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def doc_id(world: World, source: str, path: str) -> str:
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_rows_of_a_killed_interpretation_are_not_taken_for_those_of_the_bytes_before(world: World, call: int) -> None:
+def test_rows_of_a_killed_interpretation_are_not_taken_for_those_of_the_bytes_before(
+    world: World, call: int
+) -> None:
     conf = world.source("proxy", "swag") / "a.conf"
     text = "server {{ server_name a.*; location / {{ proxy_pass http://{}:80; }} }}\n"
     conf.write_text(text.format("first"))
@@ -104,7 +108,9 @@ def test_a_killed_delete_is_carried_out_by_the_next_run(world: World) -> None:
     assert world.kb().documents().num_rows == 1 and holding(world.home, WORD) == []
 
 
-def test_an_erased_document_leaves_no_byte_under_an_earlier_name_or_in_a_source_on_its_way_out(world: World) -> None:
+def test_an_erased_document_leaves_no_byte_under_an_earlier_name_or_in_a_source_on_its_way_out(
+    world: World,
+) -> None:
     path = world.source("notes")
     (path / "a.md").write_text(f"The word is {WORD}.\n")
     (path / "b.md").write_text("Another document.\n")
@@ -116,7 +122,12 @@ def test_an_erased_document_leaves_no_byte_under_an_earlier_name_or_in_a_source_
     world.ingest()
     world.remove_source("other")
     world.workspace.sync_sources()
-    receipt = delete(world.workspace, "default", [doc_id(world, "notes", f"{WORD}.md"), doc_id(world, "other", "o.md")], erase=True)
+    receipt = delete(
+        world.workspace,
+        "default",
+        [doc_id(world, "notes", f"{WORD}.md"), doc_id(world, "other", "o.md")],
+        erase=True,
+    )
     assert receipt.final and holding(world.home, WORD) == []
 
 
@@ -130,7 +141,9 @@ def test_a_reader_that_holds_the_catalog_open_makes_the_receipt_pending(world: W
     reader = sqlite3.connect(world.home / "catalog.db", isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM locator").fetchone()
-    receipt = delete(world.workspace, "default", [doc_id(world, "notes", p) for p in ("a.md", f"{WORD}.md")], erase=True)
+    receipt = delete(
+        world.workspace, "default", [doc_id(world, "notes", p) for p in ("a.md", f"{WORD}.md")], erase=True
+    )
     assert receipt.stores["catalog"] == "pending" and not receipt.final
     reader.close()
     world.ingest()

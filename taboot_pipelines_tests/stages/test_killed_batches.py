@@ -1,4 +1,6 @@
-"""What a killed batch has left behind is judged as if it had not been killed, and erased like the rest (DESIGN rules 14 to 16)."""
+"""What a killed batch has left behind is judged as if it had not been killed, and erased like the rest
+(DESIGN rules 14 to 16).
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ from taboot_pipelines_tests.stages.test_kill_windows import killed_at
 from taboot_pipelines_tests.world import World
 
 WORD = "zyxwvutquux"
-COMPOSE = "services:\n  app:\n    image: redis:7\n    ports: ['80:80']\n    depends_on: [{}]\n  {}:\n    image: postgres:16\n"
+COMPOSE = (
+    "services:\n  app:\n    image: redis:7\n    ports: ['80:80']\n    depends_on: [{}]\n  {}:\n    image:"
+    " postgres:16\n"
+)
 
 
 class Place:
@@ -65,8 +68,12 @@ class Place:
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         kb = self.world.kb(self.namespace)
-        nodes = pa.concat_tables([kb.nodes().slice(0, 0), *self.graph.nodes(self.namespace)]).sort_by([("label", "ascending"), ("key", "ascending")])
-        return nodes, pa.concat_tables([kb.edges().slice(0, 0), *self.graph.edges(self.namespace)]).sort_by("edge_id")
+        nodes = pa.concat_tables([kb.nodes().slice(0, 0), *self.graph.nodes(self.namespace)]).sort_by(
+            [("label", "ascending"), ("key", "ascending")]
+        )
+        return nodes, pa.concat_tables([kb.edges().slice(0, 0), *self.graph.edges(self.namespace)]).sort_by(
+            "edge_id"
+        )
 
     def audit(self) -> list[tuple[str, str]]:
         return [(d.kind, d.item) for d in neo4j_subgraph.audit(self.world.workspace, self.namespace)]
@@ -89,7 +96,9 @@ def place(tmp_path: Path, tei: FakeTei, neo4j_url: str) -> Iterator[Place]:
 def write(place: Place) -> tuple[Path, Path]:
     stacks, notes = place.source("stacks", "compose", host="nas"), place.source("notes")
     (stacks / "compose.yaml").write_text(COMPOSE.format("db", "db"))
-    (notes / "a.md").write_text("# Notes\nThe app listens at http://app.lan:8080/x and asks db at 10.0.0.5.\n")
+    (notes / "a.md").write_text(
+        "# Notes\nThe app listens at http://app.lan:8080/x and asks db at 10.0.0.5.\n"
+    )
     (notes / "b.md").write_text("# More\nAnother word about db and 10.0.0.5.\n")
     return stacks, notes
 
@@ -101,7 +110,11 @@ def test_the_graph_is_that_of_the_knowledge_base_and_goes_with_it(place: Place) 
     assert place.audit() == []
     (notes / "b.md").unlink()
     report = place.ingest()
-    assert report.counts["nodes_written"] == 1 and report.counts["edges_written"] == 0 and report.counts["edges_deleted"] == 1
+    assert (
+        report.counts["nodes_written"] == 1
+        and report.counts["edges_written"] == 0
+        and report.counts["edges_deleted"] == 1
+    )
     place.assert_equal()
     for path in (stacks / "compose.yaml", notes / "a.md"):
         path.write_text("services: {}\n" if path.suffix == ".yaml" else "Nothing here.\n")
@@ -138,17 +151,32 @@ def test_two_documents_that_say_the_same_each_keep_their_edge(place: Place) -> N
     assert len([e for e in place.tables()[1].to_pylist() if e["type"] == "DEPENDS_ON"]) == 1
 
 
-_STEPS = st.lists(st.one_of(
-    st.tuples(st.just("write"), st.sampled_from("abc"), st.sampled_from(["db at 10.0.0.1", "app and http://x.lan:81/", "cache, db, redis:7", "nothing"])),
-    st.tuples(st.just("delete"), st.sampled_from("abc"), st.just("")),
-    st.tuples(st.just("rename"), st.sampled_from("abc"), st.sampled_from("abc")),
-    st.tuples(st.just("service"), st.just(""), st.sampled_from(["db", "cache", "redis"])),
-), min_size=2, max_size=3)
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("write"),
+            st.sampled_from("abc"),
+            st.sampled_from(["db at 10.0.0.1", "app and http://x.lan:81/", "cache, db, redis:7", "nothing"]),
+        ),
+        st.tuples(st.just("delete"), st.sampled_from("abc"), st.just("")),
+        st.tuples(st.just("rename"), st.sampled_from("abc"), st.sampled_from("abc")),
+        st.tuples(st.just("service"), st.just(""), st.sampled_from(["db", "cache", "redis"])),
+    ),
+    min_size=2,
+    max_size=3,
+)
 
 
 @given(_STEPS)
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_any_sequence_of_changes_ends_in_the_same_graph(place: Place, steps: list[tuple[str, str, str]]) -> None:
+@settings(
+    max_examples=4,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_any_sequence_of_changes_ends_in_the_same_graph(
+    place: Place, steps: list[tuple[str, str, str]]
+) -> None:
     stacks, notes = write(place)
     (notes / "keep.md").write_text("A document that stays, so that not everything goes at once.\n")
     for what, name, value in steps:
@@ -204,9 +232,15 @@ def test_what_was_tampered_with_is_found_and_mended(place: Place, neo4j_url: str
         for statement in (
             "MATCH (:Service {namespace: $n})-[r:DEPENDS_ON]->() DELETE r",
             "MATCH (i:IP {namespace: $n, addr: '10.0.0.5'}) SET i.fingerprint = 'x'",
-            "MATCH (d:Document {namespace: $n})-[r:MENTIONS]->(:Endpoint) SET r.fingerprint = null, r.docId = 'x'",
+            (
+                "MATCH (d:Document {namespace: $n})-[r:MENTIONS]->(:Endpoint) SET r.fingerprint = null,"
+                " r.docId = 'x'"
+            ),
             "CREATE (:Host {namespace: $n, hostname: 'stray'})",
-            "MATCH (d:Document {namespace: $n}) WITH d LIMIT 1 CREATE (d)-[:MENTIONS {namespace: $n, edgeId: 'stray-' + $n}]->(:Host {namespace: $n, hostname: 'other'})",
+            (
+                "MATCH (d:Document {namespace: $n}) WITH d LIMIT 1 CREATE (d)-[:MENTIONS {namespace: $n,"
+                " edgeId: 'stray-' + $n}]->(:Host {namespace: $n, hostname: 'other'})"
+            ),
             "MATCH (w:_TabootWatermark {namespace: $n}) DELETE w",
             "MATCH (i:Image {namespace: $n}) WITH i LIMIT 1 DETACH DELETE i",
             "DROP CONSTRAINT ip_addr",
@@ -214,8 +248,18 @@ def test_what_was_tampered_with_is_found_and_mended(place: Place, neo4j_url: str
             driver.execute_query(statement, n=ns)
     found = place.audit()
     items = {i for _, i in found}
-    assert {("missing", "ip_addr"), ("different", f"{ns}/watermark"), ("different", "IP 10.0.0.5"), ("surplus", "Host stray"), ("surplus", f"MENTIONS stray-{ns}")} <= set(found)
-    assert any(i.startswith("DEPENDS_ON ") for i in items) and any(k == "missing" and i.startswith("Image ") for k, i in found) and any(k == "different" and i.startswith("MENTIONS") for k, i in found)
+    assert {
+        ("missing", "ip_addr"),
+        ("different", f"{ns}/watermark"),
+        ("different", "IP 10.0.0.5"),
+        ("surplus", "Host stray"),
+        ("surplus", f"MENTIONS stray-{ns}"),
+    } <= set(found)
+    assert (
+        any(i.startswith("DEPENDS_ON ") for i in items)
+        and any(k == "missing" and i.startswith("Image ") for k, i in found)
+        and any(k == "different" and i.startswith("MENTIONS") for k, i in found)
+    )
     neo4j_subgraph.repair(place.world.workspace, ns)
     place.assert_equal()
     assert place.audit() == [] and place.run().skipped == "unchanged"
@@ -252,17 +296,30 @@ def test_an_erased_document_leaves_nothing_in_neo4j(place: Place, neo4j_url: str
     (notes / f"{WORD}.md").write_text(f"# {WORD}\nSee http://{WORD}.lan:80/{WORD} and 10.0.0.5.\n")
     place.ingest()
     doc_id = place.world.workspace.catalog.locators(place.namespace, "notes", state=None)[f"{WORD}.md"].doc_id
-    count = "MATCH (n {namespace: $n}) OPTIONAL MATCH (n)-[r]-() WITH n, r WHERE any(v IN [x IN keys(n) | toStringOrNull(n[x])] + [x IN keys(coalesce(r, n)) | toStringOrNull(coalesce(r, n)[x])] WHERE toLower(v) CONTAINS $w) RETURN count(*) AS c"
+    count = (
+        "MATCH (n {namespace: $n}) OPTIONAL MATCH (n)-[r]-() WITH n, r WHERE any(v IN [x IN keys(n) |"
+        " toStringOrNull(n[x])] + [x IN keys(coalesce(r, n)) | toStringOrNull(coalesce(r, n)[x])] WHERE"
+        " toLower(v) CONTAINS $w) RETURN count(*) AS c"
+    )
     with neo4j.GraphDatabase.driver(neo4j_url, auth=None) as driver:
         assert driver.execute_query(count, n=place.namespace, w=WORD).records[0]["c"] > 0
         receipt = delete(place.world.workspace, place.namespace, [doc_id], erase=True)
         assert receipt.stores["neo4j"] == "done" and receipt.final
         assert driver.execute_query(count, n=place.namespace, w=WORD).records[0]["c"] == 0
-        assert driver.execute_query("MATCH (n {namespace: $n})-[r]-() WHERE r.docId = $w RETURN count(*) AS c", n=place.namespace, w=doc_id).records[0]["c"] == 0
+        assert (
+            driver.execute_query(
+                "MATCH (n {namespace: $n})-[r]-() WHERE r.docId = $w RETURN count(*) AS c",
+                n=place.namespace,
+                w=doc_id,
+            ).records[0]["c"]
+            == 0
+        )
     place.assert_equal()
 
 
-def test_state_that_fails_hides_no_error_and_stops_no_work(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_that_fails_hides_no_error_and_stops_no_work(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(place)
 
     def fail(*_: Any, **__: Any) -> Any:
@@ -272,16 +329,22 @@ def test_state_that_fails_hides_no_error_and_stops_no_work(place: Place, monkeyp
         monkeypatch.setattr(type(place.world.workspace.state), name, fail)
     place.ingest()
     place.assert_equal()
-    monkeypatch.setattr(Neo4jGraph, "watermark", lambda *_: (_ for _ in ()).throw(TabootError("E_NEO4J", "first")))
+    monkeypatch.setattr(
+        Neo4jGraph, "watermark", lambda *_: (_ for _ in ()).throw(TabootError("E_NEO4J", "first"))
+    )
     (place.world.directory / "notes" / "b.md").write_text("Another.\n")
     with pytest.raises(TabootError, match="E_NEO4J: first"):
         place.ingest()
 
 
-def test_a_server_that_fails_again_and_again_is_given_a_rest(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_fails_again_and_again_is_given_a_rest(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(place)
     with monkeypatch.context() as patch:
-        patch.setattr(Neo4jGraph, "missing_schema", lambda _: (_ for _ in ()).throw(TabootError("E_NEO4J", "down")))
+        patch.setattr(
+            Neo4jGraph, "missing_schema", lambda _: (_ for _ in ()).throw(TabootError("E_NEO4J", "down"))
+        )
         codes = []
         place.world.workspace.sync_sources()
         for _ in range(4):
@@ -300,12 +363,16 @@ def test_a_server_that_fails_again_and_again_is_given_a_rest(place: Place, monke
     place.assert_equal()
 
 
-def test_neighbourhoods_are_those_of_the_shards(place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_neighbourhoods_are_those_of_the_shards(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     write(place)
     place.ingest()
     served = place.world.kb(place.namespace)
     plain = place.world.kb(place.namespace)
-    plain.settings = plain.settings.model_copy(update={"neo4j": plain.settings.neo4j.model_copy(update={"url": None})})
+    plain.settings = plain.settings.model_copy(
+        update={"neo4j": plain.settings.neo4j.model_copy(update={"url": None})}
+    )
     used: list[bool] = []
     walk = Graph.neighbourhood
 
@@ -316,7 +383,13 @@ def test_neighbourhoods_are_those_of_the_shards(place: Place, monkeypatch: pytes
     monkeypatch.setattr(Graph, "neighbourhood", watch)
     names = sorted({n["name"] for n in served.nodes().to_pylist()})
     for name in names:
-        for hops, types, limit in ((1, None, 100), (2, None, 100), (2, None, 3), (1, ["MENTIONS"], 2), (2, ["DEPENDS_ON", "BINDS"], 100)):
+        for hops, types, limit in (
+            (1, None, 100),
+            (2, None, 100),
+            (2, None, 3),
+            (1, ["MENTIONS"], 2),
+            (2, ["DEPENDS_ON", "BINDS"], 100),
+        ):
             assert served.neighbors(name, hops, types, limit) == plain.neighbors(name, hops, types, limit)
     assert used == [True, False] * (len(used) // 2) and len(used) == 10 * len(names)
     # While it is being changed, and when it does not answer, the shards do.
@@ -324,23 +397,37 @@ def test_neighbourhoods_are_those_of_the_shards(place: Place, monkeypatch: pytes
     used.clear()
     assert served.neighbors("app", 2) == plain.neighbors("app", 2) and used == [False, False]
     place.graph.set_watermark(place.namespace, served.manifest.snapshot)
-    monkeypatch.setattr(Neo4jGraph, "neighbourhood", lambda *_: (_ for _ in ()).throw(TabootError("E_NEO4J", "down")))
+    monkeypatch.setattr(
+        Neo4jGraph, "neighbourhood", lambda *_: (_ for _ in ()).throw(TabootError("E_NEO4J", "down"))
+    )
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert served.neighbors("app", 2) == plain.neighbors("app", 2)
     assert len([r for r in caplog.records if "Neighbourhoods come from the shards" in r.message]) == 1
 
 
-def test_without_a_url_the_stage_is_empty_and_the_driver_is_not_imported(tmp_path: Path, tei: FakeTei) -> None:
+def test_without_a_url_the_stage_is_empty_and_the_driver_is_not_imported(
+    tmp_path: Path, tei: FakeTei
+) -> None:
     import subprocess
     import sys
 
     code = (
-        "import sys; from pathlib import Path; from taboot_pipelines_tests.world import World; from taboot_pipelines.stages import neo4j_subgraph as s\n"
-        f"w = World(Path({str(tmp_path)!r}), {tei.url!r}); p = w.source('notes'); (p / 'a.md').write_text('Some words.'); w.ingest()\n"
-        "r = s.run(w.workspace, 'default', 'notes'); k = w.kb(); k.neighbors(k.nodes().column('name')[0].as_py()); assert r.skipped == 'skipped: TABOOT_NEO4J__URL' and r.counts == {}, r\n"
-        "assert list(s.audit(w.workspace, 'default')) == [] and s.repair(w.workspace, 'default') is None and 'neo4j' not in sys.modules"
+        "import sys; from pathlib import Path; from taboot_pipelines_tests.world import World; from"
+        f" taboot_pipelines.stages import neo4j_subgraph as s\nw = World(Path({str(tmp_path)!r}),"
+        f" {tei.url!r}); p = w.source('notes'); (p / 'a.md').write_text('Some words.'); w.ingest()\nr ="
+        " s.run(w.workspace, 'default', 'notes'); k = w.kb();"
+        " k.neighbors(k.nodes().column('name')[0].as_py()); assert r.skipped == 'skipped: TABOOT_NEO4J__URL'"
+        " and r.counts == {}, r\nassert list(s.audit(w.workspace, 'default')) == [] and"
+        " s.repair(w.workspace, 'default') is None and 'neo4j' not in sys.modules"
     )
     env = {k: v for k, v in os.environ.items() if not k.startswith("TABOOT_NEO4J")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+        cwd=Path(__file__).parents[2],
+    )
     assert done.returncode == 0, done.stderr

@@ -21,10 +21,16 @@ from taboot_pipelines_tests.world import World
 
 @pytest.fixture(params=["catalog", "redis"])
 def any_world(request: pytest.FixtureRequest, tmp_path: Path, tei: FakeTei) -> Iterator[World]:
-    made = World(tmp_path, tei.url, **({"redis": {"url": request.getfixturevalue("redis_url")}} if request.param == "redis" else {}))
+    made = World(
+        tmp_path,
+        tei.url,
+        **({"redis": {"url": request.getfixturevalue("redis_url")}} if request.param == "redis" else {}),
+    )
     folder = made.source("docs")
     for i in range(70):
-        (folder / f"d{i}.md").write_text(f"# Page {i}\n\nThe grafana service number {i} listens on port 3000.\n")
+        (folder / f"d{i}.md").write_text(
+            f"# Page {i}\n\nThe grafana service number {i} listens on port 3000.\n"
+        )
     made.workspace.sync_sources()
     yield made
     made.workspace.close()
@@ -39,7 +45,9 @@ def record(world: World) -> dict[str, Any]:
     return found
 
 
-def test_every_stage_is_seen_while_it_works_and_the_record_stays(any_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_is_seen_while_it_works_and_the_record_stays(
+    any_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_WRITES", 0.0)
     seen: dict[str, Any] = {}
 
@@ -78,7 +86,10 @@ def test_a_failure_is_kept_with_its_code(any_world: World) -> None:
     assert kept["status"] == "failed" and kept["stages"]["raw_blobs"]["code"] == "E_PATH"
     (any_world.root / "away").rename(any_world.directory / "docs")
     run_stage(any_world.workspace, "raw_blobs", "docs")
-    with pytest.raises(KeyboardInterrupt), tracked(any_world.workspace, "default", "docs", "documents", lambda *_: None):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tracked(any_world.workspace, "default", "docs", "documents", lambda *_: None),
+    ):
         raise KeyboardInterrupt
     assert record(any_world)["status"] == "canceled"
 
@@ -99,7 +110,11 @@ def test_a_killed_process_is_not_shown_as_running(world: World) -> None:
     (world.source("docs") / "d.md").write_text("# A page\n\nThe grafana service listens on port 3000.\n")
     world.workspace.sync_sources()
     run_stage(world.workspace, "raw_blobs", "docs")
-    code = _KILLED.replace("with tracked", "from taboot_pipelines.stages import progress; progress._SECONDS_BETWEEN_WRITES = 0\nwith tracked", 1)
+    code = _KILLED.replace(
+        "with tracked",
+        "from taboot_pipelines.stages import progress; progress._SECONDS_BETWEEN_WRITES = 0\nwith tracked",
+        1,
+    )
     assert subprocess.run([sys.executable, "-c", code, str(world.home)], check=False).returncode == 9
     assert record(world)["status"] == "running" and running(world.workspace, "default") == []
 
@@ -114,7 +129,9 @@ def test_without_its_record_a_job_is_shown_as_the_catalog_knows_it(world: World)
     assert [j["job_id"] for j in running(world.workspace, "default")] == [job_id]
 
 
-def test_an_ingest_does_not_need_redis_for_its_progress(tmp_path: Path, tei: FakeTei, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ingest_does_not_need_redis_for_its_progress(
+    tmp_path: Path, tei: FakeTei, caplog: pytest.LogCaptureFixture
+) -> None:
     world = World(tmp_path, tei.url, redis={"url": "redis://127.0.0.1:1/0", "timeout_seconds": 0.1})
     (world.source("docs") / "d.md").write_text("# A page\n\nThe grafana service listens on port 3000.\n")
     assert all(r.counts.get("failed", 0) == 0 for r in world.ingest("docs"))

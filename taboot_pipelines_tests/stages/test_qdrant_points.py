@@ -1,4 +1,6 @@
-"""The points in Qdrant equal the live chunks: after any changes, kills and outages, and with work in proportion to them."""
+"""The points in Qdrant equal the live chunks: after any changes, kills and outages, and with work in
+proportion to them.
+"""
 
 from __future__ import annotations
 
@@ -51,26 +53,60 @@ def collection(world: World) -> str:
 
 
 def expected(world: World, namespace: str = "default") -> dict[str, dict[str, Any]]:
-    """The points that the tables ask for, put together anew: {id: {field: value}}, an occurrence as (chunk_id, fields)."""
+    """The points that the tables ask for, put together anew: {id: {field: value}}, an occurrence as
+    (chunk_id, fields).
+    """
     places: dict[str, list[dict[str, Any]]] = {}
     catalog, tables = world.workspace.catalog, world.workspace.tables
     for entry in world.workspace.entries_of(namespace):
         source = entry.source_id
-        documents = {d["doc_id"]: d for d in tables.read(namespace, source, "documents", catalog.pointer(namespace, source, "documents").tables["documents"]).to_pylist()}
-        for c in tables.read(namespace, source, "chunks", catalog.pointer(namespace, source, "chunks").tables["chunks"]).to_pylist():
+        documents = {
+            d["doc_id"]: d
+            for d in tables.read(
+                namespace,
+                source,
+                "documents",
+                catalog.pointer(namespace, source, "documents").tables["documents"],
+            ).to_pylist()
+        }
+        for c in tables.read(
+            namespace, source, "chunks", catalog.pointer(namespace, source, "chunks").tables["chunks"]
+        ).to_pylist():
             d = documents[c["doc_id"]]
-            places.setdefault(c["sha256"], []).append({
-                "doc_id": c["doc_id"], "chunk_id": c["chunk_id"], "chunk_index": c["chunk_index"], "url": d["url"], "title": d["title"], "source": entry.config.type,
-                "source_id": source, "job_id": d["job_id"], "mime": d["mime"], "lang": d["lang"], "text_len": len(c["text"]), "start": c["start"], "end": c["end"],
-                "section_header": c["section"], "content_type": c["content_type"], "tags": sorted(entry.config.tags),
-                "created_at": int(d["created_at"].timestamp()), "updated_at": int(d["since"].timestamp()), "crawled_at": d["since"].strftime("%Y-%m-%dT%H:%M:%SZ"),
-            })
+            places.setdefault(c["sha256"], []).append(
+                {
+                    "doc_id": c["doc_id"],
+                    "chunk_id": c["chunk_id"],
+                    "chunk_index": c["chunk_index"],
+                    "url": d["url"],
+                    "title": d["title"],
+                    "source": entry.config.type,
+                    "source_id": source,
+                    "job_id": d["job_id"],
+                    "mime": d["mime"],
+                    "lang": d["lang"],
+                    "text_len": len(c["text"]),
+                    "start": c["start"],
+                    "end": c["end"],
+                    "section_header": c["section"],
+                    "content_type": c["content_type"],
+                    "tags": sorted(entry.config.tags),
+                    "created_at": int(d["created_at"].timestamp()),
+                    "updated_at": int(d["since"].timestamp()),
+                    "crawled_at": d["since"].strftime("%Y-%m-%dT%H:%M:%SZ"),
+                }
+            )
     found = {}
     for sha256, occurrences in places.items():
         occurrences.sort(key=lambda o: (o["doc_id"], o["chunk_index"]))
         for b, start in enumerate(range(0, len(occurrences), points.BUCKET)):
             part = occurrences[start : start + points.BUCKET]
-            found[point_id(namespace, sha256, b)] = {**part[0], "namespace": namespace, "sha256": sha256, "occurrences": part}
+            found[point_id(namespace, sha256, b)] = {
+                **part[0],
+                "namespace": namespace,
+                "sha256": sha256,
+                "occurrences": part,
+            }
     return found
 
 
@@ -80,8 +116,13 @@ def assert_equal(world: World, qdrant: FakeQdrant, namespace: str = "default") -
     held = {p: c for p, c in qdrant.payloads(collection(world)).items() if c["namespace"] == namespace}
     assert held.keys() == wanted.keys()
     for point, content in wanted.items():
-        assert {k: v for k, v in held[point].items() if k in content and k != "occurrences"} == {k: v for k, v in content.items() if k != "occurrences"}
-        assert [{k: o[k] for k in p} for o, p in zip(held[point]["occurrences"], content["occurrences"], strict=True)] == content["occurrences"]
+        assert {k: v for k, v in held[point].items() if k in content and k != "occurrences"} == {
+            k: v for k, v in content.items() if k != "occurrences"
+        }
+        assert [
+            {k: o[k] for k in p}
+            for o, p in zip(held[point]["occurrences"], content["occurrences"], strict=True)
+        ] == content["occurrences"]
     assert list(qdrant_points.audit(world.workspace, namespace)) == []
 
 
@@ -93,7 +134,10 @@ def test_nothing_is_done_where_nothing_is_configured(tmp_path, tei):
     world = World(tmp_path, tei.url)
     (world.source("notes") / "a.md").write_text("text\n")
     report = next(r for r in world.ingest() if r.stage == "qdrant_points")
-    assert report.skipped == "skipped: TABOOT_QDRANT__URL" and list(qdrant_points.audit(world.workspace, "default")) == []
+    assert (
+        report.skipped == "skipped: TABOOT_QDRANT__URL"
+        and list(qdrant_points.audit(world.workspace, "default")) == []
+    )
     qdrant_points.repair(world.workspace, "default")
     world.workspace.close()
 
@@ -101,7 +145,10 @@ def test_nothing_is_done_where_nothing_is_configured(tmp_path, tei):
 def test_points_follow_any_sequence_of_changes(world, qdrant):
     rng = random.Random(4)
     paths = [world.source("one", tags=["b", "a"]), world.source("two"), world.source("stacks", "compose")]
-    texts = [f"# Heading {i}\n\nThe service number {i} listens on port {8000 + i} behind nginx.\n" for i in range(6)]
+    texts = [
+        f"# Heading {i}\n\nThe service number {i} listens on port {8000 + i} behind nginx.\n"
+        for i in range(6)
+    ]
     (paths[2] / "compose.yaml").write_text("services:\n  web:\n    image: nginx:1\n")
     for step in range(8):
         for _ in range(4):
@@ -176,8 +223,14 @@ def test_a_text_in_many_places_has_several_points(world, qdrant, monkeypatch):
 
 #: The statements of a run that leave something behind: (owner, method, how often one run calls it).
 STATEMENTS = [
-    (QdrantPoints, "prepare", 1), (QdrantPoints, "set_watermark", 2), (QdrantPoints, "_send", 3), (QdrantPoints, "delete", 1), (QdrantPoints, "switch_alias", 1),
-    (QdrantPoints, "other_spaces", 1), (Tables, "replace", 2), (Catalog, "publish", 1),
+    (QdrantPoints, "prepare", 1),
+    (QdrantPoints, "set_watermark", 2),
+    (QdrantPoints, "_send", 3),
+    (QdrantPoints, "delete", 1),
+    (QdrantPoints, "switch_alias", 1),
+    (QdrantPoints, "other_spaces", 1),
+    (Tables, "replace", 2),
+    (Catalog, "publish", 1),
 ]
 
 
@@ -267,7 +320,16 @@ def test_state_that_fails_hides_no_error_and_stops_no_work(world, qdrant, monkey
 
     (world.source("notes") / "a.md").write_text("First.\n")
     state = type(world.workspace.state)
-    for name in ("circuit_open", "circuit_failed", "circuit_succeeded", "enqueue", "dequeue", "queued", "get", "set"):
+    for name in (
+        "circuit_open",
+        "circuit_failed",
+        "circuit_succeeded",
+        "enqueue",
+        "dequeue",
+        "queued",
+        "get",
+        "set",
+    ):
         monkeypatch.setattr(state, name, fail)
     world.ingest()
     (world.directory / "notes" / "b.md").write_text("Second.\n")
@@ -320,15 +382,25 @@ def test_an_erasure_waits_for_a_server_that_is_not_configured_now(world, qdrant)
     configured = world.overrides.pop("qdrant")
     restart(world)
     receipt = delete(world.workspace, "default", [second], erase=True)
-    assert receipt.stores["qdrant"] == "pending" and {v for k, v in receipt.stores.items() if k != "qdrant"} == {"done"}
+    assert receipt.stores["qdrant"] == "pending" and {
+        v for k, v in receipt.stores.items() if k != "qdrant"
+    } == {"done"}
     world.ingest()
-    assert len(world.workspace.catalog.pending_receipts("default")) == 2 and finish_pending(world.workspace, "default") == []
+    assert (
+        len(world.workspace.catalog.pending_receipts("default")) == 2
+        and finish_pending(world.workspace, "default") == []
+    )
     world.overrides["qdrant"] = configured
     restart(world)
     qdrant.start()
     world.ingest()
     assert world.workspace.catalog.pending_receipts("default") == []
-    assert not any(d in str(c) for d in (first, second) for name in qdrant.collections() for c in qdrant.payloads(name).values())
+    assert not any(
+        d in str(c)
+        for d in (first, second)
+        for name in qdrant.collections()
+        for c in qdrant.payloads(name).values()
+    )
     assert_equal(world, qdrant)
 
 
@@ -400,7 +472,9 @@ def test_a_new_space_is_built_beside_the_old_which_then_goes(world, qdrant):
         world.ingest()
         assert qdrant.collections() == sorted([collection(world), "taboot.watermarks"])
         assert qdrant.store.get_aliases().aliases[0].collection_name == collection(world) != before
-        assert [n for n in world.workspace.tables.names("default", NAMESPACE) if n.startswith("points.")] == [f"points.{world.workspace.embedder.space.id}"]
+        assert [n for n in world.workspace.tables.names("default", NAMESPACE) if n.startswith("points.")] == [
+            f"points.{world.workspace.embedder.space.id}"
+        ]
         assert_equal(world, qdrant)
 
 
@@ -421,7 +495,9 @@ def test_sources_that_come_and_go_are_no_difference(world, qdrant):
     assert storage_audit.run(world.workspace, "default").found == []
     assert stage(world).skipped == "unchanged"
     world.ingest()
-    assert storage_audit.run(world.workspace, "default").found == [] and set(world.kb().manifest.sources) == {"a"}
+    assert storage_audit.run(world.workspace, "default").found == [] and set(world.kb().manifest.sources) == {
+        "a"
+    }
     assert_equal(world, qdrant)
 
 
@@ -438,12 +514,30 @@ def test_whatever_the_server_holds_is_found_and_repaired(world, qdrant):
 
     store.delete(name, points_selector=models.PointIdsList(points=held[:2]))
     store.set_payload(name, payload={"title": "tampered"}, points=held[2:3])
-    store.upsert(name, [models.PointStruct(id=surplus, vector=records[held[3]].vector, payload={**records[held[3]].payload, "sha256": "0" * 64})])
+    store.upsert(
+        name,
+        [
+            models.PointStruct(
+                id=surplus,
+                vector=records[held[3]].vector,
+                payload={**records[held[3]].payload, "sha256": "0" * 64},
+            )
+        ],
+    )
     world.workspace.points._connection.client().delete_payload_index(name, "tags")
-    store.update_collection_aliases([models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name="taboot.documents"))])
+    store.update_collection_aliases(
+        [models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name="taboot.documents"))]
+    )
     world.workspace.points.set_watermark("default", world.workspace.embedder.space.id, "another", "")
     found = {(d.kind, d.item) for d in qdrant_points.audit(world.workspace, "default")}
-    assert found == {("missing", held[0]), ("missing", held[1]), ("different", held[2]), ("surplus", surplus), ("different", name), ("different", "default")}
+    assert found == {
+        ("missing", held[0]),
+        ("missing", held[1]),
+        ("different", held[2]),
+        ("surplus", surplus),
+        ("different", name),
+        ("different", "default"),
+    }
     assert all(d.repairable for d in qdrant_points.audit(world.workspace, "default"))
     assert stage(world).skipped == "unchanged"
     qdrant_points.repair(world.workspace, "default")
@@ -470,7 +564,9 @@ def test_a_server_that_lost_its_points_is_filled_by_the_next_change(world, qdran
     world.ingest()
     for lost in ("points", "everything"):
         if lost == "points":
-            qdrant.store.delete(collection(world), points_selector=sorted(qdrant.payloads(collection(world)))[:2])
+            qdrant.store.delete(
+                collection(world), points_selector=sorted(qdrant.payloads(collection(world)))[:2]
+            )
         else:
             for name in qdrant.collections():
                 qdrant.store.delete_collection(name)
@@ -532,7 +628,17 @@ def test_a_real_server_process_may_be_killed_and_started_again(world, tmp_path, 
 
     def start(port: int = 0) -> tuple[subprocess.Popen[str], int]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "taboot_pipelines_tests.fakes.qdrant", "--port", str(port), "--path", str(tmp_path / "stored")], stdout=subprocess.PIPE, text=True,
+            [
+                sys.executable,
+                "-m",
+                "taboot_pipelines_tests.fakes.qdrant",
+                "--port",
+                str(port),
+                "--path",
+                str(tmp_path / "stored"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return process, int(process.stdout.readline())
 
@@ -550,8 +656,17 @@ def test_a_real_server_process_may_be_killed_and_started_again(world, tmp_path, 
             world.ingest()
         process, _ = start(port)
         world.ingest()
-        held = dict(world.workspace.points.scan("default", world.workspace.embedder.space.id, point_rows.made_by(world.workspace.embedder.space.id)))
-        assert held.keys() == expected(world).keys() and list(qdrant_points.audit(world.workspace, "default")) == []
+        held = dict(
+            world.workspace.points.scan(
+                "default",
+                world.workspace.embedder.space.id,
+                point_rows.made_by(world.workspace.embedder.space.id),
+            )
+        )
+        assert (
+            held.keys() == expected(world).keys()
+            and list(qdrant_points.audit(world.workspace, "default")) == []
+        )
     finally:
         process.kill(), process.wait()
 
@@ -559,5 +674,9 @@ def test_a_real_server_process_may_be_killed_and_started_again(world, tmp_path, 
 def test_ids_are_those_of_the_rule(world, qdrant):
     (world.source("notes") / "a.md").write_text("Alone.\n")
     world.ingest()
-    chunk = world.workspace.tables.read("default", "notes", "chunks", world.workspace.tables.version("default", "notes", "chunks")).to_pylist()[0]
-    assert list(qdrant.payloads(collection(world))) == [point_id("default", chunk["sha256"])] and chunk["sha256"] == ids.sha256_hex(chunk["text"])
+    chunk = world.workspace.tables.read(
+        "default", "notes", "chunks", world.workspace.tables.version("default", "notes", "chunks")
+    ).to_pylist()[0]
+    assert list(qdrant.payloads(collection(world))) == [point_id("default", chunk["sha256"])] and chunk[
+        "sha256"
+    ] == ids.sha256_hex(chunk["text"])

@@ -32,7 +32,9 @@ def filled(world: World, data: Path) -> World:
             target.write_bytes(path.read_bytes())
     notes = world.source("notes")
     for i in range(6):
-        (notes / f"{i}.md").write_text(f"# Note {i}\n\nThe redis of stack {i} listens on 10.0.0.{i}:6379, see http://wiki{i}.lan/.\n")
+        (notes / f"{i}.md").write_text(
+            f"# Note {i}\n\nThe redis of stack {i} listens on 10.0.0.{i}:6379, see http://wiki{i}.lan/.\n"
+        )
     (notes / "broken.md").write_bytes(b"\xff\xfe\x00\xd8")
     world.ingest()
     return world
@@ -46,8 +48,14 @@ def test_a_healthy_namespace_has_no_discrepancy_and_everything_was_looked_at(fil
     report = storage_audit.run(filled.workspace, OURS, deep=True)
     assert report.found == [] and not report.repaired
     kb = filled.kb()
-    assert report.checked["documents"] == kb.documents().num_rows and report.checked["chunks"] == kb.manifest.chunks
-    assert report.checked["relations"] >= kb.edges().num_rows and report.checked["blobs"] >= report.checked["documents"]
+    assert (
+        report.checked["documents"] == kb.documents().num_rows
+        and report.checked["chunks"] == kb.manifest.chunks
+    )
+    assert (
+        report.checked["relations"] >= kb.edges().num_rows
+        and report.checked["blobs"] >= report.checked["documents"]
+    )
     assert all(report.checked[name] for name in ("vectors", "runs", "entities", "doc_state", "declarations"))
 
 
@@ -65,18 +73,28 @@ def without_first(world: World, owner: str, name: str, key: str) -> str:
     catalog, tables = world.workspace.catalog, world.workspace.tables
     rows = table(world, owner, name)
     lost = str(rows.column(key)[0].as_py())
-    version = tables.replace(OURS, owner, name, rows.filter(pc.not_equal(rows.column(key), lost)), buckets=None, txn="sabotage")
+    version = tables.replace(
+        OURS, owner, name, rows.filter(pc.not_equal(rows.column(key), lost)), buckets=None, txn="sabotage"
+    )
     with catalog.begin(OURS) as c:
         p = schema.pointer
         for row in c.execute(sa.select(p).where(p.c.namespace == OURS)).all():
             for column in ("tables", "applied"):
                 changed = json.loads(getattr(row, column))
-                holders = [changed] if name in changed else [v for s, v in changed.items() if s == owner and isinstance(v, dict) and name in v]
+                holders = (
+                    [changed]
+                    if name in changed
+                    else [v for s, v in changed.items() if s == owner and isinstance(v, dict) and name in v]
+                )
                 if row.owner not in (owner, NAMESPACE):
                     continue
                 for holder in holders:
                     holder[name] = version
-                c.execute(sa.update(p).where(p.c.namespace == OURS, p.c.owner == row.owner, p.c.stage == row.stage).values({column: json.dumps(changed)}))
+                c.execute(
+                    sa.update(p)
+                    .where(p.c.namespace == OURS, p.c.owner == row.owner, p.c.stage == row.stage)
+                    .values({column: json.dumps(changed)})
+                )
     return lost
 
 
@@ -93,7 +111,14 @@ def lost_vector(world: World) -> tuple[str, str]:
     rows = table(world, NAMESPACE, name)
     live = set(table(world, "notes", "chunks").column("sha256").to_pylist())
     lost = next(s for s in rows.column("sha256").to_pylist() if s in live)
-    world.workspace.tables.replace(OURS, NAMESPACE, name, rows.filter(pc.not_equal(rows.column("sha256"), lost)), buckets=None, txn="sabotage")
+    world.workspace.tables.replace(
+        OURS,
+        NAMESPACE,
+        name,
+        rows.filter(pc.not_equal(rows.column("sha256"), lost)),
+        buckets=None,
+        txn="sabotage",
+    )
     return "missing", lost
 
 
@@ -109,7 +134,14 @@ def lost_tables(world: World) -> tuple[str, str]:
 
 
 def table_ahead(world: World) -> tuple[str, str]:
-    world.workspace.tables.replace(OURS, NAMESPACE, "relations", table(world, NAMESPACE, "relations").slice(3), buckets=None, txn="killed")
+    world.workspace.tables.replace(
+        OURS,
+        NAMESPACE,
+        "relations",
+        table(world, NAMESPACE, "relations").slice(3),
+        buckets=None,
+        txn="killed",
+    )
     return "different", f"{NAMESPACE}/relations"
 
 
@@ -153,11 +185,27 @@ def cut_manifest(world: World) -> tuple[str, str]:
     return "unreadable", OURS
 
 
-@pytest.mark.parametrize("plant", [
-    lost_document, lost_chunks, lost_vector, unread_table, lost_tables, table_ahead, snapshot_of_a_ghost, stray_blob, flipped_shard, lost_shard, lost_manifest,
-    cut_manifest,
-], ids=lambda f: f.__name__)
-def test_what_can_be_derived_is_found_by_id_and_repaired(filled: World, plant: Callable[[World], tuple[str, str]]) -> None:
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lost_document,
+        lost_chunks,
+        lost_vector,
+        unread_table,
+        lost_tables,
+        table_ahead,
+        snapshot_of_a_ghost,
+        stray_blob,
+        flipped_shard,
+        lost_shard,
+        lost_manifest,
+        cut_manifest,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_what_can_be_derived_is_found_by_id_and_repaired(
+    filled: World, plant: Callable[[World], tuple[str, str]]
+) -> None:
     before, seen = logical(filled.workspace), graph(filled.kb())
     kind, item = plant(filled)
     found = audited(filled, deep=True)
@@ -193,14 +241,20 @@ def test_work_that_is_pending_is_a_difference_until_it_is_done(filled: World) ->
     found = audited(filled)
     assert [d.kind for d in found if d.store == "tables"] == ["missing"]
     assert storage_audit.run(filled.workspace, OURS, repair=True).left == []
-    assert filled.kb().documents().num_rows == len(logical(filled.workspace)["notes/documents"]) + len(logical(filled.workspace)["stacks/documents"])
+    assert filled.kb().documents().num_rows == len(logical(filled.workspace)["notes/documents"]) + len(
+        logical(filled.workspace)["stacks/documents"]
+    )
 
 
 @pytest.mark.parametrize("name", ["documents", "chunks", "observations"])
-def test_a_lost_table_is_made_again_by_the_next_ingest_though_its_versions_begin_anew(filled: World, name: str) -> None:
+def test_a_lost_table_is_made_again_by_the_next_ingest_though_its_versions_begin_anew(
+    filled: World, name: str
+) -> None:
     # As often changed as made: the table that is made again comes to carry the number of the lost one.
     shutil.rmtree(filled.home / "tables" / OURS / "notes" / name)
-    (filled.directory / "notes" / "0.md").write_text("# Changed\n\nwhile the table was lost, see http://changed.lan/.\n")
+    (filled.directory / "notes" / "0.md").write_text(
+        "# Changed\n\nwhile the table was lost, see http://changed.lan/.\n"
+    )
     filled.ingest()
     assert audited(filled) == [] and "changed.lan" in str(filled.kb().nodes().column("name").to_pylist())
 

@@ -1,4 +1,6 @@
-"""A process that stores the same bytes as others at the same time; its own module, since each process imports it."""
+"""A process that stores the same bytes as others at the same time; its own module, since each process imports
+it.
+"""
 
 from __future__ import annotations
 

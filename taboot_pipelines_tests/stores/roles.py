@@ -38,10 +38,26 @@ def with_roles(server: PostgresServer, database: str) -> Roles:
     assert psql, "psql is missing: it comes with PostgreSQL's client (apt-get install postgresql-client)"
     for _ in range(2):  # It may be run again.
         subprocess.run(
-            [psql, "-X", "-q", "-d", plain(superuser), "-v", "owner_password=owner's word", "-v", "app_password=app's word", "-f", str(ROLES)],
-            check=True, stdout=subprocess.DEVNULL,
+            [
+                psql,
+                "-X",
+                "-q",
+                "-d",
+                plain(superuser),
+                "-v",
+                "owner_password=owner's word",
+                "-v",
+                "app_password=app's word",
+                "-f",
+                str(ROLES),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
-    owner, app = (url.set(username=role, password=f"{word}'s word").render_as_string(hide_password=False) for role, word in (("taboot_owner", "owner"), ("taboot_app", "app")))
+    owner, app = (
+        url.set(username=role, password=f"{word}'s word").render_as_string(hide_password=False)
+        for role, word in (("taboot_owner", "owner"), ("taboot_app", "app"))
+    )
     return Roles(superuser, owner, app)
 
 

@@ -16,11 +16,17 @@ def open_backend(backend: str, where: str) -> State:
     if backend == "redis":
         return open_state(load_settings(redis={"url": where}), None)  # type: ignore[arg-type]
     home = Path(where) if backend == "catalog-sqlite" else Path("/nonexistent")
-    return open_state(load_settings(), Catalog.open(home, Leases(home, 5), None if backend == "catalog-sqlite" else where))
+    return open_state(
+        load_settings(), Catalog.open(home, Leases(home, 5), None if backend == "catalog-sqlite" else where)
+    )
 
 
-def take(backend: str, where: str, namespace: str, rate: float, burst: float, seconds: float) -> tuple[int, float, float]:
-    """Take tokens as fast as they are given: how many, and from when to when (monotonic, one clock for the machine)."""
+def take(
+    backend: str, where: str, namespace: str, rate: float, burst: float, seconds: float
+) -> tuple[int, float, float]:
+    """Take tokens as fast as they are given: how many, and from when to when (monotonic, one clock for the
+    machine).
+    """
     state = open_backend(backend, where)
     start, taken = time.monotonic(), 0
     while time.monotonic() < start + seconds:

@@ -22,7 +22,9 @@ class Kept:
 
     def __init__(self, home: Path, bucket: Bucket | None) -> None:
         self.directory, self.bucket = home / "blobs", bucket
-        self.store = BlobStore.open(home) if bucket is None else BlobStore.open(home, bucket.url, bucket.storage)
+        self.store = (
+            BlobStore.open(home) if bucket is None else BlobStore.open(home, bucket.url, bucket.storage)
+        )
 
     def overwrite(self, path: str, data: bytes) -> None:
         if self.bucket is not None:
@@ -94,7 +96,9 @@ def test_a_sweep_keeps_what_it_is_told(store: BlobStore) -> None:
     kept, *gone = (store.put("n", str(i).encode())[0] for i in range(5))
     other, _ = store.put("n2", b"0")
     assert store.sweep("n", {kept}) == 4
-    assert [name for name, _ in store.list("n")] == [kept] and [name for name, _ in store.list("n2")] == [other]
+    assert [name for name, _ in store.list("n")] == [kept] and [name for name, _ in store.list("n2")] == [
+        other
+    ]
     store.delete("n", kept, *gone)
     store.delete("n")
     assert list(store.list("n")) == []
@@ -104,7 +108,12 @@ def test_of_four_writers_of_equal_bytes_one_is_first(s3, tmp_path: Path) -> None
     bucket = Bucket(s3)
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(4), context.Queue()
-    processes = [context.Process(target=write_equal, args=(tmp_path / str(i), bucket.url, bucket.storage, start, results)) for i in range(4)]
+    processes = [
+        context.Process(
+            target=write_equal, args=(tmp_path / str(i), bucket.url, bucket.storage, start, results)
+        )
+        for i in range(4)
+    ]
     for p in processes:
         p.start()
     told = [results.get(timeout=300) for _ in processes]

@@ -50,16 +50,37 @@ def catalog(opener: Opener) -> Catalog:
 
 
 def locator(path: str, sha256: str, job_id: str, at: int = 1) -> Locator:
-    return Locator(path, f"doc-{path}", "present", "document", sha256, 3, None, None, None, None, None, None, "INGESTED", at, at, job_id)
+    return Locator(
+        path,
+        f"doc-{path}",
+        "present",
+        "document",
+        sha256,
+        3,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        "INGESTED",
+        at,
+        at,
+        job_id,
+    )
 
 
 def test_fetches_are_logged_and_become_the_present_state(catalog: Catalog) -> None:
     job = catalog.start_job("n", "s")
-    catalog.record_fetched("n", "s", "files", job, [locator("a", "x", job), locator("b", "y", job)], "sources/n")
+    catalog.record_fetched(
+        "n", "s", "files", job, [locator("a", "x", job), locator("b", "y", job)], "sources/n"
+    )
     assert set(catalog.locators("n", "s")) == {"a", "b"} and catalog.blob_hashes("n") == {"x", "y"}
     assert catalog.usage("n")["total_bytes"] == 6
     catalog.record_absent("n", "s", job, [catalog.locators("n", "s")["a"]])
-    assert set(catalog.locators("n", "s")) == {"b"} and set(catalog.locators("n", "s", state="absent")) == {"a"}
+    assert set(catalog.locators("n", "s")) == {"b"} and set(catalog.locators("n", "s", state="absent")) == {
+        "a"
+    }
     assert catalog.locators("other", "s") == {}
     catalog.end_job(job, JobState.SUCCEEDED, {"discovered": 2})
     with pytest.raises(TabootError, match="E_TRANSITION"):
@@ -108,12 +129,20 @@ os._exit(9)
 def test_jobs_of_dead_processes_are_failed_once(tmp_path: Path, opener: Opener) -> None:
     catalog = opener()
     alive = catalog.start_job("n", "s")
-    url = "" if catalog.health().backend == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
-    died = subprocess.run([sys.executable, "-c", JOB, str(tmp_path), url], capture_output=True, text=True, check=False)
+    url = (
+        ""
+        if catalog.health().backend == "sqlite"
+        else catalog._engine.url.render_as_string(hide_password=False)
+    )
+    died = subprocess.run(
+        [sys.executable, "-c", JOB, str(tmp_path), url], capture_output=True, text=True, check=False
+    )
     dead = died.stdout.strip()
     assert dead, died.stderr
     others, found = [opener() for _ in range(3)], []
-    threads = [threading.Thread(target=lambda c=c: found.extend(c.fail_dead_jobs())) for c in (catalog, *others)]
+    threads = [
+        threading.Thread(target=lambda c=c: found.extend(c.fail_dead_jobs())) for c in (catalog, *others)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -136,8 +165,29 @@ def test_a_job_is_ended_in_its_own_namespace_only(catalog: Catalog) -> None:
 
 def test_what_is_forgotten_leaves_no_row_and_in_a_file_no_byte(tmp_path: Path, catalog: Catalog) -> None:
     job = catalog.start_job("n", "s")
-    catalog.record_fetched("n", "s", "files", job, [locator("uniquewordone.md", "x", job), locator("kept.md", "y", job)], "sources/n")
-    catalog.record_dead("n", "s", "documents", [{"item": "uniquewordone.md", "code": "E_PARSE", "message": "m", "fingerprint": "", "kind": "failed"}], [])
+    catalog.record_fetched(
+        "n",
+        "s",
+        "files",
+        job,
+        [locator("uniquewordone.md", "x", job), locator("kept.md", "y", job)],
+        "sources/n",
+    )
+    catalog.record_dead(
+        "n",
+        "s",
+        "documents",
+        [
+            {
+                "item": "uniquewordone.md",
+                "code": "E_PARSE",
+                "message": "m",
+                "fingerprint": "",
+                "kind": "failed",
+            }
+        ],
+        [],
+    )
     assert catalog.hashes_only_of("n", ["doc-uniquewordone.md"]) == ["x"]
     catalog.forget("n", ["doc-uniquewordone.md"], ["x"])
     assert catalog.compact()
@@ -153,22 +203,33 @@ def test_many_rows_are_the_same_rows_as_few(catalog: Catalog) -> None:
     many = [locator(f"{odd[i % len(odd)]}/{i}", f"sha{i % 700}", job, i + 1) for i in range(1000)]
     catalog.record_fetched("n", "s", "files", job, many, "sources/n")
     assert catalog.locators("n", "s") == {x.path: x for x in many}
-    assert len(catalog.blobs("n")) == 700 and catalog.usage("n")["total_sources"] == 700 and catalog.usage("n")["total_bytes"] == 2100
+    assert (
+        len(catalog.blobs("n")) == 700
+        and catalog.usage("n")["total_sources"] == 700
+        and catalog.usage("n")["total_bytes"] == 2100
+    )
     catalog.record_fetched("n", "s", "files", job, many[:300], "sources/n")
     assert catalog.usage("n")["total_sources"] == 700
     catalog.record_absent("n", "s", job, many[:500])
     assert set(catalog.locators("n", "s")) == {x.path for x in many[500:]}
     # Of two rows with one key the last counts, in a stream as in single statements.
-    for rows in ([many[0], locator(many[0].path, "other", job)], [*many, locator(many[0].path, "other", job)]):
+    for rows in (
+        [many[0], locator(many[0].path, "other", job)],
+        [*many, locator(many[0].path, "other", job)],
+    ):
         catalog.touch_locators("n", "s", rows)
         assert catalog.locators("n", "s")[many[0].path].sha256 == "other"
 
 
 def test_two_sources_of_a_namespace_lose_no_byte_of_the_count(opener: Opener) -> None:
     """Writers at once, of blobs that they partly share: each counted once."""
+
     def ingest(catalog: Catalog, source: str) -> None:
         for batch in range(10):
-            rows = [locator(f"{batch}/{i}", f"shared{batch}.{i}" if i < 5 else f"{source}{batch}.{i}", "j") for i in range(10)]
+            rows = [
+                locator(f"{batch}/{i}", f"shared{batch}.{i}" if i < 5 else f"{source}{batch}.{i}", "j")
+                for i in range(10)
+            ]
             catalog.record_fetched("n", source, "files", "j", rows, "sources/n")
 
     threads = [threading.Thread(target=ingest, args=(opener(), f"s{i}")) for i in range(4)]
@@ -186,16 +247,52 @@ def test_rows_come_in_the_order_of_their_bytes(catalog: Catalog) -> None:
     names = ["a-b", "a_b", "ab", "a-c", "a1"]
     catalog.sync_sources(dict.fromkeys(names, entry))
     assert [r["source_id"] for r in catalog.sources("n")] == sorted(names)
-    catalog.record_dead("n", "s", "documents", [{"item": x, "code": "E_PARSE", "message": "m", "fingerprint": "", "kind": "failed"} for x in ("b", "B", "a", "_")], [])
+    catalog.record_dead(
+        "n",
+        "s",
+        "documents",
+        [
+            {"item": x, "code": "E_PARSE", "message": "m", "fingerprint": "", "kind": "failed"}
+            for x in ("b", "B", "a", "_")
+        ],
+        [],
+    )
     assert [d["item"] for d in catalog.dead_letters("n")] == ["B", "_", "a", "b"]
 
 
 def test_suppressed_units_leave_the_active_runs_and_come_back(catalog: Catalog) -> None:
-    run = {"interpretation_config": "{}", "input_fingerprint": "f", "status": "completed", "error_message": None, "extracted_nodes": 0, "extracted_edges": 0,
-           "confidence": None, "unknown_field_count": 0, "extraction_completeness": "full", "started_at": 1, "completed_at": 2, "heartbeat_at": None, "timeout_at": None}
-    state = {"reads": "{}", "fingerprint": "f", "subordinates": "[]", "environment": "{}", "problems": "[]", "suppressed": False}
+    run = {
+        "interpretation_config": "{}",
+        "input_fingerprint": "f",
+        "status": "completed",
+        "error_message": None,
+        "extracted_nodes": 0,
+        "extracted_edges": 0,
+        "confidence": None,
+        "unknown_field_count": 0,
+        "extraction_completeness": "full",
+        "started_at": 1,
+        "completed_at": 2,
+        "heartbeat_at": None,
+        "timeout_at": None,
+    }
+    state = {
+        "reads": "{}",
+        "fingerprint": "f",
+        "subordinates": "[]",
+        "environment": "{}",
+        "problems": "[]",
+        "suppressed": False,
+    }
     units = ["u1", "u2", "u3"]
-    catalog.record_runs("n", "s", "A", [{"run_id": f"r-{u}", "unit_id": u, **run} for u in units], [{"unit_id": u, "run_id": f"r-{u}", **state} for u in units], [])
+    catalog.record_runs(
+        "n",
+        "s",
+        "A",
+        [{"run_id": f"r-{u}", "unit_id": u, **run} for u in units],
+        [{"unit_id": u, "run_id": f"r-{u}", **state} for u in units],
+        [],
+    )
     catalog.set_suppressed("n", "s", "A", {"u1": True, "u3": True})
     assert [r["unit_id"] for r in catalog.runs("n", active=True)] == ["u2"]
     assert {u for u, x in catalog.unit_states("n", "s", "A").items() if x["suppressed"]} == {"u1", "u3"}

@@ -30,13 +30,21 @@ services:
 
 def live(world: World) -> None:
     """Adds, an edit, an absence, a deletion with its return, an erasure, and a source that left."""
-    notes, stack, old = world.source("notes"), world.source("stack", "compose", host="atlas"), world.source("old")
+    notes, stack, old = (
+        world.source("notes"),
+        world.source("stack", "compose", host="atlas"),
+        world.source("old"),
+    )
     for name in ("one", "two", "three", "four"):
-        (notes / f"{name}.md").write_text(f"# {name}\n\nThe web service {name} runs on atlas and asks db for its rows, day and night.\n")
+        (notes / f"{name}.md").write_text(
+            f"# {name}\n\nThe web service {name} runs on atlas and asks db for its rows, day and night.\n"
+        )
     (old / "gone.md").write_text("# Gone\n\nNobody will miss this page about the web service.\n")
     (stack / "compose.yaml").write_text(COMPOSE)
     world.ingest()
-    (notes / "one.md").write_text("# one\n\nThe web service moved to another shelf in the rack, which is cooler.\n")
+    (notes / "one.md").write_text(
+        "# one\n\nThe web service moved to another shelf in the rack, which is cooler.\n"
+    )
     (notes / "two.md").unlink()
     (stack / "compose.yaml").write_text(COMPOSE.replace("8080", "8081"))
     world.remove_source("old")
@@ -50,7 +58,9 @@ def live(world: World) -> None:
 
 
 def replayed_on_sqlite(server: World, tei: FakeTei) -> World:
-    """A world with the same sources and blobs whose SQLite catalog is given the inputs that PostgreSQL holds."""
+    """A world with the same sources and blobs whose SQLite catalog is given the inputs that PostgreSQL
+    holds.
+    """
     assert not (server.home / "catalog.db").exists()
     file = World(server.root, tei.url)
     with server.workspace.catalog.read(None) as source, file.workspace.catalog.begin(None) as target:
@@ -72,13 +82,18 @@ def assert_equal_to_its_replay(server: World, tei: FakeTei) -> None:
         assert here == there, differences(here, there)
         assert here["nodes"] and here["edges"] and here["documents"]
         usage, blobs = server.workspace.catalog.usage("default"), server.workspace.catalog.blobs("default")
-        assert (usage["total_sources"], usage["total_bytes"]) == (len(blobs), sum(b["byte_size"] for b in blobs))
+        assert (usage["total_sources"], usage["total_bytes"]) == (
+            len(blobs),
+            sum(b["byte_size"] for b in blobs),
+        )
     finally:
         replayed.close()
         file.workspace.close()
 
 
-def test_the_chain_on_postgresql_equals_a_replay_of_its_inputs_on_sqlite(tmp_path: Path, tei: FakeTei, postgres: PostgresServer) -> None:
+def test_the_chain_on_postgresql_equals_a_replay_of_its_inputs_on_sqlite(
+    tmp_path: Path, tei: FakeTei, postgres: PostgresServer
+) -> None:
     roles = with_roles(postgres, "chain")
     server = World(tmp_path, tei.url, catalog_url=roles.app, catalog_admin_url=roles.owner)
     try:
@@ -89,7 +104,9 @@ def test_the_chain_on_postgresql_equals_a_replay_of_its_inputs_on_sqlite(tmp_pat
         server.workspace.close()
 
 
-def test_a_path_that_no_index_holds_is_refused_and_fails_nothing_else(tmp_path: Path, tei: FakeTei, postgres: PostgresServer) -> None:
+def test_a_path_that_no_index_holds_is_refused_and_fails_nothing_else(
+    tmp_path: Path, tei: FakeTei, postgres: PostgresServer
+) -> None:
     """PostgreSQL's limit, kept on SQLite too, so that both hold the same documents."""
     random_ = random.Random(3)
     # Random, since PostgreSQL compresses what repeats.
@@ -117,11 +134,20 @@ def test_a_path_that_no_index_holds_is_refused_and_fails_nothing_else(tmp_path: 
         world.workspace.close()
 
 
-def test_runs_during_which_the_server_restarts_wait_or_fail_typed_and_lose_nothing(tmp_path: Path, tei: FakeTei) -> None:
-    """The server is killed and started while ingests go on; who holds a lease then fails, and the next run completes."""
+def test_runs_during_which_the_server_restarts_wait_or_fail_typed_and_lose_nothing(
+    tmp_path: Path, tei: FakeTei
+) -> None:
+    """The server is killed and started while ingests go on; who holds a lease then fails, and the next run
+    completes.
+    """
     with own_postgres(tmp_path) as own:
         world = World(tmp_path / "world", tei.url, catalog_url=own.url)
-        notes, stack, failed, completed = world.source("notes"), world.source("stack", "compose", host="atlas"), [], 0
+        notes, stack, failed, completed = (
+            world.source("notes"),
+            world.source("stack", "compose", host="atlas"),
+            [],
+            0,
+        )
         stop, pauses = threading.Event(), random.Random(5)
 
         def restart() -> None:
@@ -135,7 +161,10 @@ def test_runs_during_which_the_server_restarts_wait_or_fail_typed_and_lose_nothi
             for round_ in range(ROUNDS):
                 (stack / "compose.yaml").write_text(COMPOSE.replace("8080", str(8080 + round_)))
                 for page in range(6):
-                    (notes / f"page-{page}.md").write_text(f"# Page {page}\n\nThe web service of round {round_ * (page % 2)} asks db number {page} for its rows, day and night.\n")
+                    (notes / f"page-{page}.md").write_text(
+                        f"# Page {page}\n\nThe web service of round {round_ * (page % 2)} asks db number"
+                        f" {page} for its rows, day and night.\n"
+                    )
                 try:
                     problems = [p for report in world.ingest() for p in report.problems]
                     assert not problems, problems

@@ -1,5 +1,5 @@
-"""Namespaces in PostgreSQL: whatever is asked in one, by the catalog's methods or by any SQL on its connection, no row
-of another is seen or changed; ``taboot_maintenance`` sees all."""
+"""Namespaces in PostgreSQL: whatever is asked in one, by the catalog's methods or by any SQL on its
+connection, no row of another is seen or changed; ``taboot_maintenance`` sees all."""
 
 from __future__ import annotations
 
@@ -47,9 +47,31 @@ def catalog(request: pytest.FixtureRequest, roles: Roles, tmp_path: Path) -> Ite
 def fill(catalog: Catalog, ns: str) -> None:
     """Rows in every table, the same keys in every namespace; each says in a text whose it is."""
     mark = f"of-{ns}"
-    run = {"interpretation_config": mark, "input_fingerprint": "f", "status": "completed", "error_message": None, "extracted_nodes": 0, "extracted_edges": 0,
-           "confidence": None, "unknown_field_count": 0, "extraction_completeness": "full", "started_at": 1, "completed_at": 2, "heartbeat_at": None, "timeout_at": None}
-    state = {"run_id": "run", "unit_id": "unit", "reads": f'{{"files": {{"{mark}": null}}}}', "fingerprint": "f", "subordinates": "[]", "environment": "{}", "problems": "[]", "suppressed": False}
+    run = {
+        "interpretation_config": mark,
+        "input_fingerprint": "f",
+        "status": "completed",
+        "error_message": None,
+        "extracted_nodes": 0,
+        "extracted_edges": 0,
+        "confidence": None,
+        "unknown_field_count": 0,
+        "extraction_completeness": "full",
+        "started_at": 1,
+        "completed_at": 2,
+        "heartbeat_at": None,
+        "timeout_at": None,
+    }
+    state = {
+        "run_id": "run",
+        "unit_id": "unit",
+        "reads": f'{{"files": {{"{mark}": null}}}}',
+        "fingerprint": "f",
+        "subordinates": "[]",
+        "environment": "{}",
+        "problems": "[]",
+        "suppressed": False,
+    }
     job = catalog.start_job(ns, "s")
     rows = [replace(locator(f"p{i}", f"sha{i}", job), url=mark, mime=mark) for i in range(4)]
     catalog.record_fetched(ns, "s", "files", job, rows, mark)
@@ -57,17 +79,34 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.queue_upload(ns, "sha0", mark, 1, max_retries=1, next_retry_at=0, error_message=mark)
     catalog.publish(ns, "s", Pointer("chunks", {mark: 1}, mark, mark, {}))
     catalog.record_runs(ns, "s", "A", [{"run_id": "run", "unit_id": "unit", **run}], [state], [])
-    catalog.record_dead(ns, "s", "documents", [{"item": "p0", "code": "E_PARSE", "message": mark, "fingerprint": "f", "kind": "failed"}], [])
+    catalog.record_dead(
+        ns,
+        "s",
+        "documents",
+        [{"item": "p0", "code": "E_PARSE", "message": mark, "fingerprint": "f", "kind": "failed"}],
+        [],
+    )
     catalog.add_tombstones(ns, ["doc-p3"], "deleted")
     catalog.save_receipt(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
     catalog.audit(ns, mark, mark)
     with catalog.begin(ns) as c:
         for name, table in metadata.tables.items():
             if name.startswith("state_"):
-                values: dict[str, Any] = {column.name: {"LARGE_BINARY": mark.encode(), "TEXT": mark}.get(str(column.type).upper().replace("BLOB", "LARGE_BINARY"), 1) for column in table.c}
+                values: dict[str, Any] = {
+                    column.name: (
+                        {"LARGE_BINARY": mark.encode(), "TEXT": mark}.get(
+                            str(column.type).upper().replace("BLOB", "LARGE_BINARY"), 1
+                        )
+                    )
+                    for column in table.c
+                }
                 c.execute(table.insert().values({**values, "namespace": ns}))
         entry = metadata.tables["source_entry"]
-        c.execute(entry.insert().values(namespace=ns, source_id="s", type="files", config=mark, root="/", state="active", updated_at=1))
+        c.execute(
+            entry.insert().values(
+                namespace=ns, source_id="s", type="files", config=mark, root="/", state="active", updated_at=1
+            )
+        )
 
 
 def rounds_of(catalog: Catalog) -> int:
@@ -77,19 +116,30 @@ def rounds_of(catalog: Catalog) -> int:
 def rows_of(roles: Roles, namespaces: list[str]) -> dict[str, list[Any]]:
     """Every row of some namespaces, by a superuser."""
     with psycopg.connect(plain(roles.superuser)) as connection:
-        found = {n: connection.execute(f'SELECT * FROM "{n}" t WHERE namespace = ANY(%s) ORDER BY t::text', [namespaces]).fetchall() for n in metadata.tables}
+        found = {
+            n: (
+                connection.execute(
+                    f'SELECT * FROM "{n}" t WHERE namespace = ANY(%s) ORDER BY t::text', [namespaces]
+                ).fetchall()
+            )
+            for n in metadata.tables
+        }
     assert all(found.values()), "every table holds rows of the others"
     return found
 
 
-def calls(catalog: Catalog, random_: random.Random, others: list[dict[str, Any]]) -> dict[str, Callable[[], object]]:
+def calls(
+    catalog: Catalog, random_: random.Random, others: list[dict[str, Any]]
+) -> dict[str, Callable[[], object]]:
     """Each public method, asked in ``alpha`` with the keys and ids of the others."""
     path, sha, doc = (f"{kind}{random_.randrange(4)}" for kind in ("p", "sha", "doc-p"))
     job = random_.choice(others)["job_id"]
     x = replace(locator(path, random_.choice([sha, "new"]), job), url="of-alpha")
     return {
         "sources": lambda: catalog.sources(MINE),
-        "set_source_state": lambda: catalog.set_source_state(MINE, "s", random_.choice(["active", "retiring"])),
+        "set_source_state": lambda: catalog.set_source_state(
+            MINE, "s", random_.choice(["active", "retiring"])
+        ),
         "start_job": lambda: catalog.start_job(MINE, "s"),
         "end_job": lambda: catalog.end_job(job, JobState.FAILED, namespace=MINE),
         "jobs": lambda: catalog.jobs(MINE, random_.choice([None, "s"])),
@@ -99,7 +149,9 @@ def calls(catalog: Catalog, random_: random.Random, others: list[dict[str, Any]]
         "touch_locators": lambda: catalog.touch_locators(MINE, "s", [x]),
         "record_absent": lambda: catalog.record_absent(MINE, "s", job, [x], confirmed=1),
         "activate": lambda: catalog.activate(MINE, "s"),
-        "queue_upload": lambda: catalog.queue_upload(MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""),
+        "queue_upload": lambda: catalog.queue_upload(
+            MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""
+        ),
         "due_uploads": lambda: catalog.due_uploads(MINE, 2**62),
         "upload_failed": lambda: catalog.upload_failed(MINE, sha, 1, 0, "", final=True),
         "upload_done": lambda: catalog.upload_done(MINE, sha),
@@ -136,7 +188,11 @@ SPANNING = {"open", "close", "compact", "sync_sources", "fail_dead_jobs"}
 def test_no_method_of_the_catalog_reaches_another_namespace(catalog: Catalog, roles: Roles) -> None:
     before, random_ = rows_of(roles, OTHERS), random.Random(11)
     others = [job for namespace in OTHERS for job in catalog.jobs(namespace)]
-    public = {n for n, _ in inspect.getmembers(Catalog, callable) if not n.startswith("_") and not hasattr(Database, n)} | {"open"}
+    public = {
+        n
+        for n, _ in inspect.getmembers(Catalog, callable)
+        if not n.startswith("_") and not hasattr(Database, n)
+    } | {"open"}
     assert set(calls(catalog, random_, others)) == public - SPANNING
     done, rounds = 0, rounds_of(catalog)
     for _ in range(rounds):
@@ -154,7 +210,13 @@ def test_no_method_of_the_catalog_reaches_another_namespace(catalog: Catalog, ro
 
 
 def test_no_statement_reaches_another_namespace(catalog: Catalog, roles: Roles) -> None:
-    before, random_, refused, empty, rounds = rows_of(roles, OTHERS), random.Random(12), 0, 0, rounds_of(catalog)
+    before, random_, refused, empty, rounds = (
+        rows_of(roles, OTHERS),
+        random.Random(12),
+        0,
+        0,
+        rounds_of(catalog),
+    )
     for _ in range(rounds):
         for name, table in metadata.tables.items():
             other = random_.choice(OTHERS)
@@ -162,9 +224,13 @@ def test_no_statement_reaches_another_namespace(catalog: Catalog, roles: Roles) 
             unkeyed = [c for c in table.c if c.name != "id"]
             statement: Any
             statements = [
-                sa.select(table), sa.select(table).where(theirs), sa.delete(table).where(theirs), sa.update(table).where(theirs).values(namespace=MINE),
+                sa.select(table),
+                sa.select(table).where(theirs),
+                sa.delete(table).where(theirs),
+                sa.update(table).where(theirs).values(namespace=MINE),
                 sa.update(table).where(table.c.namespace != MINE).values(namespace=table.c.namespace),
-                sa.select(sa.func.count()).select_from(table).where(theirs), sa.text(f'SELECT * FROM "{name}" WHERE namespace = :o FOR UPDATE').bindparams(o=other),
+                sa.select(sa.func.count()).select_from(table).where(theirs),
+                sa.text(f'SELECT * FROM "{name}" WHERE namespace = :o FOR UPDATE').bindparams(o=other),
             ]
             random_.shuffle(statements)
             with catalog.begin(MINE) as c:
@@ -176,7 +242,15 @@ def test_no_statement_reaches_another_namespace(catalog: Catalog, roles: Roles) 
                     empty += 1
             for statement in (
                 sa.update(table).values(namespace=other),
-                table.insert().from_select(unkeyed, sa.select(*[sa.literal(other).label("namespace") if c.name == "namespace" else c for c in unkeyed])),
+                table.insert().from_select(
+                    unkeyed,
+                    sa.select(
+                        *[
+                            sa.literal(other).label("namespace") if c.name == "namespace" else c
+                            for c in unkeyed
+                        ]
+                    ),
+                ),
             ):
                 with pytest.raises(TabootError, match="insufficient privilege"), catalog.begin(MINE) as c:
                     assert c.execute(sa.select(sa.func.count()).select_from(table)).scalar(), name
@@ -192,11 +266,18 @@ def test_no_statement_reaches_another_namespace(catalog: Catalog, roles: Roles) 
     assert rows_of(roles, OTHERS) == before
 
 
-def test_a_transaction_without_a_namespace_sees_nothing_and_maintenance_all(catalog: Catalog, roles: Roles) -> None:
+def test_a_transaction_without_a_namespace_sees_nothing_and_maintenance_all(
+    catalog: Catalog, roles: Roles
+) -> None:
     for name, table in metadata.tables.items():
         with catalog.begin(None) as c:
             assert set(c.execute(sa.select(table.c.namespace)).scalars()) == {MINE, *OTHERS}, name
-            assert c.execute(sa.update(table).where(table.c.namespace == "bravo").values(namespace="bravo")).rowcount > 0
+            assert (
+                c.execute(
+                    sa.update(table).where(table.c.namespace == "bravo").values(namespace="bravo")
+                ).rowcount
+                > 0
+            )
     with psycopg.connect(plain(catalog._engine.url.render_as_string(hide_password=False))) as connection:
         for name in metadata.tables:
             assert connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() == (0,)
@@ -204,7 +285,10 @@ def test_a_transaction_without_a_namespace_sees_nothing_and_maintenance_all(cata
 
 
 def test_a_pooled_connection_takes_no_namespace_along(catalog: Catalog) -> None:
-    """After a commit, a failure and maintenance alike, the next user of the connection begins with nothing."""
+    """After a commit, a failure and maintenance alike, the next user of the connection begins with
+    nothing.
+    """
+
     def one(namespace: str | None, fail: bool) -> None:
         with catalog.begin(namespace) as c:
             c.execute(sa.text("SELECT 1/0" if fail else "SELECT 1"))
@@ -217,7 +301,11 @@ def test_a_pooled_connection_takes_no_namespace_along(catalog: Catalog) -> None:
             else:
                 one(namespace, fail)
             with catalog._engine.connect() as c:
-                setting, maintenance, me, session = c.execute(sa.text(
-                    "SELECT current_setting('taboot.namespace', true), current_setting('taboot.maintenance', true), current_user, session_user")).one()
+                setting, maintenance, me, session = c.execute(
+                    sa.text(
+                        "SELECT current_setting('taboot.namespace', true),"
+                        " current_setting('taboot.maintenance', true), current_user, session_user"
+                    )
+                ).one()
                 assert not setting and not maintenance and me == session
                 assert c.execute(sa.text("SELECT count(*) FROM locator")).scalar() == 0

@@ -65,7 +65,9 @@ def test_the_migrations_give_exactly_the_declared_schema(owned: tuple[Catalog, s
     config = Config()
     config.set_main_option("script_location", str(Path(package.__file__).parent / "migrations"))
     scripts = ScriptDirectory.from_config(config)
-    assert scripts.get_current_head() == HEAD and sorted(s.revision for s in scripts.walk_revisions()) == list(REVISIONS)
+    assert scripts.get_current_head() == HEAD and sorted(
+        s.revision for s in scripts.walk_revisions()
+    ) == list(REVISIONS)
 
 
 def test_down_and_up_again_keeps_the_rows(owned: tuple[Catalog, sa.Engine], tmp_path: Path) -> None:
@@ -77,20 +79,30 @@ def test_down_and_up_again_keeps_the_rows(owned: tuple[Catalog, sa.Engine], tmp_
     assert "state_value" not in sa.inspect(engine).get_table_names()
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT count(*) FROM pointer")).scalar() == 1
-    url = None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+    url = (
+        None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+    )
     again = opened(tmp_path, url)
-    assert again.pointer("n", "s", "chunks") == pointer and again.pointer("m", "s", "chunks") is None and revision(engine) == HEAD
+    assert (
+        again.pointer("n", "s", "chunks") == pointer
+        and again.pointer("m", "s", "chunks") is None
+        and revision(engine) == HEAD
+    )
     again._migrate("base")
     assert set(sa.inspect(engine).get_table_names()) <= {"alembic_version", "sqlite_sequence"}
     again.close()
 
 
-def test_a_database_ahead_of_the_code_is_refused_in_words(owned: tuple[Catalog, sa.Engine], tmp_path: Path) -> None:
+def test_a_database_ahead_of_the_code_is_refused_in_words(
+    owned: tuple[Catalog, sa.Engine], tmp_path: Path
+) -> None:
     catalog, engine = owned
     catalog.blobs("n")
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0099'"))
-    url = None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+    url = (
+        None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+    )
     with pytest.raises(TabootError, match=r"E_CATALOG.*0099.*newer version"):
         opened(tmp_path, url).blobs("n")
     assert revision(engine) == "0099"
@@ -116,7 +128,12 @@ print(len(catalog.sources()), flush=True)
 
 def test_of_processes_that_migrate_at_once_one_does(roles: Roles, tmp_path: Path) -> None:
     processes = [
-        subprocess.Popen([sys.executable, "-c", OPENING, str(tmp_path), roles.app, roles.owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", OPENING, str(tmp_path), roles.app, roles.owner],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(3)
     ]
     for p in processes:
@@ -146,8 +163,16 @@ def test_the_application_neither_migrates_nor_owns(roles: Roles, tmp_path: Path)
     assert later.sources() == [] and later.health().ok, later.health()
     with psycopg.connect(plain(roles.app), autocommit=True) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
-        for statement in ("UPDATE alembic_version SET version_num = 'x'", "DELETE FROM alembic_version", "DROP TABLE locator", "ALTER TABLE locator NO FORCE ROW LEVEL SECURITY",
-                          "CREATE POLICY mine ON locator USING (true)", "TRUNCATE locator", "CREATE TABLE mine (n int)", "ALTER ROLE taboot_app BYPASSRLS"):
+        for statement in (
+            "UPDATE alembic_version SET version_num = 'x'",
+            "DELETE FROM alembic_version",
+            "DROP TABLE locator",
+            "ALTER TABLE locator NO FORCE ROW LEVEL SECURITY",
+            "CREATE POLICY mine ON locator USING (true)",
+            "TRUNCATE locator",
+            "CREATE TABLE mine (n int)",
+            "ALTER ROLE taboot_app BYPASSRLS",
+        ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
     for catalog in (first, later):
@@ -158,18 +183,24 @@ def test_every_table_of_the_catalog_is_bound_by_its_policies(roles: Roles, tmp_p
     opened(tmp_path, roles.app, roles.owner).blobs("n")
     with psycopg.connect(plain(roles.superuser)) as connection:
         found = connection.execute(
-            "SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, pg_get_userbyid(c.relowner), array_agg(p.polname ORDER BY p.polname)::text[]"
-            " FROM pg_class c LEFT JOIN pg_policy p ON p.polrelid = c.oid"
-            " WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version' GROUP BY c.oid"
+            "SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, pg_get_userbyid(c.relowner),"
+            " array_agg(p.polname ORDER BY p.polname)::text[] FROM pg_class c LEFT JOIN pg_policy p ON"
+            " p.polrelid = c.oid WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND"
+            " c.relname <> 'alembic_version' GROUP BY c.oid"
         ).fetchall()
-        [(flags,)] = connection.execute("SELECT rolsuper OR rolbypassrls OR rolinherit OR rolcreaterole FROM pg_roles WHERE rolname = 'taboot_app'").fetchall()
+        [(flags,)] = connection.execute(
+            "SELECT rolsuper OR rolbypassrls OR rolinherit OR rolcreaterole FROM pg_roles WHERE rolname ="
+            " 'taboot_app'"
+        ).fetchall()
     assert {r[0] for r in found} == set(metadata.tables) and flags is False
     assert {tuple(map(str, r[1:4])) for r in found} == {("True", "True", "taboot_owner")}
     assert {tuple(r[4]) for r in found} == {("taboot_maintenance", "taboot_namespace", "taboot_owner")}
     assert all("namespace" in table.c for table in metadata.tables.values())
 
 
-@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/d", "not a url hunter2", "postgresql://u:hunter2@h:port/d"])
+@pytest.mark.parametrize(
+    "url", ["mysql://u:hunter2@h/d", "not a url hunter2", "postgresql://u:hunter2@h:port/d"]
+)
 def test_a_url_of_another_kind_is_refused_without_being_quoted(tmp_path: Path, url: str) -> None:
     with pytest.raises(TabootError, match=r"E_CONFIG.*TABOOT_CATALOG_URL") as error:
         opened(tmp_path, url)

@@ -1,4 +1,6 @@
-"""PostgreSQL fails, waits in a circle, or is restarted in the middle: the catalog waits and goes on, or says so in words."""
+"""PostgreSQL fails, waits in a circle, or is restarted in the middle: the catalog waits and goes on, or says
+so in words.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,13 @@ def catalog(url: str, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def end_sessions(url: str) -> None:
-    with psycopg.connect(plain(make_url(url).set(database="postgres").render_as_string(hide_password=False)), autocommit=True) as connection:
-        connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [make_url(url).database])
+    with psycopg.connect(
+        plain(make_url(url).set(database="postgres").render_as_string(hide_password=False)), autocommit=True
+    ) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s",
+            [make_url(url).database],
+        )
 
 
 def pointer(number: int) -> Pointer:
@@ -60,7 +67,9 @@ def test_connections_that_were_ended_are_replaced_without_a_word(catalog: Catalo
         assert "BYPASSRLS" in catalog.health().message and catalog.health().version
 
 
-def test_a_transaction_that_failed_before_its_commit_is_run_again_whole(catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_failed_before_its_commit_is_run_again_whole(
+    catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from taboot_pipelines.stores.catalog import catalog as module
 
     original, cut = module.write, []
@@ -72,14 +81,18 @@ def test_a_transaction_that_failed_before_its_commit_is_run_again_whole(catalog:
         return original(connection, table, rows, conflict)
 
     monkeypatch.setattr(module, "write", write)
-    catalog.record_fetched("n", "s", "files", "j", [locator(f"p{i}", f"x{i}", "j") for i in range(300)], "sources/n")
+    catalog.record_fetched(
+        "n", "s", "files", "j", [locator(f"p{i}", f"x{i}", "j") for i in range(300)], "sources/n"
+    )
     assert len(cut) == 2
     with catalog.read("n") as c:
         assert c.execute(sa.text('SELECT count(*), count(DISTINCT path) FROM "fetch"')).one() == (300, 300)
     assert catalog.usage("n")["total_sources"] == 300
 
 
-def test_a_commit_without_an_answer_is_not_repeated(catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_without_an_answer_is_not_repeated(
+    catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may have happened, and the fetch log would then hold it twice."""
     from sqlalchemy.engine import Connection
 
@@ -96,7 +109,9 @@ def test_a_commit_without_an_answer_is_not_repeated(catalog: Catalog, url: str, 
     assert tried == [1]
 
 
-def test_two_writers_that_wait_for_each_other_both_succeed(catalog: Catalog, url: str, tmp_path: Path) -> None:
+def test_two_writers_that_wait_for_each_other_both_succeed(
+    catalog: Catalog, url: str, tmp_path: Path
+) -> None:
     barrier, ran = threading.Barrier(2, timeout=20), {"a": 0, "b": 0}
     from taboot_pipelines.stores.catalog.database import retried
 
@@ -106,14 +121,20 @@ def test_two_writers_that_wait_for_each_other_both_succeed(catalog: Catalog, url
             ran[mine] += 1
             with self.begin("n") as c:
                 for position, owner in enumerate((first, second)):
-                    c.execute(sa.text("UPDATE pointer SET txn = txn || :m WHERE owner = :o"), {"m": mine, "o": owner})
+                    c.execute(
+                        sa.text("UPDATE pointer SET txn = txn || :m WHERE owner = :o"),
+                        {"m": mine, "o": owner},
+                    )
                     if position == 0 and ran[mine] == 1:
                         barrier.wait()
 
     catalog.publish("n", "s1", pointer(1))
     catalog.publish("n", "s2", pointer(1))
     both = [Crossing.open(tmp_path, open_leases(tmp_path, 5, url), url) for _ in range(2)]
-    threads = [threading.Thread(target=both[0].cross, args=("a", "s1", "s2")), threading.Thread(target=both[1].cross, args=("b", "s2", "s1"))]
+    threads = [
+        threading.Thread(target=both[0].cross, args=("a", "s1", "s2")),
+        threading.Thread(target=both[1].cross, args=("b", "s2", "s1")),
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -134,7 +155,9 @@ def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_n
         def work() -> None:
             while not stop.is_set():
                 try:
-                    catalog.record_fetched("n", "s", "files", "j", [locator(f"p{done[0]}", f"x{done[0]}", "j")], "sources/n")
+                    catalog.record_fetched(
+                        "n", "s", "files", "j", [locator(f"p{done[0]}", f"x{done[0]}", "j")], "sources/n"
+                    )
                     done[0] += 1
                 except TabootError as error:
                     failed.append(error)
@@ -153,9 +176,13 @@ def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_n
             time.sleep(0.01)
         stop.set()
         thread.join(60)
-        # Only a commit that was under way may have failed: at most one a restart, and its rows are there whole or not at all.
+        # Only a commit that was under way may have failed: at most one a restart, and its rows are there
+        # whole or not at all.
         assert len(failed) <= 2 and all(e.code == "E_CATALOG" for e in failed), failed
-        assert done[0] >= 60 and len(catalog.locators("n", "s")) == done[0] == catalog.usage("n")["total_sources"]
+        assert (
+            done[0] >= 60
+            and len(catalog.locators("n", "s")) == done[0] == catalog.usage("n")["total_sources"]
+        )
         server.stop()
         catalog.outage_seconds = 0.5
         started = time.monotonic()
@@ -180,8 +207,14 @@ def test_no_message_quotes_a_row_a_statement_or_a_password(postgres: PostgresSer
 
     wrong = make_url(roles.owner).set(password="hunter2", database="hunter2")
     for catalog, words in (
-        (owner, "a value that the database cannot hold"), (opened(tmp_path, wrong.render_as_string(hide_password=False)), "there is no such database"),
-        (opened(tmp_path, wrong.set(database="outages_messages", port=1).render_as_string(hide_password=False)), "cannot be reached"),
+        (owner, "a value that the database cannot hold"),
+        (opened(tmp_path, wrong.render_as_string(hide_password=False)), "there is no such database"),
+        (
+            opened(
+                tmp_path, wrong.set(database="outages_messages", port=1).render_as_string(hide_password=False)
+            ),
+            "cannot be reached",
+        ),
     ):
         catalog.outage_seconds = 0.1
         text = said(catalog)

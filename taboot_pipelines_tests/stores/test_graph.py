@@ -1,4 +1,6 @@
-"""The graph in a real Neo4j: schema as the seeds write it, every value there and back, one namespace at a time."""
+"""The graph in a real Neo4j: schema as the seeds write it, every value there and back, one namespace at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,30 @@ SINCE = datetime(2024, 2, 29, 12, 30, 59, 123456, tzinfo=UTC)
 DOC, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 #: A key of each label; scalars as the model has them.
 KEYS: dict[str, tuple[Any, ...]] = {
-    "Document": (DOC,), "Service": ("h/p", "db"), "Host": ("nas.lan",), "IP": ("10.0.0.1",), "ReverseProxy": ("swag",), "Endpoint": ("http", "x.org", 80, "/"),
-    "Network": ("h/net",), "Container": ("ab" * 32,), "Image": ("name:docker.io/library/redis:latest",), "VPNTunnel": ("t1",), "TailscaleNode": ("n1",),
+    "Document": (DOC,),
+    "Service": ("h/p", "db"),
+    "Host": ("nas.lan",),
+    "IP": ("10.0.0.1",),
+    "ReverseProxy": ("swag",),
+    "Endpoint": ("http", "x.org", 80, "/"),
+    "Network": ("h/net",),
+    "Container": ("ab" * 32,),
+    "Image": ("name:docker.io/library/redis:latest",),
+    "VPNTunnel": ("t1",),
+    "TailscaleNode": ("n1",),
 }
 #: What tries to become Cypher, or to break a row.
-HOSTILE = ["'}) DETACH DELETE n //", "`}) MATCH (m) DETACH DELETE m //", "$namespace", "\\u0027}) RETURN 1 //", "a\x00b", "🦊 „x“", "\n\r\t", "", "x" * 9000]
+HOSTILE = [
+    "'}) DETACH DELETE n //",
+    "`}) MATCH (m) DETACH DELETE m //",
+    "$namespace",
+    "\\u0027}) RETURN 1 //",
+    "a\x00b",
+    "🦊 „x“",
+    "\n\r\t",
+    "",
+    "x" * 9000,
+]
 
 SEED_000 = """
 CREATE CONSTRAINT doc_docid FOR (d:Document) REQUIRE (d.namespace, d.docId) IS UNIQUE
@@ -44,7 +65,8 @@ CREATE CONSTRAINT host_hostname FOR (h:Host) REQUIRE (h.namespace, h.hostname) I
 CREATE INDEX host_ip FOR (h:Host) ON (h.ip)
 CREATE CONSTRAINT ip_addr FOR (i:IP) REQUIRE (i.namespace, i.addr) IS UNIQUE
 CREATE CONSTRAINT proxy_name FOR (p:ReverseProxy) REQUIRE (p.namespace, p.name) IS UNIQUE
-CREATE CONSTRAINT endpoint_uniq FOR (e:Endpoint) REQUIRE (e.namespace, e.scheme, e.fqdn, e.port, e.path) IS UNIQUE
+CREATE CONSTRAINT endpoint_uniq FOR (e:Endpoint) \
+REQUIRE (e.namespace, e.scheme, e.fqdn, e.port, e.path) IS UNIQUE
 CREATE INDEX endpoint_fqdn FOR (e:Endpoint) ON (e.fqdn)
 CREATE CONSTRAINT network_id FOR (n:Network) REQUIRE (n.namespace, n.networkId) IS UNIQUE
 CREATE CONSTRAINT container_id FOR (c:Container) REQUIRE (c.namespace, c.containerId) IS UNIQUE
@@ -88,18 +110,63 @@ def namespace(graph: Neo4jGraph) -> Iterator[str]:
 
 def node(label: str, key: tuple[Any, ...] | None = None, **more: Any) -> dict[str, Any]:
     key = key or KEYS[label]
-    row = {"label": label, "key": ids.node_key(key), "name": str(key[-1]), "scope": key[0] if label == "Service" else None, "properties": "{}", "first_seen": SINCE, "last_seen": SINCE}
+    row = {
+        "label": label,
+        "key": ids.node_key(key),
+        "name": str(key[-1]),
+        "scope": key[0] if label == "Service" else None,
+        "properties": "{}",
+        "first_seen": SINCE,
+        "last_seen": SINCE,
+    }
     if label == "Document":
-        row["properties"] = json.dumps({"url": f"notes:{key[0]}.md", "metadata": {"author": "x", "n": [1, 2]}, "sourceType": "files", "title": "T"})
+        row["properties"] = json.dumps(
+            {
+                "url": f"notes:{key[0]}.md",
+                "metadata": {"author": "x", "n": [1, 2]},
+                "sourceType": "files",
+                "title": "T",
+            }
+        )
     return {**row, **more, "doc_ids": []}
 
 
-def edge(namespace: str, type_: str, start: dict[str, Any], end: dict[str, Any], doc_id: str = DOC, what: str = "", **more: Any) -> dict[str, Any]:
+def edge(
+    namespace: str,
+    type_: str,
+    start: dict[str, Any],
+    end: dict[str, Any],
+    doc_id: str = DOC,
+    what: str = "",
+    **more: Any,
+) -> dict[str, Any]:
     return {
-        "edge_id": ids.edge_id(namespace, type_, start["label"], start["key"], end["label"], end["key"], what, doc_id), "type": type_, "start_label": start["label"],
-        "start_key": start["key"], "start_name": start["name"], "end_label": end["label"], "end_key": end["key"], "end_name": end["name"], "properties": "{}",
-        "doc_id": doc_id, "url": f"notes:{doc_id}.md", "confidence": 0.9, "source": "tier_a", "extraction_method": "test", "since": SINCE, "run_id": "r",
-        "blob_sha256": "b" * 64, "byte_start": 1, "byte_end": 9, "line": 3, "start_basis": "bytes", "end_basis": "derived", "supports": '[{"blob":"b"}]', **more,
+        "edge_id": ids.edge_id(
+            namespace, type_, start["label"], start["key"], end["label"], end["key"], what, doc_id
+        ),
+        "type": type_,
+        "start_label": start["label"],
+        "start_key": start["key"],
+        "start_name": start["name"],
+        "end_label": end["label"],
+        "end_key": end["key"],
+        "end_name": end["name"],
+        "properties": "{}",
+        "doc_id": doc_id,
+        "url": f"notes:{doc_id}.md",
+        "confidence": 0.9,
+        "source": "tier_a",
+        "extraction_method": "test",
+        "since": SINCE,
+        "run_id": "r",
+        "blob_sha256": "b" * 64,
+        "byte_start": 1,
+        "byte_end": 9,
+        "line": 3,
+        "start_basis": "bytes",
+        "end_basis": "derived",
+        "supports": '[{"blob":"b"}]',
+        **more,
     }
 
 
@@ -122,14 +189,21 @@ def whole(graph: Neo4jGraph, namespace: str) -> tuple[list[dict[str, Any]], list
 def everything(namespace: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A node of each label and an edge of each type between each of its pairs of labels."""
     nodes = {label: node(label) for label in NODES}
-    edges = [edge(namespace, t.type, nodes[a], nodes[b]) for t in EDGES.values() for a in sorted(t.start) for b in sorted(t.end)]
+    edges = [
+        edge(namespace, t.type, nodes[a], nodes[b])
+        for t in EDGES.values()
+        for a in sorted(t.start)
+        for b in sorted(t.end)
+    ]
     for n in nodes.values():
         n["doc_ids"] = [DOC]
     return sorted(nodes.values(), key=lambda r: r["label"]), sorted(edges, key=lambda r: r["edge_id"])
 
 
 @pytest.mark.parametrize("statement", SEED_000 + SEED_002 + OURS)
-def test_each_rule_of_the_seeds_is_there_under_its_name(graph: Neo4jGraph, driver: neo4j.Driver, statement: str) -> None:
+def test_each_rule_of_the_seeds_is_there_under_its_name(
+    graph: Neo4jGraph, driver: neo4j.Driver, statement: str
+) -> None:
     if "IF NOT EXISTS" in statement:
         assert driver.execute_query(statement).summary.counters.contains_updates is False
     # Refused as equivalent: the same name and the same definition.
@@ -138,7 +212,9 @@ def test_each_rule_of_the_seeds_is_there_under_its_name(graph: Neo4jGraph, drive
     assert caught.value.code == "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists"
 
 
-def test_the_schema_is_made_once_and_a_stranger_under_its_name_is_named(graph: Neo4jGraph, driver: neo4j.Driver) -> None:
+def test_the_schema_is_made_once_and_a_stranger_under_its_name_is_named(
+    graph: Neo4jGraph, driver: neo4j.Driver
+) -> None:
     graph.ensure_schema()
     assert graph.missing_schema() == []
     driver.execute_query("DROP INDEX host_ip")
@@ -163,60 +239,143 @@ def test_every_label_and_type_comes_back_as_it_went(graph: Neo4jGraph, namespace
         row |= {"confidence": 0.5, "properties": '{"extra":1}'}
     graph.write_edges(namespace, edges_of(edges))
     assert whole(graph, namespace) == (nodes, edges)
-    prints = dict(zip((r["edge_id"] for r in edges), edges_of(edges).column("fingerprint").to_pylist(), strict=True))
+    prints = dict(
+        zip((r["edge_id"] for r in edges), edges_of(edges).column("fingerprint").to_pylist(), strict=True)
+    )
     assert {e: f for _, e, _, f in graph.edge_fingerprints(namespace)} == prints
 
 
-def test_properties_are_native_where_neo4j_has_the_type(graph: Neo4jGraph, driver: neo4j.Driver, namespace: str) -> None:
-    values = {"port": 80, "external": True, "tags": ["a", "b"], "mixed": [1, "a"], "map": {"k": [1]}, "huge": 2**70, "nothing": None, "ratio": 0.5, "empty": []}
+def test_properties_are_native_where_neo4j_has_the_type(
+    graph: Neo4jGraph, driver: neo4j.Driver, namespace: str
+) -> None:
+    values = {
+        "port": 80,
+        "external": True,
+        "tags": ["a", "b"],
+        "mixed": [1, "a"],
+        "map": {"k": [1]},
+        "huge": 2**70,
+        "nothing": None,
+        "ratio": 0.5,
+        "empty": [],
+    }
     network = node("Network", properties=json.dumps(values))
     document = node("Document")
     graph.write_nodes(namespace, nodes_of([network, document]))
     mention = edge(namespace, "MENTIONS", document, network, properties='{"chunkIndex":0,"span":[3,9]}')
     graph.write_edges(namespace, edges_of([mention]))
     records, _, _ = driver.execute_query(
-        "MATCH (d:Document)-[r:MENTIONS]->(n:Network {namespace: $n}) RETURN properties(n) AS n, properties(r) AS r, properties(d) AS d", n=namespace
+        "MATCH (d:Document)-[r:MENTIONS]->(n:Network {namespace: $n}) RETURN properties(n) AS n,"
+        " properties(r) AS r, properties(d) AS d",
+        n=namespace,
     )
     found, relation, doc = (records[0][c] for c in ("n", "r", "d"))
-    wanted = {"port": 80, "external": True, "tags": ["a", "b"], "mixed": '[1,"a"]', "map": '{"k":[1]}', "ratio": 0.5, "empty": [], "name": "h/net", "networkId": "h/net"}
+    wanted = {
+        "port": 80,
+        "external": True,
+        "tags": ["a", "b"],
+        "mixed": '[1,"a"]',
+        "map": '{"k":[1]}',
+        "ratio": 0.5,
+        "empty": [],
+        "name": "h/net",
+        "networkId": "h/net",
+    }
     assert {k: found[k] for k in wanted} == wanted and "nothing" not in found
     # 64 bits hold no more: JSON's reader gives a float for it, the text stays whole.
     assert json.loads(found["properties"])["huge"] == 2**70
-    assert found["createdAt"].to_native() == SINCE == found["updatedAt"].to_native() == doc["ingestedAt"].to_native() == relation["since"].to_native()
-    assert (relation["span"], relation["chunkIndex"], relation["docId"], relation["byteStart"], relation["extractionMethod"]) == ([3, 9], 0, DOC, 1, "test")
-    assert (doc["docId"], doc["metadata"], doc["sourceType"], doc["title"], doc["namespace"]) == (DOC, '{"author":"x","n":[1,2]}', "files", "T", namespace)
+    assert (
+        found["createdAt"].to_native()
+        == SINCE
+        == found["updatedAt"].to_native()
+        == doc["ingestedAt"].to_native()
+        == relation["since"].to_native()
+    )
+    assert (
+        relation["span"],
+        relation["chunkIndex"],
+        relation["docId"],
+        relation["byteStart"],
+        relation["extractionMethod"],
+    ) == ([3, 9], 0, DOC, 1, "test")
+    assert (doc["docId"], doc["metadata"], doc["sourceType"], doc["title"], doc["namespace"]) == (
+        DOC,
+        '{"author":"x","n":[1,2]}',
+        "files",
+        "T",
+        namespace,
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_string_becomes_cypher_or_breaks_a_row(graph: Neo4jGraph, namespace: str, text: str) -> None:
     document = node("Document", name=text)
     document["properties"] = json.dumps({"url": text, "title": text})
-    rows = [document, node("Network", (text or "-",), name=text, properties=json.dumps({"description": text})), node("Endpoint", ("http", "x.org", 80, "/" + text), name=text)]
+    rows = [
+        document,
+        node("Network", (text or "-",), name=text, properties=json.dumps({"description": text})),
+        node("Endpoint", ("http", "x.org", 80, "/" + text), name=text),
+    ]
     rows.append(node("Service", ("h/" + text, "db"), name="db"))
     for row in rows:
         row["doc_ids"] = [DOC] if row["label"] in {"Document", "Network", "Endpoint"} else []
-    edges = [edge(namespace, "MENTIONS", document, r, what=text, url=text, extraction_method=text, supports=json.dumps([text])) for r in rows[1:3]]
+    edges = [
+        edge(
+            namespace,
+            "MENTIONS",
+            document,
+            r,
+            what=text,
+            url=text,
+            extraction_method=text,
+            supports=json.dumps([text]),
+        )
+        for r in rows[1:3]
+    ]
     graph.write_nodes(namespace, nodes_of(rows))
     graph.write_edges(namespace, edges_of(edges))
     expected = sorted(rows, key=lambda r: (r["label"], r["key"])), sorted(edges, key=lambda r: r["edge_id"])
     assert whole(graph, namespace) == expected
-    assert {k: f for _, k, f in graph.node_fingerprints(namespace)} == dict(zip((r["key"] for r in rows), nodes_of(rows).column("fingerprint").to_pylist(), strict=True))
+    assert {k: f for _, k, f in graph.node_fingerprints(namespace)} == dict(
+        zip((r["key"] for r in rows), nodes_of(rows).column("fingerprint").to_pylist(), strict=True)
+    )
     assert graph.delete_edges(namespace, [(e["type"], e["edge_id"]) for e in edges]) == 2
-    assert graph.delete_nodes(namespace, [(r["label"], r["key"]) for r in rows]) == [] and whole(graph, namespace) == ([], [])
+    assert graph.delete_nodes(namespace, [(r["label"], r["key"]) for r in rows]) == [] and whole(
+        graph, namespace
+    ) == ([], [])
 
 
-@given(st.dictionaries(st.sampled_from(["a", "b"]), st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=6,
-)))
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b"]),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers(-(2**63), 2**64)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(max_size=20),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+            ),
+            max_leaves=6,
+        ),
+    )
+)
+@settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_any_json_comes_back(graph: Neo4jGraph, namespace: str, properties: dict[str, Any]) -> None:
     row = node("Network", properties=json.dumps(properties))
     graph.write_nodes(namespace, nodes_of([row]))
     assert whole(graph, namespace) == ([row], [])
 
 
-def test_each_document_keeps_its_own_edge_and_nodes_go_with_the_last(graph: Neo4jGraph, namespace: str) -> None:
+def test_each_document_keeps_its_own_edge_and_nodes_go_with_the_last(
+    graph: Neo4jGraph, namespace: str
+) -> None:
     app, db = node("Service", ("h/p", "app")), node("Service")
     edges = [edge(namespace, "DEPENDS_ON", app, db, d) for d in (DOC, OTHER)]
     graph.write_nodes(namespace, nodes_of([app, db]))
@@ -232,12 +391,16 @@ def test_each_document_keeps_its_own_edge_and_nodes_go_with_the_last(graph: Neo4
     assert graph.delete_nodes(namespace, both) == [] and whole(graph, namespace) == ([], [])
 
 
-def test_a_node_that_a_stranger_holds_keeps_its_key_and_nothing_else(graph: Neo4jGraph, driver: neo4j.Driver, namespace: str) -> None:
+def test_a_node_that_a_stranger_holds_keeps_its_key_and_nothing_else(
+    graph: Neo4jGraph, driver: neo4j.Driver, namespace: str
+) -> None:
     graph.write_nodes(namespace, nodes_of([node("Host", properties='{"description":"secret"}')]))
     driver.execute_query("MATCH (h:Host {namespace: $n}) CREATE (h)<-[:OWNS]-(:Person {of: $n})", n=namespace)
     try:
         assert graph.delete_nodes(namespace, [("Host", "nas.lan")]) == [("Host", "nas.lan")]
-        records, _, _ = driver.execute_query("MATCH (h:Host {namespace: $n})<-[:OWNS]-() RETURN properties(h) AS p", n=namespace)
+        records, _, _ = driver.execute_query(
+            "MATCH (h:Host {namespace: $n})<-[:OWNS]-() RETURN properties(h) AS p", n=namespace
+        )
         assert [r["p"] for r in records] == [{"namespace": namespace, "hostname": "nas.lan"}]
         assert list(graph.node_fingerprints(namespace)) == [("Host", "nas.lan", "")]
     finally:
@@ -251,17 +414,22 @@ def test_an_edge_without_its_ends_is_an_error_and_not_lost(graph: Neo4jGraph, na
         graph.write_edges(namespace, edges_of([edge(namespace, "DEPENDS_ON", app, db)]))
 
 
-def test_batches_cut_by_rows_and_by_bytes_write_the_same(neo4j_url: str, graph: Neo4jGraph, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_cut_by_rows_and_by_bytes_write_the_same(
+    neo4j_url: str, graph: Neo4jGraph, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [node("Host", (f"h{i:03}",)) for i in range(50)]
     edges = [edge(namespace, "CONNECTS_TO", rows[i], rows[(i * 7 + 1) % 50], what=str(i)) for i in range(50)]
     monkeypatch.setattr("taboot_pipelines.stores.graph.neo4j._BATCH_BYTES", 200)
     small = Neo4jGraph(Neo4jSettings(url=neo4j_url, batch_rows=7))
-    assert small.write_nodes(namespace, nodes_of(rows)) == 50 and small.write_edges(namespace, edges_of(edges)) == 50
+    assert (
+        small.write_nodes(namespace, nodes_of(rows)) == 50
+        and small.write_edges(namespace, edges_of(edges)) == 50
+    )
     small.close()
     assert [e["edge_id"] for e in whole(graph, namespace)[1]] == sorted(e["edge_id"] for e in edges)
 
 
-# --- namespaces ---------------------------------------------------------------------------------------------------
+# --- namespaces ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "a'}) DETACH DELETE n //", "a\n", "ä", "x" * 64, None, 7])
@@ -269,8 +437,14 @@ def test_what_is_no_namespace_is_refused_before_anything_is_sent(name: Any) -> N
     graph = Neo4jGraph(Neo4jSettings(url="bolt://127.0.0.1:1"))
     empty = nodes_of([node("Host")])
     for call in (
-        lambda: graph.write_nodes(name, empty), lambda: list(graph.nodes(name)), lambda: list(graph.edges(name)), lambda: graph.watermark(name), lambda: graph.drop_namespace(name),
-        lambda: graph.set_watermark(name, "s"), lambda: graph.neighbourhood(name, [], 1, None, 1), lambda: list(graph.edge_fingerprints(name)),
+        lambda: graph.write_nodes(name, empty),
+        lambda: list(graph.nodes(name)),
+        lambda: list(graph.edges(name)),
+        lambda: graph.watermark(name),
+        lambda: graph.drop_namespace(name),
+        lambda: graph.set_watermark(name, "s"),
+        lambda: graph.neighbourhood(name, [], 1, None, 1),
+        lambda: list(graph.edge_fingerprints(name)),
     ):
         with pytest.raises(TabootError) as caught:
             call()
@@ -281,10 +455,23 @@ def test_a_statement_is_bound_to_a_namespace_and_to_the_model() -> None:
     with pytest.raises(TabootError, match="E_NAMESPACE"):
         cypher.Statement("MATCH (n) RETURN n")
     for name in ("Person", "Service) DETACH DELETE (m", "Service {}"):
-        for build in (cypher.merge_nodes, cypher.read_nodes, cypher.delete_nodes, cypher.strip_nodes, cypher.drop_nodes, cypher.start_nodes, cypher.node_fingerprints):
+        for build in (
+            cypher.merge_nodes,
+            cypher.read_nodes,
+            cypher.delete_nodes,
+            cypher.strip_nodes,
+            cypher.drop_nodes,
+            cypher.start_nodes,
+            cypher.node_fingerprints,
+        ):
             with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
                 build(name)
-        for build in (cypher.delete_edges, cypher.started_by, lambda n: cypher.merge_edges(n, "Host", "IP"), lambda n: cypher.edges_around(frozenset([n]))):
+        for build in (
+            cypher.delete_edges,
+            cypher.started_by,
+            lambda n: cypher.merge_edges(n, "Host", "IP"),
+            lambda n: cypher.edges_around(frozenset([n])),
+        ):
             with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
                 build(name)
 
@@ -302,7 +489,13 @@ def test_nothing_reaches_another_namespace(graph: Neo4jGraph, namespace: str) ->
         assert graph.delete_edges(namespace, [(e["type"], e["edge_id"]) for e in edges]) == 0
         assert graph.delete_nodes(namespace, [(n["label"], n["key"]) for n in hosts]) == []
         assert graph.neighbourhood(namespace, [(n["label"], n["key"]) for n in hosts], 2, None, 100_000) == []
-        assert list(graph.nodes(namespace)) == list(graph.edges(namespace)) == list(graph.node_fingerprints(namespace)) == list(graph.edge_fingerprints(namespace)) == []
+        assert (
+            list(graph.nodes(namespace))
+            == list(graph.edges(namespace))
+            == list(graph.node_fingerprints(namespace))
+            == list(graph.edge_fingerprints(namespace))
+            == []
+        )
         assert graph.watermark(namespace) is None
         # Their ids between nodes of the same keys in ours: the constraint refuses each.
         graph.write_nodes(namespace, nodes_of(hosts))
@@ -310,7 +503,10 @@ def test_nothing_reaches_another_namespace(graph: Neo4jGraph, namespace: str) ->
             with pytest.raises(TabootError, match="ConstraintValidationFailed"):
                 graph.write_edges(namespace, edges_of([{**edges[i], "confidence": 0.1}]))
         # A property that names a namespace does not move a row.
-        graph.write_nodes(namespace, nodes_of([{**hosts[0], "properties": json.dumps({"namespace": theirs, "fingerprint": "x"})}]))
+        graph.write_nodes(
+            namespace,
+            nodes_of([{**hosts[0], "properties": json.dumps({"namespace": theirs, "fingerprint": "x"})}]),
+        )
         graph.drop_namespace(namespace)
         assert whole(graph, theirs) == before and graph.watermark(theirs) == "their snapshot"
     finally:
@@ -318,7 +514,9 @@ def test_nothing_reaches_another_namespace(graph: Neo4jGraph, namespace: str) ->
     assert whole(graph, theirs) == ([], []) and graph.watermark(theirs) is None
 
 
-def test_a_graph_that_is_being_dropped_is_of_no_snapshot(graph: Neo4jGraph, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_is_being_dropped_is_of_no_snapshot(
+    graph: Neo4jGraph, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A reader may be in the middle of a walk: half of the graph must not pass for all of it."""
     graph.write_nodes(namespace, nodes_of([node("Host")]))
     graph.set_watermark(namespace, "snapshot")
@@ -334,13 +532,18 @@ def test_a_graph_that_is_being_dropped_is_of_no_snapshot(graph: Neo4jGraph, name
     assert seen and set(seen) == {None}
 
 
-# --- neighbourhoods, servers that fail ------------------------------------------------------------------------------
+# --- neighbourhoods, servers that fail ----------------------------------------------------------------------
 
 
-def test_a_neighbourhood_is_cut_in_our_order_and_only_of_the_snapshot_asked_for(graph: Neo4jGraph, namespace: str) -> None:
+def test_a_neighbourhood_is_cut_in_our_order_and_only_of_the_snapshot_asked_for(
+    graph: Neo4jGraph, namespace: str
+) -> None:
     services = {n: node("Service", ("h", n)) for n in "abcde"}
     document = node("Document")
-    edges = [edge(namespace, "DEPENDS_ON", services[a], services[b], confidence=c) for a, b, c in (("a", "b", 0.5), ("a", "c", 0.9), ("b", "d", 1.0), ("d", "e", 1.0), ("a", "a", 0.1))]
+    edges = [
+        edge(namespace, "DEPENDS_ON", services[a], services[b], confidence=c)
+        for a, b, c in (("a", "b", 0.5), ("a", "c", 0.9), ("b", "d", 1.0), ("d", "e", 1.0), ("a", "a", 0.1))
+    ]
     edges.append(edge(namespace, "MENTIONS", document, services["a"], confidence=1.0))
     graph.write_nodes(namespace, nodes_of([*services.values(), document]))
     graph.write_edges(namespace, edges_of(edges))
@@ -348,7 +551,13 @@ def test_a_neighbourhood_is_cut_in_our_order_and_only_of_the_snapshot_asked_for(
     ab, ac, bd, _, aa, mention = (e["edge_id"] for e in edges)
     start = [("Service", services["a"]["key"])]
     assert graph.neighbourhood(namespace, start, 1, None, 10) == [(ac, 1), (ab, 1), (aa, 1), (mention, 1)]
-    assert graph.neighbourhood(namespace, start, 2, None, 10, "s1") == [(ac, 1), (ab, 1), (aa, 1), (mention, 1), (bd, 2)]
+    assert graph.neighbourhood(namespace, start, 2, None, 10, "s1") == [
+        (ac, 1),
+        (ab, 1),
+        (aa, 1),
+        (mention, 1),
+        (bd, 2),
+    ]
     assert graph.neighbourhood(namespace, start, 2, ["DEPENDS_ON"], 2) == [(ac, 1), (ab, 1)]
     assert graph.neighbourhood(namespace, start, 2, ["MENTIONS"], 10) == [(mention, 1)]
     assert graph.neighbourhood(namespace, start, 2, None, 10, "s2") is None
@@ -364,11 +573,17 @@ def test_a_server_that_is_not_there_is_named_in_time() -> None:
         graph.watermark("default")
     assert time.monotonic() - start < 20
     health = graph.health()
-    assert (health.part, health.backend, health.ok) == ("graph", "neo4j", False) and "does not answer" in health.message
+    assert (health.part, health.backend, health.ok) == (
+        "graph",
+        "neo4j",
+        False,
+    ) and "does not answer" in health.message
     graph.close()
 
 
-def test_health_tells_version_and_edition_and_a_wrong_database_is_named(graph: Neo4jGraph, neo4j_url: str) -> None:
+def test_health_tells_version_and_edition_and_a_wrong_database_is_named(
+    graph: Neo4jGraph, neo4j_url: str
+) -> None:
     health = graph.health()
     assert health.ok and (health.version or "").startswith("5.") and health.message == ""
     wrong = Neo4jGraph(Neo4jSettings(url=neo4j_url, database="nope"))
@@ -378,7 +593,9 @@ def test_health_tells_version_and_edition_and_a_wrong_database_is_named(graph: N
     wrong.close()
 
 
-def test_a_refused_log_in_is_named_without_the_password(graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_log_in_is_named_without_the_password(
+    graph: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(**_: Any) -> Any:
         raise neo4j.exceptions.AuthError("The client is unauthorized: hunter2")
 
@@ -388,7 +605,9 @@ def test_a_refused_log_in_is_named_without_the_password(graph: Neo4jGraph, monke
     assert "hunter2" not in str(caught.value.to_response()) and caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("url", ["http://x:7687", "bolt://", "x", "bolt://u:p@h:7687", "bolt://h:99999", "bolt://h:7687?a=b"])
+@pytest.mark.parametrize(
+    "url", ["http://x:7687", "bolt://", "x", "bolt://u:p@h:7687", "bolt://h:99999", "bolt://h:7687?a=b"]
+)
 def test_an_unusable_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(TabootError) as caught:
         open_graph(Neo4jSettings(url=url))
@@ -432,7 +651,9 @@ def test_a_deadlock_is_tried_again(graph: Neo4jGraph, driver: neo4j.Driver, name
     assert survived, "the writer was never the one that the server ended"
 
 
-def test_writers_of_overlapping_nodes_and_of_two_namespaces_all_finish(neo4j_url: str, graph: Neo4jGraph, namespace: str) -> None:
+def test_writers_of_overlapping_nodes_and_of_two_namespaces_all_finish(
+    neo4j_url: str, graph: Neo4jGraph, namespace: str
+) -> None:
     hosts = [node("Host", (f"h{i}",)) for i in range(20)]
     names = [namespace, f"{namespace}-b"]
     failures: list[BaseException] = []
@@ -442,7 +663,12 @@ def test_writers_of_overlapping_nodes_and_of_two_namespaces_all_finish(neo4j_url
         try:
             for _ in range(3):
                 own.write_nodes(name, nodes_of(hosts))
-                own.write_edges(name, edges_of([edge(name, "CONNECTS_TO", a, b, doc) for a in hosts for b in hosts if a is not b]))
+                own.write_edges(
+                    name,
+                    edges_of(
+                        [edge(name, "CONNECTS_TO", a, b, doc) for a in hosts for b in hosts if a is not b]
+                    ),
+                )
         except BaseException as error:
             failures.append(error)
         own.close()
@@ -456,6 +682,10 @@ def test_writers_of_overlapping_nodes_and_of_two_namespaces_all_finish(neo4j_url
         assert failures == []
         for name in names:
             nodes, edges = whole(graph, name)
-            assert len(nodes) == 20 and len(edges) == 2 * 20 * 19 and all(n["doc_ids"] == [DOC, OTHER] for n in nodes)
+            assert (
+                len(nodes) == 20
+                and len(edges) == 2 * 20 * 19
+                and all(n["doc_ids"] == [DOC, OTHER] for n in nodes)
+            )
     finally:
         graph.drop_namespace(names[1])

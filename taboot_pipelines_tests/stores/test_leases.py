@@ -1,4 +1,6 @@
-"""Leases on both backends: exclusive between processes, bounded in waiting, freed by the death of their holder."""
+"""Leases on both backends: exclusive between processes, bounded in waiting, freed by the death of their
+holder.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def run(script: str, home: Path, url: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", script, str(home), url], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_second_process_waits_in_vain_and_gets_it_when_the_first_is_killed(make: Maker, url: str, tmp_path: Path) -> None:
+def test_a_second_process_waits_in_vain_and_gets_it_when_the_first_is_killed(
+    make: Maker, url: str, tmp_path: Path
+) -> None:
     holder = run(HOLDER, tmp_path, url)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
@@ -102,12 +106,18 @@ def test_a_waiter_is_let_in_as_soon_as_the_holder_lets_go(make: Maker) -> None:
     assert order == ["holder", "waiter"]
 
 
-def test_a_wait_is_bounded_by_us_and_not_by_the_databases_limit_for_statements(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_a_wait_is_bounded_by_us_and_not_by_the_databases_limit_for_statements(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
     url = postgres.database("lease_limit")
     with psycopg.connect(plain(url), autocommit=True) as connection:
         connection.execute("ALTER DATABASE lease_limit SET statement_timeout = '100ms'")
     first, second = (open_leases(tmp_path, 1, url) for _ in range(2))
-    with first.source("default", "s"), pytest.raises(TabootError, match="E_BUSY"), second.source("default", "s"):
+    with (
+        first.source("default", "s"),
+        pytest.raises(TabootError, match="E_BUSY"),
+        second.source("default", "s"),
+    ):
         pass
     for leases in (first, second):
         leases.close()
@@ -151,7 +161,9 @@ def end_sessions_of(url: str, name: str) -> None:
     with psycopg.connect(plain(url), autocommit=True) as connection:
         key = lock_key(name) % 2**64
         found = connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s", [key >> 32, key % 2**32]
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND classid ="
+            " %s AND objid = %s",
+            [key >> 32, key % 2**32],
         ).fetchall()
     assert found == [(True,)]
 
@@ -160,10 +172,16 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
     url = postgres.database("leases_lost")
     leases = open_leases(tmp_path, 5, url)
     catalog = Catalog.open(tmp_path, leases, url)
-    first, second = Pointer("chunks", {"chunks": 1}, "a", "a", {}), Pointer("chunks", {"chunks": 2}, "b", "b", {})
+    first, second = (
+        Pointer("chunks", {"chunks": 1}, "a", "a", {}),
+        Pointer("chunks", {"chunks": 2}, "b", "b", {}),
+    )
     with leases.source("default", "s"):
         catalog.publish("default", "s", first)
-    with pytest.raises(TabootError, match=r"E_CATALOG.*lease of source s was lost"), leases.source("default", "s"):
+    with (
+        pytest.raises(TabootError, match=r"E_CATALOG.*lease of source s was lost"),
+        leases.source("default", "s"),
+    ):
         end_sessions_of(url, "default.source.s")
         other = open_leases(tmp_path, 5, url)
         with other.source("default", "s"):
@@ -188,7 +206,11 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
 
 def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> None:
     with own_postgres(tmp_path) as server:
-        holder, waiter, got = open_leases(tmp_path, 5, server.url), open_leases(tmp_path, 60, server.url), threading.Event()
+        holder, waiter, got = (
+            open_leases(tmp_path, 5, server.url),
+            open_leases(tmp_path, 60, server.url),
+            threading.Event(),
+        )
 
         def wait() -> None:
             with waiter.source("default", "s"):
@@ -209,7 +231,10 @@ def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> N
         with waiter.source("default", "s"):
             pass
         server.stop()
-        with pytest.raises(TabootError, match=r"E_CATALOG.*cannot be reached"), open_leases(tmp_path, 5, server.url).source("default", "s", wait=0):
+        with (
+            pytest.raises(TabootError, match=r"E_CATALOG.*cannot be reached"),
+            open_leases(tmp_path, 5, server.url).source("default", "s", wait=0),
+        ):
             pass
         holder.close()
         waiter.close()

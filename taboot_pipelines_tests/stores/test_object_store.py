@@ -1,4 +1,6 @@
-"""The whole chain on an object store, and what goes wrong with one: in words, waited out where it ends soon, without secrets."""
+"""The whole chain on an object store, and what goes wrong with one: in words, waited out where it ends soon,
+without secrets.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,13 @@ KEY = "AKIAEXAMPLEKEY"
 def urls(bucket: Bucket) -> dict[str, Any]:
     """Settings that keep everything but the catalog in the bucket."""
     return {
-        "blob_url": f"{bucket.url}/blobs", "table_url": f"{bucket.url}/tables", "shard_url": f"{bucket.url}/shards",
-        "storage": {k: v.get_secret_value() if isinstance(v, SecretStr) else v for k, v in bucket.storage.model_dump().items()},
+        "blob_url": f"{bucket.url}/blobs",
+        "table_url": f"{bucket.url}/tables",
+        "shard_url": f"{bucket.url}/shards",
+        "storage": {
+            k: v.get_secret_value() if isinstance(v, SecretStr) else v
+            for k, v in bucket.storage.model_dump().items()
+        },
     }
 
 
@@ -54,12 +61,15 @@ def words(bucket: Bucket, home: Path) -> str:
     """All that the bucket and the home hold, in folded case."""
     data = {**bucket.contents(), **{str(p): p.read_bytes() for p in home.rglob("*") if p.is_file()}}
     return "".join(
-        str(pq.read_table(io.BytesIO(d)).to_pydict()) if p.endswith(".parquet") else decoded(d) for p, d in data.items()
+        str(pq.read_table(io.BytesIO(d)).to_pydict()) if p.endswith(".parquet") else decoded(d)
+        for p, d in data.items()
     ).casefold()
 
 
 def from_scratch(world: World, bucket: Bucket, root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A local replay of the catalog's inputs and the bucket's blobs, those that wait for it included: what the stores must equal."""
+    """A local replay of the catalog's inputs and the bucket's blobs, those that wait for it included: what
+    the stores must equal.
+    """
     local = World(root, world.tei)
     local.workspace.close()
     shutil.rmtree(local.home)
@@ -70,7 +80,10 @@ def from_scratch(world: World, bucket: Bucket, root: Path) -> tuple[dict[str, An
             target = local.home / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-    with sqlite3.connect(world.home / "catalog.db") as source, sqlite3.connect(local.home / "catalog.db") as target_db:
+    with (
+        sqlite3.connect(world.home / "catalog.db") as source,
+        sqlite3.connect(local.home / "catalog.db") as target_db,
+    ):
         source.backup(target_db)
     home = local.replay()
     workspace = local.open(home)
@@ -89,8 +102,12 @@ def assert_as_from_scratch(world: World, bucket: Bucket, root: Path) -> None:
 def fill(world: World) -> None:
     notes, stack = world.source("notes"), world.source("stack", "compose")
     for i in range(6):
-        (notes / f"{i}.md").write_text(f"# Note {i}\n\nThe web service listens on http://host{i}.example.com:80{i}0/ behind db.\n")
-    (stack / "compose.yaml").write_text("services:\n  web:\n    image: nginx:1.27\n    depends_on: [db]\n  db:\n    image: postgres:16\n")
+        (notes / f"{i}.md").write_text(
+            f"# Note {i}\n\nThe web service listens on http://host{i}.example.com:80{i}0/ behind db.\n"
+        )
+    (stack / "compose.yaml").write_text(
+        "services:\n  web:\n    image: nginx:1.27\n    depends_on: [db]\n  db:\n    image: postgres:16\n"
+    )
 
 
 @pytest.fixture
@@ -101,11 +118,21 @@ def remote(s3: S3Server, tmp_path: Path, tei: FakeTei) -> Iterator[tuple[World, 
     world.workspace.close()
 
 
-def test_an_erasure_and_a_retirement_touch_nothing_else_under_the_same_url(s3: S3Server, tmp_path: Path, tei: FakeTei) -> None:
-    """One URL for blobs, tables and shards; namespaces of which one begins like the other; and files of somebody else's."""
+def test_an_erasure_and_a_retirement_touch_nothing_else_under_the_same_url(
+    s3: S3Server, tmp_path: Path, tei: FakeTei
+) -> None:
+    """One URL for blobs, tables and shards; namespaces of which one begins like the other; and files of
+    somebody else's.
+    """
     bucket = Bucket(s3)
-    world = World(tmp_path, tei.url, **{**urls(bucket), **dict.fromkeys(("blob_url", "table_url", "shard_url"), f"{bucket.url}/")})
-    theirs = {f"{top}/deep/down/file.{kind}": b"theirs" for top in ("a", "a.d", "lake") for kind in ("bin", "csv")} | {"lake/sales/2024/part.parquet": b"theirs"}
+    world = World(
+        tmp_path,
+        tei.url,
+        **{**urls(bucket), **dict.fromkeys(("blob_url", "table_url", "shard_url"), f"{bucket.url}/")},
+    )
+    theirs = {
+        f"{top}/deep/down/file.{kind}": b"theirs" for top in ("a", "a.d", "lake") for kind in ("bin", "csv")
+    } | {"lake/sales/2024/part.parquet": b"theirs"}
     for path, data in theirs.items():
         obstore.put(bucket.store, path, data)
     namespaces = ("a", "a-b", "a_b", "a0")
@@ -114,7 +141,11 @@ def test_an_erasure_and_a_retirement_touch_nothing_else_under_the_same_url(s3: S
         for name in ("x", "y"):
             (source / f"{name}.md").write_text(f"# {name}\n\nPage {name} of {namespace}.\n")
     world.ingest()
-    others = {p: d for p, d in bucket.contents().items() if not p.startswith(("a/of-a/", "a/_/", "a.duckdb", "sources/a/"))}
+    others = {
+        p: d
+        for p, d in bucket.contents().items()
+        if not p.startswith(("a/of-a/", "a/_/", "a.duckdb", "sources/a/"))
+    }
     assert set(others) > set(theirs)
     gone = world.workspace.catalog.locators("a", "of-a")["x.md"].doc_id
     assert delete(world.workspace, "a", [gone], erase=True).final
@@ -127,16 +158,24 @@ def test_an_erasure_and_a_retirement_touch_nothing_else_under_the_same_url(s3: S
     world.workspace.close()
 
 
-# --- the chain -------------------------------------------------------------------------------------------------
+# --- the chain ----------------------------------------------------------------------------------------------
 
 
-def test_the_chain_on_an_object_store_equals_a_local_replay(remote: tuple[World, Bucket], tmp_path: Path) -> None:
+def test_the_chain_on_an_object_store_equals_a_local_replay(
+    remote: tuple[World, Bucket], tmp_path: Path
+) -> None:
     world, bucket = remote
     fill(world)
     notes = world.directory / "notes"
     world.ingest()
-    assert not [p for p in world.home.iterdir() if p.name in {"blobs", "tables", "kb"}], "something was kept locally"
-    assert all(r.skipped == "unchanged" for r in world.ingest() if r.stage in {"documents", "tier_a_triples", "entity_snapshots", "kb_shards"})
+    assert not [p for p in world.home.iterdir() if p.name in {"blobs", "tables", "kb"}], (
+        "something was kept locally"
+    )
+    assert all(
+        r.skipped == "unchanged"
+        for r in world.ingest()
+        if r.stage in {"documents", "tier_a_triples", "entity_snapshots", "kb_shards"}
+    )
 
     (notes / "1.md").write_text("# Note 1\n\nIt moved to http://elsewhere.example.com/.\n")
     (notes / "2.md").unlink()
@@ -169,13 +208,22 @@ def test_a_reader_needs_the_shards_url_and_nothing_else(remote: tuple[World, Buc
     world.ingest()
     given = urls(bucket)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TABOOT_")} | {
-        "TABOOT_HOME": str(tmp_path / "laptop"), "TABOOT_SHARD_URL": given["shard_url"], "TABOOT_TEI__URL": world.tei,
-        "TABOOT_STORAGE__ENDPOINT": given["storage"]["endpoint"], "TABOOT_STORAGE__ACCESS_KEY_ID": given["storage"]["access_key_id"],
+        "TABOOT_HOME": str(tmp_path / "laptop"),
+        "TABOOT_SHARD_URL": given["shard_url"],
+        "TABOOT_TEI__URL": world.tei,
+        "TABOOT_STORAGE__ENDPOINT": given["storage"]["endpoint"],
+        "TABOOT_STORAGE__ACCESS_KEY_ID": given["storage"]["access_key_id"],
         "TABOOT_STORAGE__SECRET_ACCESS_KEY": given["storage"]["secret_access_key"],
     }
 
     def taboot(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", "from taboot_pipelines.cli import main; main()", *arguments], env={**environment, **more}, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", *arguments],
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     done = taboot("search", "host3", "--limit", "1", "--json")
     assert done.returncode == 0, done.stderr
@@ -191,7 +239,9 @@ def test_each_url_alone_gives_the_same(s3: S3Server, tmp_path: Path, tei: FakeTe
     seen = []
     for name in ("blob_url", "table_url", "shard_url"):
         bucket = Bucket(s3)
-        world = World(tmp_path / name, tei.url, **{k: v for k, v in urls(bucket).items() if k in {name, "storage"}})
+        world = World(
+            tmp_path / name, tei.url, **{k: v for k, v in urls(bucket).items() if k in {name, "storage"}}
+        )
         fill(world)
         world.ingest()
         assert {p.split("/")[0] for p in bucket.contents()} == {name.removesuffix("_url") + "s"}
@@ -201,7 +251,7 @@ def test_each_url_alone_gives_the_same(s3: S3Server, tmp_path: Path, tei: FakeTe
     assert seen[0] == seen[1] == seen[2] and seen[0]
 
 
-# --- outages ---------------------------------------------------------------------------------------------------
+# --- outages ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +265,9 @@ def patient(own: OwnServer, **storage: object) -> Bucket:
 
 
 def test_outages_of_seconds_are_waited_out(own: OwnServer, tmp_path: Path, tei: FakeTei) -> None:
-    """The server dies as a stage begins and comes back a second later: once under the tables and blobs, once under the shards."""
+    """The server dies as a stage begins and comes back a second later: once under the tables and blobs, once
+    under the shards.
+    """
     bucket = patient(own, max_retries=12)
     world = World(tmp_path / "world", tei.url, **urls(bucket))
     fill(world)
@@ -236,16 +288,24 @@ def test_outages_of_seconds_are_waited_out(own: OwnServer, tmp_path: Path, tei: 
     world.workspace.close()
 
 
-def test_a_longer_outage_fails_in_words_and_the_next_run_completes(own: OwnServer, tmp_path: Path, tei: FakeTei, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_longer_outage_fails_in_words_and_the_next_run_completes(
+    own: OwnServer, tmp_path: Path, tei: FakeTei, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket = patient(own, max_retries=0)
     world = World(tmp_path / "world", tei.url, **urls(bucket))
     fill(world)
     world.ingest()
-    (world.directory / "notes" / "7.md").write_text("# Seven\n\nA late note about http://late.example.com/.\n")
+    (world.directory / "notes" / "7.md").write_text(
+        "# Seven\n\nA late note about http://late.example.com/.\n"
+    )
     reader = world.kb()
     own.stop()
     try:
-        for attempt in (lambda: world.ingest("notes"), lambda: world.kb(), lambda: (time.sleep(1.1), reader.search("note", mode="keyword"))):
+        for attempt in (
+            lambda: world.ingest("notes"),
+            lambda: world.kb(),
+            lambda: (time.sleep(1.1), reader.search("note", mode="keyword")),
+        ):
             with pytest.raises(TabootError) as caught:
                 attempt()  # type: ignore[no-untyped-call]
             assert caught.value.code == "E_STORAGE" and "does not answer" in caught.value.message
@@ -263,7 +323,7 @@ def test_a_longer_outage_fails_in_words_and_the_next_run_completes(own: OwnServe
     world.workspace.close()
 
 
-# --- failures in words -----------------------------------------------------------------------------------------
+# --- failures in words --------------------------------------------------------------------------------------
 
 
 def everything(home: Path, url: str, storage: StorageSettings) -> list[Callable[[], object]]:
@@ -272,28 +332,56 @@ def everything(home: Path, url: str, storage: StorageSettings) -> list[Callable[
     shards = open_shards(home, f"{url}/s", storage)
     rows = pa.table({"bucket": pa.array([1], pa.int32()), "sha256": ["a"], "vector": [[1.0]]})
     return [
-        lambda: blobs.put("n", b"bytes"), lambda: blobs.get("n", "0" * 64), lambda: blobs.exists("n", "0" * 64), lambda: list(blobs.list("n")),
-        lambda: blobs.delete("n", "0" * 64), lambda: blobs.sweep("n", ()),
-        lambda: tables.version("n", "s", "vectors.x"), lambda: tables.append("n", "s", "vectors.x", rows, txn="t"), lambda: tables.names("n", "s"),
-        lambda: tables.exist("n", "s", {"vectors.x": 1}), lambda: tables.drop_owner("n", "s"), lambda: tables.empty_trash("n"),
+        lambda: blobs.put("n", b"bytes"),
+        lambda: blobs.get("n", "0" * 64),
+        lambda: blobs.exists("n", "0" * 64),
+        lambda: list(blobs.list("n")),
+        lambda: blobs.delete("n", "0" * 64),
+        lambda: blobs.sweep("n", ()),
+        lambda: tables.version("n", "s", "vectors.x"),
+        lambda: tables.append("n", "s", "vectors.x", rows, txn="t"),
+        lambda: tables.names("n", "s"),
+        lambda: tables.exist("n", "s", {"vectors.x": 1}),
+        lambda: tables.drop_owner("n", "s"),
+        lambda: tables.empty_trash("n"),
         lambda: tables.rollback("n", "s", "vectors.x", None),
-        lambda: load_manifest(shards, "n"), lambda: shards.damage("n"), lambda: shards.prune("n", None, 0), lambda: shards.look("n", None),
+        lambda: load_manifest(shards, "n"),
+        lambda: shards.damage("n"),
+        lambda: shards.prune("n", None, 0),
+        lambda: shards.look("n", None),
     ]
 
 
-@pytest.mark.parametrize(("wrong", "says"), [
-    ("secret", "refuses the credentials"), ("key", "refuses the credentials"), ("bucket", "the bucket no-such-bucket of TABOOT_"), ("server", "does not answer"),
-])
-def test_what_is_wrong_is_told_in_words_without_secrets(s3: S3Server, tmp_path: Path, wrong: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("secret", "refuses the credentials"),
+        ("key", "refuses the credentials"),
+        ("bucket", "the bucket no-such-bucket of TABOOT_"),
+        ("server", "does not answer"),
+    ],
+)
+def test_what_is_wrong_is_told_in_words_without_secrets(
+    s3: S3Server, tmp_path: Path, wrong: str, says: str
+) -> None:
     bucket = Bucket(s3)
-    given = {"secret": {"secret_access_key": SECRET}, "key": {"access_key_id": KEY}, "bucket": {}, "server": {"endpoint": "http://127.0.0.1:9"}}[wrong]
+    given = {
+        "secret": {"secret_access_key": SECRET},
+        "key": {"access_key_id": KEY},
+        "bucket": {},
+        "server": {"endpoint": "http://127.0.0.1:9"},
+    }[wrong]
     storage = storage_of(s3, **{"max_retries": 0, **given})
     url = "s3://no-such-bucket/x" if wrong == "bucket" else bucket.url
     for request in everything(tmp_path, url, storage):
         with pytest.raises(TabootError) as caught:
             request()
         told = "".join(traceback.format_exception(caught.value)) + json.dumps(caught.value.to_response())
-        assert caught.value.code == "E_STORAGE" and says in caught.value.message and "TABOOT_" in caught.value.message, told
+        assert (
+            caught.value.code == "E_STORAGE"
+            and says in caught.value.message
+            and "TABOOT_" in caught.value.message
+        ), told
         secrets = {SECRET, KEY, storage.secret_access_key.get_secret_value()}  # type: ignore[union-attr]
         assert not [s for s in secrets if s in told] and "Signature" not in told
 
@@ -308,52 +396,111 @@ def test_what_is_not_there_is_not_an_outage(s3: S3Server, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("setting", ["blob_url", "table_url", "shard_url"])
-@pytest.mark.parametrize("url", [
-    "nonsense", "/srv/data", "http://host/x", "memory:///", "s3://", "s3:///x", "s3://b", "s3://key:secretpass@bucket/x", "s3://bucket/x?secretpass",
-    "s3://bu cket/x", "file://host/x", "file:relative", "ftp://bucket/x", "s3://[::1", "az://container-without-account/x",
-])
-def test_a_wrong_url_is_refused_at_open_by_its_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, url: str) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "/srv/data",
+        "http://host/x",
+        "memory:///",
+        "s3://",
+        "s3:///x",
+        "s3://b",
+        "s3://key:secretpass@bucket/x",
+        "s3://bucket/x?secretpass",
+        "s3://bu cket/x",
+        "file://host/x",
+        "file:relative",
+        "ftp://bucket/x",
+        "s3://[::1",
+        "az://container-without-account/x",
+    ],
+)
+def test_a_wrong_url_is_refused_at_open_by_its_settings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, url: str
+) -> None:
     for name in [n for n in os.environ if n.startswith("AZURE_")]:
         monkeypatch.delenv(name)
     with pytest.raises(TabootError) as caught:
         Workspace(load_settings(home=tmp_path, **{setting: url}))
-    assert caught.value.code == "E_CONFIG" and f"TABOOT_{setting.upper()}" in caught.value.message and "secretpass" not in str(caught.value)
+    assert (
+        caught.value.code == "E_CONFIG"
+        and f"TABOOT_{setting.upper()}" in caught.value.message
+        and "secretpass" not in str(caught.value)
+    )
 
 
-@pytest.mark.parametrize("endpoint", ["minio.lan:9000", "http://", "http://key:secretpass@host", "http://host/?secretpass", "ftp://host"])
+@pytest.mark.parametrize(
+    "endpoint",
+    ["minio.lan:9000", "http://", "http://key:secretpass@host", "http://host/?secretpass", "ftp://host"],
+)
 def test_a_wrong_endpoint_is_refused_at_open(tmp_path: Path, endpoint: str) -> None:
     with pytest.raises(TabootError) as caught:
         BlobStore.open(tmp_path, "s3://bucket/x", StorageSettings(endpoint=endpoint))
-    assert caught.value.code == "E_CONFIG" and "TABOOT_STORAGE__ENDPOINT" in caught.value.message and "secretpass" not in str(caught.value)
+    assert (
+        caught.value.code == "E_CONFIG"
+        and "TABOOT_STORAGE__ENDPOINT" in caught.value.message
+        and "secretpass" not in str(caught.value)
+    )
 
 
 def test_a_batch_does_not_wait_for_each_of_its_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an outage the first request is repeated; those after it are tried once and queued."""
-    blobs = BlobStore.open(tmp_path, "s3://bucket/x", StorageSettings(endpoint="http://127.0.0.1:9", access_key_id=SecretStr(KEY), secret_access_key=SecretStr(SECRET), max_retries=1))
+    blobs = BlobStore.open(
+        tmp_path,
+        "s3://bucket/x",
+        StorageSettings(
+            endpoint="http://127.0.0.1:9",
+            access_key_id=SecretStr(KEY),
+            secret_access_key=SecretStr(SECRET),
+            max_retries=1,
+        ),
+    )
     asked = []
     for name in ("put", "get"):
         original = getattr(obstore, name)
-        monkeypatch.setattr(obstore, name, lambda store, *a, original=original, **o: (asked.append(store is blobs._store), original(store, *a, **o)))
-    for request in (lambda: blobs.put("n", b"1"), lambda: blobs.put("n", b"2"), lambda: blobs.get("n", "0" * 64)):
+        monkeypatch.setattr(
+            obstore,
+            name,
+            lambda store, *a, original=original, **o: (
+                asked.append(store is blobs._store),
+                original(store, *a, **o),
+            ),
+        )
+    for request in (
+        lambda: blobs.put("n", b"1"),
+        lambda: blobs.put("n", b"2"),
+        lambda: blobs.get("n", "0" * 64),
+    ):
         with pytest.raises(TabootError, match="E_STORAGE"):
             request()
     assert asked == [True, False, False]
 
 
 def test_a_file_url_is_a_directory(tmp_path: Path, tei: FakeTei) -> None:
-    places = {name: (tmp_path / "mount point" / name).as_uri() for name in ("blob_url", "table_url", "shard_url")}
+    places = {
+        name: (tmp_path / "mount point" / name).as_uri() for name in ("blob_url", "table_url", "shard_url")
+    }
     world = World(tmp_path / "world", tei.url, **places)
     fill(world)
     world.ingest()
-    assert (tmp_path / "mount point" / "shard_url" / "default.duckdb.manifest.json").exists() and world.kb().search("note", mode="keyword").hits
+    assert (
+        tmp_path / "mount point" / "shard_url" / "default.duckdb.manifest.json"
+    ).exists() and world.kb().search("note", mode="keyword").hits
     assert {p.name for p in (tmp_path / "mount point" / "table_url").iterdir()} == {"default"}
     assert not {p.name for p in world.home.iterdir()} & {"blobs", "tables", "kb"}
     world.workspace.close()
 
 
-def test_what_the_settings_leave_out_comes_from_the_providers_environment(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_settings_leave_out_comes_from_the_providers_environment(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket = Bucket(s3)
-    for name, value in {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key}.items():
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+    }.items():
         monkeypatch.setenv(name, value)
     for request in everything(tmp_path, bucket.url, StorageSettings()):
         try:
@@ -364,25 +511,40 @@ def test_what_the_settings_leave_out_comes_from_the_providers_environment(s3: S3
 
 
 def test_opening_asks_no_server(tmp_path: Path) -> None:
-    storage = StorageSettings(endpoint="http://127.0.0.1:9", access_key_id=SecretStr(KEY), secret_access_key=SecretStr(SECRET))
+    storage = StorageSettings(
+        endpoint="http://127.0.0.1:9", access_key_id=SecretStr(KEY), secret_access_key=SecretStr(SECRET)
+    )
     begun = time.monotonic()
     everything(tmp_path, "s3://bucket/x", storage)
-    KnowledgeBase(load_settings(home=tmp_path, shard_url="s3://bucket/s", storage=storage.model_dump()), "default")
+    KnowledgeBase(
+        load_settings(home=tmp_path, shard_url="s3://bucket/s", storage=storage.model_dump()), "default"
+    )
     assert time.monotonic() - begun < 5  # the retries of one request alone would take longer
 
 
 def test_health_says_what_each_part_is_and_what_is_wrong(s3: S3Server, tmp_path: Path) -> None:
     bucket = Bucket(s3)
     for url, storage, ok, message in (
-        (bucket.url, bucket.storage, True, ""), ("s3://no-such-bucket/x", bucket.storage, False, "does not exist"),
+        (bucket.url, bucket.storage, True, ""),
+        ("s3://no-such-bucket/x", bucket.storage, False, "does not exist"),
         (bucket.url, storage_of(s3, secret_access_key=SECRET), False, "refuses the credentials"),
         (bucket.url, storage_of(s3, endpoint="http://127.0.0.1:9", max_retries=5), False, "does not answer"),
     ):
-        parts = [BlobStore.open(tmp_path, url, storage).health(), Tables(tmp_path, url, storage).health(), open_shards(tmp_path, url, storage).health()]
-        assert [(h.part, h.backend, h.ok) for h in parts] == [(p, "s3", ok) for p in ("blobs", "tables", "shards")]
-        assert all(message in h.message and SECRET not in h.message for h in parts) and all((h.latency_ms is not None) is ok for h in parts)
+        parts = [
+            BlobStore.open(tmp_path, url, storage).health(),
+            Tables(tmp_path, url, storage).health(),
+            open_shards(tmp_path, url, storage).health(),
+        ]
+        assert [(h.part, h.backend, h.ok) for h in parts] == [
+            (p, "s3", ok) for p in ("blobs", "tables", "shards")
+        ]
+        assert all(message in h.message and SECRET not in h.message for h in parts) and all(
+            (h.latency_ms is not None) is ok for h in parts
+        )
     local = [BlobStore.open(tmp_path).health(), Tables(tmp_path).health(), open_shards(tmp_path).health()]
-    assert [(h.part, h.backend, h.ok, h.message) for h in local] == [(p, "directory", True, "") for p in ("blobs", "tables", "shards")]
+    assert [(h.part, h.backend, h.ok, h.message) for h in local] == [
+        (p, "directory", True, "") for p in ("blobs", "tables", "shards")
+    ]
     (tmp_path / "file").write_text("")
     broken = [Tables(tmp_path / "file").health(), open_shards(tmp_path / "file").health()]
     assert [h.ok for h in broken] == [False, False] and all("cannot be written" in h.message for h in broken)

@@ -33,7 +33,8 @@ def _where(backend: str, request: pytest.FixtureRequest, tmp: Path) -> str:
         return str(tmp)
     if backend == "redis":
         return str(request.getfixturevalue("redis_url"))
-    # The application's role, which row-level security binds; the owner's migrates once, so that what is opened later finds it so.
+    # The application's role, which row-level security binds; the owner's migrates once, so that what is
+    # opened later finds it so.
     roles = with_roles(request.getfixturevalue("postgres"), "state_suite")
     catalog = Catalog.open(tmp, Leases(tmp, 5), roles.app, roles.owner)
     catalog.sources()
@@ -71,7 +72,7 @@ def ns() -> str:
     return f"n{uuid.uuid4().hex[:12]}"
 
 
-# --- values ------------------------------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------------------
 
 
 def test_a_value_is_there_until_its_time_is_over(state: State, ns: str) -> None:
@@ -105,7 +106,11 @@ def test_delete_counts_what_was_alive(state: State, ns: str) -> None:
     assert state.delete(ns, []) == 0
 
 
-@pytest.mark.parametrize("value", [b"\x00\xff" * 9000, gzip.compress(b"looks packed"), b"\x1f\x8b", b"x" * 200_000], ids=["large", "gzip", "magic", "repeated"])
+@pytest.mark.parametrize(
+    "value",
+    [b"\x00\xff" * 9000, gzip.compress(b"looks packed"), b"\x1f\x8b", b"x" * 200_000],
+    ids=["large", "gzip", "magic", "repeated"],
+)
 def test_any_bytes_come_back_as_they_were(state: State, ns: str, value: bytes) -> None:
     state.set(ns, "cache:crawl:x", value, 60)
     assert state.get(ns, "cache:crawl:x") == value
@@ -124,7 +129,7 @@ def test_packing_shortens_and_survives_damage() -> None:
     assert values.unpack(packed[:-4]) is None and values.unpack(b"\x1f\x8bnonsense") is None
 
 
-# --- locks -------------------------------------------------------------------------------------------------------------
+# --- locks --------------------------------------------------------------------------------------------------
 
 
 def test_one_holder_at_a_time(state: State, ns: str) -> None:
@@ -167,7 +172,7 @@ def test_of_many_threads_one_gets_the_lock(state: State, ns: str) -> None:
         assert sum(pool.map(attempt, range(8))) == 1
 
 
-# --- token buckets -----------------------------------------------------------------------------------------------------
+# --- token buckets ------------------------------------------------------------------------------------------
 
 
 def test_a_bucket_gives_its_burst_and_then_its_rate(state: State, ns: str) -> None:
@@ -175,7 +180,9 @@ def test_a_bucket_gives_its_burst_and_then_its_rate(state: State, ns: str) -> No
     assert given_ == [True, True, True, False, False]
     refused = state.take_tokens(ns, "rate:a", rate=0.001, burst=3)
     assert 900 < refused.wait_seconds <= 1000 and 0 <= refused.remaining < 0.1
-    assert state.take_tokens(ns, "rate:b", rate=0.001, burst=3, tokens=2).remaining == pytest.approx(1, abs=0.01)
+    assert state.take_tokens(ns, "rate:b", rate=0.001, burst=3, tokens=2).remaining == pytest.approx(
+        1, abs=0.01
+    )
 
 
 def test_a_bucket_fills_again(state: State, ns: str) -> None:
@@ -185,7 +192,9 @@ def test_a_bucket_fills_again(state: State, ns: str) -> None:
     time.sleep(refused.wait_seconds + 0.005)
     assert state.take_tokens(ns, "rate:a", rate=2, burst=2).allowed
     time.sleep(0.1)
-    assert state.take_tokens(ns, "rate:a", rate=1000, burst=2).remaining == pytest.approx(1, abs=0.01), "it never holds more than its burst"
+    assert state.take_tokens(ns, "rate:a", rate=1000, burst=2).remaining == pytest.approx(1, abs=0.01), (
+        "it never holds more than its burst"
+    )
 
 
 def test_more_than_the_burst_is_never_given(state: State, ns: str) -> None:
@@ -222,7 +231,7 @@ def test_four_processes_get_no_more_than_burst_and_rate_allow(place: tuple[str, 
     assert sum(c for c, _, _ in counts) <= burst + rate * elapsed
 
 
-# --- queues ------------------------------------------------------------------------------------------------------------
+# --- queues -------------------------------------------------------------------------------------------------
 
 
 def test_members_are_due_in_order_and_stay_until_taken_out(state: State, ns: str) -> None:
@@ -231,7 +240,12 @@ def test_members_are_due_in_order_and_stay_until_taken_out(state: State, ns: str
     assert state.due(ns, "dlq:pending", 20.0) == ["a", "Z", "b", "ä"], "ties by code point"
     assert state.due(ns, "dlq:pending", 1e12, limit=2) == ["a", "Z"]
     assert state.dequeue(ns, "dlq:pending", ["a", "nobody"]) == 1
-    assert list(state.queued(ns, "dlq:pending").items()) == [("Z", 20.0), ("b", 20.0), ("ä", 20.0), ("c", 30.5)]
+    assert list(state.queued(ns, "dlq:pending").items()) == [
+        ("Z", 20.0),
+        ("b", 20.0),
+        ("ä", 20.0),
+        ("c", 30.5),
+    ]
 
 
 def test_a_member_that_is_there_moves(state: State, ns: str) -> None:
@@ -246,7 +260,9 @@ def test_long_queues_and_concurrent_writers_lose_nothing(state: State, ns: str) 
     members = {f"m{i:04}": float(i % 7) for i in range(1200)}
 
     def work(part: int) -> None:
-        state.enqueue(ns, "dlq:pending", {m: at for i, (m, at) in enumerate(members.items()) if i % 4 != part})
+        state.enqueue(
+            ns, "dlq:pending", {m: at for i, (m, at) in enumerate(members.items()) if i % 4 != part}
+        )
         state.dequeue(ns, "dlq:pending", [f"x{i}" for i in range(50)])
 
     with ThreadPoolExecutor(4) as pool:
@@ -255,7 +271,7 @@ def test_long_queues_and_concurrent_writers_lose_nothing(state: State, ns: str) 
     assert state.dequeue(ns, "dlq:pending", members) == 1200 and state.queued(ns, "dlq:pending") == {}
 
 
-# --- circuits ----------------------------------------------------------------------------------------------------------
+# --- circuits -----------------------------------------------------------------------------------------------
 
 
 def test_a_circuit_opens_rests_lets_one_try_and_closes(state: State, ns: str) -> None:
@@ -267,7 +283,9 @@ def test_a_circuit_opens_rests_lets_one_try_and_closes(state: State, ns: str) ->
     assert waits[0] == 0 and all(0 < w <= 0.6 for w in waits[1:]), "half open: one may try"
     state.circuit_succeeded(ns, "circuit:x")
     assert [state.circuit_open(ns, "circuit:x") for _ in range(3)] == [0, 0, 0]
-    assert not state.circuit_failed(ns, "circuit:x", threshold=3, rest_seconds=0.3), "its failures are forgotten"
+    assert not state.circuit_failed(ns, "circuit:x", threshold=3, rest_seconds=0.3), (
+        "its failures are forgotten"
+    )
 
 
 def test_a_failed_trial_opens_the_circuit_again_at_once(state: State, ns: str) -> None:
@@ -303,11 +321,15 @@ def test_of_many_threads_one_may_try(state: State, ns: str) -> None:
 
 def test_failures_of_many_threads_are_all_counted(state: State, ns: str) -> None:
     with ThreadPoolExecutor(8) as pool:
-        said = list(pool.map(lambda _: state.circuit_failed(ns, "circuit:x", threshold=20, rest_seconds=60), range(20)))
+        said = list(
+            pool.map(
+                lambda _: state.circuit_failed(ns, "circuit:x", threshold=20, rest_seconds=60), range(20)
+            )
+        )
     assert said.count(True) == 1
 
 
-# --- namespaces, names, health -------------------------------------------------------------------------------------------
+# --- namespaces, names, health ------------------------------------------------------------------------------
 
 
 def test_namespaces_see_nothing_of_each_other(state: State, ns: str) -> None:
@@ -331,11 +353,19 @@ def test_namespaces_see_nothing_of_each_other(state: State, ns: str) -> None:
 @pytest.mark.parametrize("bad", ["", "a:b", "A", "a b", "a\n", "*", "ns\x00"])
 def test_what_is_no_namespace_reaches_no_key(state: State, bad: str) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: state.get(bad, "job:1"), lambda: state.set(bad, "job:1", b"", 1), lambda: state.delete(bad, ["job:1"]), lambda: state.queued(bad, "q"),
-        lambda: state.lock(bad, "lock:x", 1).__enter__(), lambda: state.take_tokens(bad, "rate:x", rate=1, burst=1), lambda: state.enqueue(bad, "q", {"m": 1}),
-        lambda: state.due(bad, "q", 1), lambda: state.dequeue(bad, "q", ["m"]), lambda: state.circuit_open(bad, "circuit:x"),
-        lambda: state.circuit_failed(bad, "circuit:x"), lambda: state.circuit_succeeded(bad, "circuit:x"),
-    ]  # fmt: skip
+        lambda: state.get(bad, "job:1"),
+        lambda: state.set(bad, "job:1", b"", 1),
+        lambda: state.delete(bad, ["job:1"]),
+        lambda: state.queued(bad, "q"),
+        lambda: state.lock(bad, "lock:x", 1).__enter__(),
+        lambda: state.take_tokens(bad, "rate:x", rate=1, burst=1),
+        lambda: state.enqueue(bad, "q", {"m": 1}),
+        lambda: state.due(bad, "q", 1),
+        lambda: state.dequeue(bad, "q", ["m"]),
+        lambda: state.circuit_open(bad, "circuit:x"),
+        lambda: state.circuit_failed(bad, "circuit:x"),
+        lambda: state.circuit_succeeded(bad, "circuit:x"),
+    ]
     for call in calls:
         with pytest.raises(TabootError, match="E_NAMESPACE"):
             call()
@@ -343,7 +373,12 @@ def test_what_is_no_namespace_reaches_no_key(state: State, bad: str) -> None:
 
 @pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800", "x" * 2000])
 def test_a_name_that_no_store_takes_is_a_typed_error(state: State, ns: str, bad: str) -> None:
-    for call in (lambda: state.get(ns, bad), lambda: state.enqueue(ns, "q", {bad: 1.0}), lambda: state.set(ns, bad, b"", 1), lambda: state.circuit_failed(ns, bad)):
+    for call in (
+        lambda: state.get(ns, bad),
+        lambda: state.enqueue(ns, "q", {bad: 1.0}),
+        lambda: state.set(ns, bad, b"", 1),
+        lambda: state.circuit_failed(ns, bad),
+    ):
         with pytest.raises(TabootError, match="E_INTERNAL"):
             call()
     with pytest.raises(TabootError, match="E_INTERNAL"):
@@ -356,7 +391,7 @@ def test_a_backend_that_answers_is_well(state: State, place: tuple[str, str]) ->
     assert health.backend == ("redis" if place[0] == "redis" else "catalog")
 
 
-# --- the backends agree ------------------------------------------------------------------------------------------------
+# --- the backends agree -------------------------------------------------------------------------------------
 
 _NAMES = st.sampled_from(["a", "b", "ä", "B"])
 _STEPS = st.lists(
@@ -414,7 +449,10 @@ def test_any_sequence_gives_the_same_answers_on_every_backend(places: Callable[[
         ns = f"h{uuid.uuid4().hex[:12]}"
         for step in steps:
             answers = {b: _step(s, ns, step) for b, s in states.items()}
-            assert answers["catalog-sqlite"] == answers["catalog-postgres"] == answers["redis"], (step, answers)
+            assert answers["catalog-sqlite"] == answers["catalog-postgres"] == answers["redis"], (
+                step,
+                answers,
+            )
 
     try:
         run()
@@ -423,7 +461,7 @@ def test_any_sequence_gives_the_same_answers_on_every_backend(places: Callable[[
             opened.close()
 
 
-# --- keys --------------------------------------------------------------------------------------------------------------
+# --- keys ---------------------------------------------------------------------------------------------------
 
 
 def test_redis_shows_the_seeds_keys_and_every_one_but_the_queues_expires(redis_url: str, ns: str) -> None:
@@ -431,7 +469,15 @@ def test_redis_shows_the_seeds_keys_and_every_one_but_the_queues_expires(redis_u
 
     state, raw = open_backend("redis", redis_url), redis.Redis.from_url(redis_url)
     ident = "0" * 32
-    patterns = [keys.EXTRACTION, keys.EXTRACTION_META, keys.JOB, keys.CACHE_CRAWL, keys.CACHE_EMBED, keys.CACHE_QUERY, keys.CACHE_QUERY_EMBED]
+    patterns = [
+        keys.EXTRACTION,
+        keys.EXTRACTION_META,
+        keys.JOB,
+        keys.CACHE_CRAWL,
+        keys.CACHE_EMBED,
+        keys.CACHE_QUERY,
+        keys.CACHE_QUERY_EMBED,
+    ]
     for pattern in patterns:
         assert pattern.ttl_seconds is not None
         state.set(ns, pattern(ident), json.dumps({"a": 1}).encode(), pattern.ttl_seconds)
@@ -440,13 +486,27 @@ def test_redis_shows_the_seeds_keys_and_every_one_but_the_queues_expires(redis_u
     with state.lock(ns, keys.LOCK_CRAWL(ident), 300), state.lock(ns, keys.LOCK_QUERY(ident), 30):
         for queue in (keys.DLQ_PENDING, keys.QUEUE_QDRANT_RETRY, keys.QUEUE_WEBHOOK_RETRY):
             state.enqueue(ns, queue(), {"m": 1.0})
-        lives = {key.decode().removeprefix(f"taboot:{ns}:"): raw.ttl(key) for key in raw.scan_iter(f"taboot:{ns}:*")}
+        lives = {
+            key.decode().removeprefix(f"taboot:{ns}:"): raw.ttl(key)
+            for key in raw.scan_iter(f"taboot:{ns}:*")
+        }
     day = 86400
     expected = {
-        f"extraction:{ident}": 7 * day, f"extraction:meta:{ident}": 7 * day, f"job:{ident}": 7 * day, f"cache:crawl:{ident}": day, f"cache:embed:{ident}": 7 * day,
-        f"cache:query:{ident}": 3600, f"cache:query_embed:{ident}": day, "rate:example.org": 60, "circuit:example.org": 3600, f"lock:crawl:{ident}": 300,
-        f"lock:query:{ident}": 30, "dlq:pending": -1, "queue:qdrant_retry": -1, "queue:webhook_retry": -1,
-    }  # fmt: skip
+        f"extraction:{ident}": 7 * day,
+        f"extraction:meta:{ident}": 7 * day,
+        f"job:{ident}": 7 * day,
+        f"cache:crawl:{ident}": day,
+        f"cache:embed:{ident}": 7 * day,
+        f"cache:query:{ident}": 3600,
+        f"cache:query_embed:{ident}": day,
+        "rate:example.org": 60,
+        "circuit:example.org": 3600,
+        f"lock:crawl:{ident}": 300,
+        f"lock:query:{ident}": 30,
+        "dlq:pending": -1,
+        "queue:qdrant_retry": -1,
+        "queue:webhook_retry": -1,
+    }
     assert lives == pytest.approx(expected, abs=5)
     assert raw.get(f"taboot:{ns}:job:{ident}") == b'{"a": 1}', "a short value is readable as it is"
     state.close()

@@ -1,4 +1,6 @@
-"""State when its backend is wrong, gone, or forgets: typed errors, nothing secret in them, and work again afterwards."""
+"""State when its backend is wrong, gone, or forgets: typed errors, nothing secret in them, and work again
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,19 @@ def test_a_redis_that_stops_is_an_error_and_works_when_it_is_back(tmp_path: Path
         with state.lock("n", "lock:crawl:a", 60) as held:
             assert held
             server.stop()
-            for call in (lambda: state.get("n", "job:1"), lambda: state.take_tokens("n", "rate:a", rate=1, burst=1), lambda: state.queued("n", "dlq:pending")):
+            for call in (
+                lambda: state.get("n", "job:1"),
+                lambda: state.take_tokens("n", "rate:a", rate=1, burst=1),
+                lambda: state.queued("n", "dlq:pending"),
+            ):
                 with pytest.raises(TabootError, match="E_REDIS"):
                     call()
             health = state.health()
-            assert not health.ok and health.message.startswith("E_REDIS: Redis could not be reached.") and "TABOOT_REDIS__URL" in health.message
+            assert (
+                not health.ok
+                and health.message.startswith("E_REDIS: Redis could not be reached.")
+                and "TABOOT_REDIS__URL" in health.message
+            )
         # It comes back empty, scripts included: what was there is lost, nothing else.
         server.start()
         assert state.get("n", "job:1") is None
@@ -60,7 +70,17 @@ def test_a_restart_within_the_time_of_a_command_is_not_noticed(tmp_path: Path) -
         state.close()
 
 
-@pytest.mark.parametrize("url", ["", "localhost", "http://h", "redis://h:notaport/0", "redis://h:99999999/0", "redis://:sekret@h/0?unknown_option=1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost",
+        "http://h",
+        "redis://h:notaport/0",
+        "redis://h:99999999/0",
+        "redis://:sekret@h/0?unknown_option=1",
+    ],
+)
 def test_an_unusable_url_is_refused_without_a_word_of_it(url: str) -> None:
     with pytest.raises(TabootError, match="E_CONFIG") as caught:
         _redis(url)
@@ -71,7 +91,10 @@ def test_making_the_client_touches_no_network_and_no_message_holds_the_password(
     state = _redis("redis://me:sekret@127.0.0.1:1/0", timeout=0.2)
     with pytest.raises(TabootError, match="E_REDIS") as caught:
         state.get("n", "job:1")
-    told = f"{caught.value} {caught.value.details} {state.health()} {caught.value.__cause__} {caught.value.__context__}"
+    told = (
+        f"{caught.value} {caught.value.details} {state.health()} {caught.value.__cause__}"
+        f" {caught.value.__context__}"
+    )
     assert "sekret" not in told
 
 
@@ -96,7 +119,10 @@ def test_a_key_of_another_kind_is_a_typed_error(redis_url: str) -> None:
     with pytest.raises(TabootError, match="E_REDIS: Redis refused a command"):
         state.queued("kinds", "job:1")
     state._client.zadd("taboot:kinds:dlq:pending", {b"\xff\xfe": 1})
-    assert list(state.queued("kinds", "dlq:pending").values()) == [1.0] and len(state.due("kinds", "dlq:pending", 2)) == 1
+    assert (
+        list(state.queued("kinds", "dlq:pending").values()) == [1.0]
+        and len(state.due("kinds", "dlq:pending", 2)) == 1
+    )
     state._client.delete("taboot:kinds:dlq:pending")
     state.close()
 
@@ -142,7 +168,13 @@ def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytes
 
     def rows() -> int:
         with catalog.read("n") as c:
-            return int(c.execute(sa.select(sa.func.count()).select_from(t.state_value).where(t.state_value.c.namespace == "n")).scalar_one())
+            return int(
+                c.execute(
+                    sa.select(sa.func.count())
+                    .select_from(t.state_value)
+                    .where(t.state_value.c.namespace == "n")
+                ).scalar_one()
+            )
 
     assert rows() == 15, "nothing is removed before its turn"
     monkeypatch.setattr(catalog_state, "_PURGE_SECONDS", 0.0)

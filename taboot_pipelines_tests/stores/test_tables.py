@@ -1,4 +1,6 @@
-"""Delta tables in a directory and on an object store: bucket-wise replacement, pinned versions, removal that may be killed."""
+"""Delta tables in a directory and on an object store: bucket-wise replacement, pinned versions, removal that
+may be killed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ class Kept:
     def files(self) -> dict[str, bytes]:
         if self.bucket is not None:
             return self.bucket.contents()
-        return {str(p.relative_to(self.directory)): p.read_bytes() for p in self.directory.rglob("*") if p.is_file()}
+        return {
+            str(p.relative_to(self.directory)): p.read_bytes()
+            for p in self.directory.rglob("*")
+            if p.is_file()
+        }
 
     def remove(self, path: str) -> None:
         if self.bucket is not None:
@@ -36,7 +42,10 @@ class Kept:
 
     def texts(self) -> str:
         """All that the files hold, Parquet decoded."""
-        return "".join(str(pq.read_table(io.BytesIO(d)).to_pydict()) if p.endswith(".parquet") else d.decode() for p, d in self.files().items())
+        return "".join(
+            str(pq.read_table(io.BytesIO(d)).to_pydict()) if p.endswith(".parquet") else d.decode()
+            for p, d in self.files().items()
+        )
 
 
 @pytest.fixture(params=["directory", "s3"])
@@ -51,11 +60,19 @@ def tables(kept: Kept) -> Tables:
 
 
 def rows(*items: tuple[int, str]) -> pa.Table:
-    return pa.table({"bucket": pa.array([b for b, _ in items], pa.int32()), "sha256": [s for _, s in items], "vector": [[1.0]] * len(items)})
+    return pa.table(
+        {
+            "bucket": pa.array([b for b, _ in items], pa.int32()),
+            "sha256": [s for _, s in items],
+            "vector": [[1.0]] * len(items),
+        }
+    )
 
 
 def held(tables: Tables, version: int | None, **options: object) -> list[str]:
-    return sorted(tables.read("n", "s", "vectors.x", version, columns=["sha256"], **options).column(0).to_pylist())  # type: ignore[arg-type]
+    return sorted(
+        tables.read("n", "s", "vectors.x", version, columns=["sha256"], **options).column(0).to_pylist()
+    )  # type: ignore[arg-type]
 
 
 def test_only_the_named_buckets_change_and_old_versions_stay_readable(tables: Tables) -> None:
@@ -87,13 +104,21 @@ def test_vacuum_leaves_no_byte_of_what_was_replaced(kept: Kept) -> None:
 
 def test_names_existence_and_removal(kept: Kept) -> None:
     tables = kept.tables
-    assert tables.names("n", "s") == [] and not tables.exist("n", "s", {"vectors.x": 0}) and tables.exist("n", "s", {"vectors.x": None})
+    assert (
+        tables.names("n", "s") == []
+        and not tables.exist("n", "s", {"vectors.x": 0})
+        and tables.exist("n", "s", {"vectors.x": None})
+    )
     for name in ("vectors.x", "vectors.y"):
         tables.append("n", "s", name, rows((1, "a")), txn="t1")
     tables.append("n", "s2", "vectors.x", rows((1, "a")), txn="t1")
-    assert tables.names("n", "s") == ["vectors.x", "vectors.y"] and tables.exist("n", "s", {"vectors.x": 1, "vectors.y": 1})
+    assert tables.names("n", "s") == ["vectors.x", "vectors.y"] and tables.exist(
+        "n", "s", {"vectors.x": 1, "vectors.y": 1}
+    )
     tables.drop("n", "s", "vectors.y")
-    assert tables.names("n", "s") == ["vectors.x"] and not tables.exist("n", "s", {"vectors.x": 1, "vectors.y": 1})
+    assert tables.names("n", "s") == ["vectors.x"] and not tables.exist(
+        "n", "s", {"vectors.x": 1, "vectors.y": 1}
+    )
     tables.append("n", "s", "vectors.y", rows((1, "b")), txn="t2")
     assert held(tables, tables.version("n", "s", "vectors.x")) == ["a"]
     tables.drop_owner("n", "s")
@@ -111,7 +136,9 @@ def test_many_appends_are_joined(tables: Tables) -> None:
 
 
 def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    """On an object store a removal is many requests: cut off after each, the table is whole or not there, and can be made anew."""
+    """On an object store a removal is many requests: cut off after each, the table is whole or not there, and
+    can be made anew.
+    """
     kept = Kept(tmp_path, Bucket(s3))
     tables = kept.tables
     for i in range(4):
@@ -172,12 +199,15 @@ def test_a_file_that_is_gone_is_the_tables_fault(kept: Kept) -> None:
     assert caught.value.code == "E_TABLE" and "vectors.x" in caught.value.message
 
 
-@pytest.mark.parametrize("bad", [
-    pa.table({"bucket": [1], "sha256": ["a"]}),
-    pa.table({"bucket": ["x"], "sha256": ["a"], "vector": [[1.0]]}),
-    pa.table({"bucket": [1], "sha256": pa.array([None], pa.string()), "vector": [[1.0]]}),
-    pa.table({"bucket": [1], "sha256": ["a"], "vector": [[1.0]], "more": [1]}),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pa.table({"bucket": [1], "sha256": ["a"]}),
+        pa.table({"bucket": ["x"], "sha256": ["a"], "vector": [[1.0]]}),
+        pa.table({"bucket": [1], "sha256": pa.array([None], pa.string()), "vector": [[1.0]]}),
+        pa.table({"bucket": [1], "sha256": ["a"], "vector": [[1.0]], "more": [1]}),
+    ],
+)
 def test_a_table_that_does_not_conform_is_refused(bad: pa.Table) -> None:
     with pytest.raises(TabootError, match="E_TABLE"):
         conform(bad, "vectors")

@@ -7,16 +7,24 @@ import ipaddress
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import NodeRef
 
-#: Where a scheme's service listens unless told otherwise (IANA; for fastcgi, uwsgi and scgi what their servers'
-#: documentation uses). ``tcp`` and ``udp`` have none.
+#: Where a scheme's service listens unless told otherwise (IANA; for fastcgi, uwsgi and scgi what their
+#: servers' documentation uses). ``tcp`` and ``udp`` have none.
 DEFAULT_PORTS = {
-    "http": 80, "https": 443, "ws": 80, "wss": 443, "grpc": 80, "grpc+tls": 443, "fastcgi": 9000, "uwsgi": 3031, "scgi": 4000,
+    "http": 80,
+    "https": 443,
+    "ws": 80,
+    "wss": 443,
+    "grpc": 80,
+    "grpc+tls": 443,
+    "fastcgi": 9000,
+    "uwsgi": 3031,
+    "scgi": 4000,
 }
 
 
 def normal_host(host: str) -> str | None:
-    """The key form of a host: an IP as RFC 5952 has it (brackets dropped), else the name in lower case without its
-    trailing dot; None if it is neither an address nor a hostname."""
+    """The key form of a host: an IP as RFC 5952 has it (brackets dropped), else the name in lower case
+    without its trailing dot; None if it is neither an address nor a hostname."""
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if ":" in host:
@@ -36,7 +44,8 @@ def normal_host(host: str) -> str | None:
 def endpoint(scheme: str, fqdn: str, port: int, path: str = "/") -> NodeRef:
     """The Endpoint of these key parts (``fqdn`` from :func:`normal_host`).
 
-    Its name is how people write it: ``host:port`` for tcp and udp, else a URL without default port and bare slash.
+    Its name is how people write it: ``host:port`` for tcp and udp, else a URL without default port and bare
+    slash.
     """
     host = f"[{fqdn}]" if ":" in fqdn else fqdn
     if scheme in ("tcp", "udp"):

@@ -1,8 +1,8 @@
 """Image references as the OCI distribution grammar writes them, and their normal form as Docker reads them.
 
-Grammar: the distribution project's ``reference`` package (``[domain/]path[:tag][@digest]``). Normal form: a name
-without a domain is Docker Hub's, a Hub name of one component is in ``library/``, and neither tag nor digest means
-the tag ``latest``.
+Grammar: the distribution project's ``reference`` package (``[domain/]path[:tag][@digest]``). Normal form: a
+name without a domain is Docker Hub's, a Hub name of one component is in ``library/``, and neither tag nor
+digest means the tag ``latest``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """A parsed reference. ``tag`` is ``latest`` when neither tag nor digest was written; ``name`` is the normal form
-    with every part; ``image_id`` is the digest if the reference is pinned, else ``name:`` + ``name``."""
+    """A parsed reference. ``tag`` is ``latest`` when neither tag nor digest was written; ``name`` is the
+    normal form with every part; ``image_id`` is the digest if the reference is pinned, else ``name:`` +
+    ``name``."""
 
     registry: str
     repository: str
@@ -80,5 +81,7 @@ def parse_reference(text: str) -> ImageReference:
     """As :func:`try_reference`; raises ``E_PARSE`` (without quoting the text) if it is no reference."""
     reference = try_reference(text)
     if reference is None:
-        raise TabootError("E_PARSE", "An image reference does not follow the OCI grammar.", characters=len(text))
+        raise TabootError(
+            "E_PARSE", "An image reference does not follow the OCI grammar.", characters=len(text)
+        )
     return reference

@@ -1,9 +1,10 @@
 """Mentions that any text shows by itself: URLs, host:port, IPs, CIDRs and image references.
 
-Each kind has an anchor that the text is searched for at C speed (``://``, ``:`` and digits, dotted digits, a registry's
-name …); a candidate is then grown from its anchor within fixed bounds and verified by the standard it follows (WHATWG
-URL, RFC 1123, RFC 4291/5952, OCI). So any text takes linear time. Precision comes first: what may be a version, a
-time, a file and line, a port mapping or a placeholder (``<your-ip>:8080``) is left out.
+Each kind has an anchor that the text is searched for at C speed (``://``, ``:`` and digits, dotted digits, a
+registry's name …); a candidate is then grown from its anchor within fixed bounds and verified by the standard
+it follows (WHATWG URL, RFC 1123, RFC 4291/5952, OCI). So any text takes linear time. Precision comes first:
+what may be a version, a time, a file and line, a port mapping or a placeholder (``<your-ip>:8080``) is left
+out.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _COMMAND_MAX = 8000
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """``text[start:end]`` names ``node``. ``kind``: url, host_port, ip, cidr or image. ``basis``: ``bytes`` if the
-    node's name stands in the span as it is, else ``normalized``."""
+    """``text[start:end]`` names ``node``. ``kind``: url, host_port, ip, cidr or image. ``basis``: ``bytes``
+    if the node's name stands in the span as it is, else ``normalized``."""
 
     kind: str
     node: NodeRef
@@ -44,17 +45,22 @@ class Mention:
 
 
 def find_mentions(text: str, code: bool = False) -> list[Mention]:
-    """Every mention in ``text``, by start, without overlap: a URL goes over an image, that over a CIDR, host:port and IP.
+    """Every mention in ``text``, by start, without overlap: a URL goes over an image, that over a CIDR,
+    host:port and IP.
 
-    ``code``: the whole text is code (YAML, a conf), where bare names with a port count. Never raises; linear time.
+    ``code``: the whole text is code (YAML, a conf), where bare names with a port count. Never raises; linear
+    time.
     """
     return _Finder(text, code).run()
 
 
-# --- characters and words ----------------------------------------------------------------------------------------
+# --- characters and words -----------------------------------------------------------------------------------
 
 _URL_BODY = re.compile(rf"[^\s<>\"`|\\^{{}}\x00-\x1f\x7f]{{1,{_URL_MAX}}}")
-_HTML_TAG = re.compile(r"<(?:/|br\b|a\b|p\b|b\b|i\b|em\b|li\b|td\b|ul\b|code\b|span\b|strong\b|div\b|hr\b|img\b|!--)", re.IGNORECASE)
+_HTML_TAG = re.compile(
+    r"<(?:/|br\b|a\b|p\b|b\b|i\b|em\b|li\b|td\b|ul\b|code\b|span\b|strong\b|div\b|hr\b|img\b|!--)",
+    re.IGNORECASE,
+)
 _SCHEME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
 _HOST_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
 _WORD = re.compile(r"[A-Za-z0-9_]")
@@ -65,7 +71,10 @@ _PORT = re.compile(r":(\d{1,5})(?!\d)")
 _IPV4 = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?!\d)")
 _IPV6 = re.compile(r":[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{0,41}")
 _PREFIX_LENGTH = re.compile(r"/(\d{1,3})(?![\w/.-]*\w)")
-_VERSION_BEFORE = re.compile(r"(?i)(?:\b(?:version|versions|release|rev|revision|build|firmware|kernel|v|ver|upgrade to|update to|bump to)\b\.?[\s:=*`(\"']*)\Z")
+_VERSION_BEFORE = re.compile(
+    r"(?i)(?:\b(?:version|versions|release|rev|revision|build|firmware|kernel|v|ver|upgrade to|update to|bump"
+    r" to)\b\.?[\s:=*`(\"']*)\Z"
+)
 
 #: A host of these is a stand-in for the reader's own.
 _PLACEHOLDER = re.compile(
@@ -74,22 +83,34 @@ _PLACEHOLDER = re.compile(
     r"(?:ip|host|hostname|server|address|ipaddress|ip[._-]address|host[._-]ip|server[._-]ip|serverip|hostip|domain|fqdn|dockerhost|servername|container[._-]name)$"
     r"|^url\d*$|^x+(?:\.x+)*$|(?:^|[._-])(?:xxx+|placeholder|changeme)(?:$|[._-])"
 )
-#: Last labels that make "name.ext:12" a file and a line. Some are top-level domains; code says them more often.
+#: Last labels that make "name.ext:12" a file and a line. Some are top-level domains; code says them more
+#: often.
 _EXTENSIONS = word_list("taboot_pipelines.extraction.tier_a", "file_extensions.txt")
 #: Words that stand before ":<number>" in code and name no host.
 _NO_HOST = word_list("taboot_pipelines.extraction.tier_a", "not_hosts.txt")
 _TAGS = word_list("taboot_pipelines.extraction.tier_a", "image_tags.txt")
 _BOOLEAN_FLAGS = word_list("taboot_pipelines.extraction.tier_a", "container_flags.txt")
-_RUN_IMAGE = re.compile(r"(?:docker|podman|nerdctl)[ \t]+(?:image[ \t]+|container[ \t]+)?(pull|run|create)[ \t]+")
+_RUN_IMAGE = re.compile(
+    r"(?:docker|podman|nerdctl)[ \t]+(?:image[ \t]+|container[ \t]+)?(pull|run|create)[ \t]+"
+)
 _IMAGE_KEY = re.compile(r"image:[ \t]*")
-_FROM = re.compile(r"FROM[ \t]+(?:--platform=\S{1,100}[ \t]+)?([^\s\"'`]{1,512})([ \t]+[Aa][Ss][ \t]+([\w.-]{1,128}))?[ \t]*(?=\r?\n|\Z)")
+_FROM = re.compile(
+    r"FROM[ \t]+(?:--platform=\S{1,100}[ \t]+)?([^\s\"'`]{1,512})([ \t]+[Aa][Ss][ \t]+([\w.-]{1,128}))?"
+    r"[ \t]*(?=\r?\n|\Z)"
+)
 _DOCKERFILE = re.compile(r"\n[ \t]*(?:RUN|COPY|CMD|ENTRYPOINT|WORKDIR|ENV|ADD|EXPOSE|ARG|USER|LABEL)[ \t]")
 _REGISTRY = re.compile(r"\.(?:io|com|org|aws|co|dev)/")
 _REGISTRIES = word_list("taboot_pipelines.extraction.tier_a", "image_registries.txt")
 _TAGGED_PATH = re.compile(r"/[a-z0-9][a-z0-9._-]{0,127}:(?=[A-Za-z0-9_])")
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,300}(?::[0-9]{1,5}/[a-z0-9][A-Za-z0-9._/-]{0,300})?(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?", re.ASCII)
+_REFERENCE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._/-]{0,300}(?::[0-9]{1,5}/[a-z0-9][A-Za-z0-9._/-]{0,300})?(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
 #: A word of a shell command on this line or a continued one; quotes may stand anywhere in it.
-_TOKEN = re.compile(r"""[ \t]*(?:\\\r?\n[ \t]*)*((?:[^\s\\"']|"(?:[^"\\\n]|\\.){0,2000}"|'[^'\n]{0,2000}'|\\[^\r\n]){1,2000})""")
+_TOKEN = re.compile(
+    r"""[ \t]*(?:\\\r?\n[ \t]*)*"""
+    r"""((?:[^\s\\"']|"(?:[^"\\\n]|\\.){0,2000}"|'[^'\n]{0,2000}'|\\[^\r\n]){1,2000})"""
+)
 _PLACEHOLDER_NEXT = frozenset("<{$*%>")
 
 
@@ -112,7 +133,7 @@ class _Finder:
         self.found.sort(key=lambda m: m.start)
         return self.found
 
-    # --- shared ----------------------------------------------------------------------------------------------
+    # --- shared ---------------------------------------------------------------------------------------------
 
     def take(self, start: int, end: int) -> bool:
         """Claim the span; False if part of it is taken."""
@@ -141,7 +162,7 @@ class _Finder:
     def after(self, at: int) -> str:
         return self.text[at] if at < len(self.text) else "\n"
 
-    # --- URLs ------------------------------------------------------------------------------------------------
+    # --- URLs -----------------------------------------------------------------------------------------------
 
     def urls(self) -> None:
         text = self.text
@@ -168,7 +189,9 @@ class _Finder:
             at = text.find("://", resume)
 
     def _trim(self, start: int, end: int) -> int:
-        """Where a URL's body ends: before the bracket that closes what it stands in, and before prose punctuation."""
+        """Where a URL's body ends: before the bracket that closes what it stands in, and before prose
+        punctuation.
+        """
         text = self.text
         link = text.find("](", start, end)
         if link >= 0:
@@ -196,7 +219,9 @@ class _Finder:
             return
         known = _SCHEME_NAMES.get(scheme)
         following = self.after(body_end)
-        cut_short = end == body_end and (following in "{$" or (following == "<" and not _HTML_TAG.match(text, body_end)))
+        cut_short = end == body_end and (
+            following in "{$" or (following == "<" and not _HTML_TAG.match(text, body_end))
+        )
         node: NodeRef | None = None
         if known is not None and not cut_short and "$" not in body.partition("/")[0]:
             node = _url_node(known, body)
@@ -204,10 +229,17 @@ class _Finder:
             # Another protocol's URL (redis://, postgres://): its host and port are an address all the same.
             m = _AUTHORITY.match(body)
             host = normal_host(m[1]) if m is not None else None
-            if m is not None and host is not None and 1 <= int(m[2]) <= 65535 and not _PLACEHOLDER.search(host):
+            if (
+                m is not None
+                and host is not None
+                and 1 <= int(m[2]) <= 65535
+                and not _PLACEHOLDER.search(host)
+            ):
                 base = text.index("://", start) + 3
                 if self.take(base + m.start(1), base + m.end(2)):
-                    self.add("host_port", endpoint("tcp", host, int(m[2])), base + m.start(1), base + m.end(2))
+                    self.add(
+                        "host_port", endpoint("tcp", host, int(m[2])), base + m.start(1), base + m.end(2)
+                    )
                 self.block(start, base)
                 return
             if scheme in ("docker", "oci"):
@@ -217,7 +249,7 @@ class _Finder:
         else:
             self.block(start, end)
 
-    # --- images ----------------------------------------------------------------------------------------------
+    # --- images ---------------------------------------------------------------------------------------------
 
     def images(self) -> None:
         for start, end, reference in self._image_candidates():
@@ -248,7 +280,11 @@ class _Finder:
                     stages.add(m[3])
         for m in _REGISTRY.finditer(text):
             start = self._back(m.start(), _HOST_CHARS, _HOST_MAX)
-            if text[start : m.end() - 1].lower() in _REGISTRIES and self.before(start) not in ("/", "@") and (r := _REFERENCE.match(text, start)):
+            if (
+                text[start : m.end() - 1].lower() in _REGISTRIES
+                and self.before(start) not in ("/", "@")
+                and (r := _REFERENCE.match(text, start))
+            ):
                 yield from self._reference(start, self._sentence_end(start, r.end()), bare=False)
         for m in _TAGGED_PATH.finditer(text):
             start = self._back(m.start(), _HOST_CHARS | {"/"}, _HOST_MAX)
@@ -261,7 +297,9 @@ class _Finder:
                 namespace = text[start : m.start()]
                 # A path and a number is a file and a line: the tag must look like one.
                 plain = "/" not in namespace and "." not in namespace
-                if (tag in _TAGS or re.match(r"v?\d+(?:\.\d+)+|[a-z]+-v?\d|v\d|\d+-[a-z]", tag)) and (plain or namespace.partition("/")[0] in _REGISTRIES or "." in namespace.partition("/")[0]):
+                if (tag in _TAGS or re.match(r"v?\d+(?:\.\d+)+|[a-z]+-v?\d|v\d|\d+-[a-z]", tag)) and (
+                    plain or namespace.partition("/")[0] in _REGISTRIES or "." in namespace.partition("/")[0]
+                ):
                     yield from self._reference(start, end, bare=False)
 
     def _back(self, at: int, characters: frozenset[str], limit: int) -> int:
@@ -324,7 +362,8 @@ class _Finder:
                 short = len(flags) > 1 and flags[1] != "-"
                 if "=" not in token and token not in _BOOLEAN_FLAGS:
                     if short and len(token) > 2:
-                        # "-dit" sets switches; "-p80:80" and "-itp" are told apart by what switches there are.
+                        # "-dit" sets switches; "-p80:80" and "-itp" are told apart by what switches there
+                        # are.
                         skip = token[-1] in "peveuwhlm" and all(c in "ditqP" for c in token[1:-1])
                     else:
                         skip = True
@@ -337,7 +376,7 @@ class _Finder:
                 return (m.start(1), end) if text[end : m.end(1)].strip("`'\".,;:)*_") == "" else None
         return None
 
-    # --- addresses -------------------------------------------------------------------------------------------
+    # --- addresses ------------------------------------------------------------------------------------------
 
     def ipv4_networks(self) -> None:
         self._v4 = [(m.start(), m.end()) for m in _IPV4.finditer(self.text)]
@@ -399,7 +438,9 @@ class _Finder:
             while start and m.start() - start < 4 and text[start - 1] in "0123456789abcdefABCDEF":
                 start -= 1
             end = m.end()
-            while end > start + 2 and (text[end - 1] == "." or (text[end - 1] == ":" and text[end - 2 : end] != "::")):
+            while end > start + 2 and (
+                text[end - 1] == "." or (text[end - 1] == ":" and text[end - 2 : end] != "::")
+            ):
                 end -= 1
             before, after = self.before(start), self.after(end)
             if _WORD.match(before) or before in ":.-/$" or _WORD.match(after) or after == ":":
@@ -407,7 +448,14 @@ class _Finder:
             written = text[start:end]
             bracketed = before == "[" and after == "]"
             # "a::b" is also how code writes a path of names.
-            if not bracketed and (not any(c.isdigit() for c in written) or (written.count(":") < 3 and written != "::1" and not written.startswith(("2", "fe80", "fd", "fc", "FE80", "FD", "FC")))):
+            if not bracketed and (
+                not any(c.isdigit() for c in written)
+                or (
+                    written.count(":") < 3
+                    and written != "::1"
+                    and not written.startswith(("2", "fe80", "fd", "fc", "FE80", "FD", "FC"))
+                )
+            ):
                 continue
             try:
                 address = str(ipaddress.IPv6Address(written))
@@ -456,17 +504,24 @@ class _Finder:
         if host == "localhost":
             return self._port_right(end, False)
         if _is_v4(host):
-            return self._port_right(end, True) and not _VERSION_BEFORE.search(self.text[max(0, colon - len(written) - 24) : colon - len(written)])
+            return self._port_right(end, True) and not _VERSION_BEFORE.search(
+                self.text[max(0, colon - len(written) - 24) : colon - len(written)]
+            )
         if _PLACEHOLDER.search(host) or not self._port_right(end, False):
             return False
         last = host.rpartition(".")[2]
         if "." in host:
             tld = (last.isalpha() and len(last) >= 2) or last.startswith("xn--")
             return tld and last not in _EXTENSIONS and port >= 10 and written == written.lower()
-        # A bare name: in code only, in lower case, and with a port that is no version ("postgres:16", "node:22").
+        # A bare name: in code only, in lower case, and with a port that is no version ("postgres:16",
+        # "node:22").
         return (
-            written == host and host[0].isalpha() and host not in _NO_HOST and (port >= 100 or port == 80)
-            and before in " \t\n=@(,[;\"'`" and self.in_code(colon)
+            written == host
+            and host[0].isalpha()
+            and host not in _NO_HOST
+            and (port >= 100 or port == 80)
+            and before in " \t\n=@(,[;\"'`"
+            and self.in_code(colon)
         )
 
 
@@ -482,7 +537,11 @@ def _url_node(scheme: str, body: str) -> NodeRef | None:
         url = ada_url.URL(f"{scheme if special else 'http'}://{body}")
         host = normal_host(url.hostname)
         # An explicit default port of http is dropped by the parser, and no other scheme has that default.
-        port = int(url.port) if url.port else (80 if not special and re.match(r"(?:[^/?#@]*@)?[^/?#@]*:80(?:[/?#]|\Z)", body) else None)
+        port = (
+            int(url.port)
+            if url.port
+            else (80 if not special and re.match(r"(?:[^/?#@]*@)?[^/?#@]*:80(?:[/?#]|\Z)", body) else None)
+        )
         path = url.pathname
     except ValueError:
         return None

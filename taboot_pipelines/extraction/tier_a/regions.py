@@ -1,7 +1,8 @@
-"""Which parts of a Markdown text are code or headings, by one scan: fences, inline code, ATX and setext headings.
+"""Which parts of a Markdown text are code or headings, by one scan: fences, inline code, ATX and setext
+headings.
 
-It finds what decides whether a word is a name; it is no Markdown parser. Fences may be indented (they stand in lists
-and tabs), code indented by four spaces is taken for text.
+It finds what decides whether a word is a name; it is no Markdown parser. Fences may be indented (they stand
+in lists and tabs), code indented by four spaces is taken for text.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _LEAD_MAX = 80
 
 
 def regions(text: str, code: bool = False) -> list[Region]:
-    """The code and heading regions of a Markdown text, in order and without overlap; with ``code``, the whole text is
-    code (YAML, a conf). Linear in the text."""
+    """The code and heading regions of a Markdown text, in order and without overlap; with ``code``, the whole
+    text is code (YAML, a conf). Linear in the text."""
     if code:
         return [(0, len(text), "code")] if text else []
     found, fences = _code(text)
@@ -100,12 +101,22 @@ def _code(text: str) -> tuple[list[Region], list[Region]]:
     i = 0
     while i < len(runs):
         start, end = runs[i]
-        if end - start >= 3 and _leads(text, start) and "`" not in text[end : min(_line_end(text, end), end + _INLINE_MAX)]:
+        if (
+            end - start >= 3
+            and _leads(text, start)
+            and "`" not in text[end : min(_line_end(text, end), end + _INLINE_MAX)]
+        ):
             body = min(_line_end(text, end) + 1, len(text))
             close = i + 1
             while close < len(runs):
                 s, e = runs[close]
-                if text[s] == text[start] and e - s >= end - start and s >= body and _leads(text, s) and not text[e : min(_line_end(text, e), e + _LEAD_MAX)].strip():
+                if (
+                    text[s] == text[start]
+                    and e - s >= end - start
+                    and s >= body
+                    and _leads(text, s)
+                    and not text[e : min(_line_end(text, e), e + _LEAD_MAX)].strip()
+                ):
                     break
                 close += 1
             stop = runs[close][0] if close < len(runs) else len(text)
@@ -115,7 +126,12 @@ def _code(text: str) -> tuple[list[Region], list[Region]]:
             i = close + 1
             continue
         j = following[i]
-        if j >= 0 and text[start] == "`" and runs[j][0] - end <= _INLINE_MAX and "\n\n" not in text[end : runs[j][0]]:
+        if (
+            j >= 0
+            and text[start] == "`"
+            and runs[j][0] - end <= _INLINE_MAX
+            and "\n\n" not in text[end : runs[j][0]]
+        ):
             found.append((end, runs[j][0], "code"))
             i = j + 1
         else:

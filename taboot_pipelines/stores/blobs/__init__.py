@@ -1,4 +1,6 @@
-"""Content-addressed raw bytes: path ``sources/{namespace}/{sha256}``, written once, verified at every read (rule 2)."""
+"""Content-addressed raw bytes: path ``sources/{namespace}/{sha256}``, written once, verified at every read
+(rule 2).
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,27 @@ if TYPE_CHECKING:
 #: Failures of the store rather than of the bytes: whoever meets one tries again at every run.
 UNREADABLE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
 
-#: After a request that was given up, further ones are tried once only for so long: a batch does not wait for each of its blobs.
+#: After a request that was given up, further ones are tried once only for so long: a batch does not wait for
+#: each of its blobs.
 _IMPATIENT_SECONDS = 30.0
 
 
 class BlobStore:
     """Blobs in a directory (the default) or on an object store.
 
-    A write is atomic (the store's own put-if-absent), equal bytes are stored once per namespace, and a read returns
-    exactly the bytes whose SHA-256 is the name, or raises ``E_BLOB_CORRUPT`` / ``E_BLOB_MISSING``. A store that does not
-    answer, does not exist or refuses is ``E_STORAGE`` in words.
+    A write is atomic (the store's own put-if-absent), equal bytes are stored once per namespace, and a read
+    returns exactly the bytes whose SHA-256 is the name, or raises ``E_BLOB_CORRUPT`` / ``E_BLOB_MISSING``. A
+    store that does not answer, does not exist or refuses is ``E_STORAGE`` in words.
     """
 
-    def __init__(self, store: ObjectStore, *, directory: Path | None = None, at: Place | None = None, waiting: BlobStore | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        directory: Path | None = None,
+        at: Place | None = None,
+        waiting: BlobStore | None = None,
+    ) -> None:
         self._store = store
         self._directory = directory
         self._at = at
@@ -61,7 +71,11 @@ class BlobStore:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise TabootError("E_STORAGE", f"The directory {directory} of the blobs cannot be made: {error.strerror}.", directory=str(directory)) from error
+            raise TabootError(
+                "E_STORAGE",
+                f"The directory {directory} of the blobs cannot be made: {error.strerror}.",
+                directory=str(directory),
+            ) from error
         return cls(LocalStore(directory), directory=directory, waiting=waiting)
 
     @staticmethod
@@ -103,9 +117,15 @@ class BlobStore:
         if data is None:
             if self.waiting is not None and self.waiting.exists(namespace, sha256):
                 return self.waiting.get(namespace, sha256)
-            raise TabootError("E_BLOB_MISSING", f"Blob {sha256} is not in namespace {namespace}.", sha256=sha256)
+            raise TabootError(
+                "E_BLOB_MISSING", f"Blob {sha256} is not in namespace {namespace}.", sha256=sha256
+            )
         if sha256_hex(data) != sha256:
-            raise TabootError("E_BLOB_CORRUPT", f"Blob {sha256} of namespace {namespace} no longer hashes to its name.", sha256=sha256)
+            raise TabootError(
+                "E_BLOB_CORRUPT",
+                f"Blob {sha256} of namespace {namespace} no longer hashes to its name.",
+                sha256=sha256,
+            )
         return data
 
     def _read(self, path: str) -> bytes | None:
@@ -152,18 +172,28 @@ class BlobStore:
             self.waiting.delete(namespace, *sha256s)
 
     def sweep(self, namespace: str, keep: Collection[str]) -> int:
-        """Remove every blob but ``keep``, and all unfinished uploads; only while nobody fetches into the namespace. Returns how many."""
+        """Remove every blob but ``keep``, and all unfinished uploads; only while nobody fetches into the
+        namespace. Returns how many.
+        """
         gone = [name for name, _ in self.list(namespace) if name not in keep]
         self.delete(namespace, *gone)
         # A local store hides its unfinished uploads from a listing.
-        staged = [] if self._directory is None else list((self._directory / "sources" / namespace).glob("*#*"))
+        staged = (
+            [] if self._directory is None else list((self._directory / "sources" / namespace).glob("*#*"))
+        )
         for path in staged:
             path.unlink(missing_ok=True)
-        return len(gone) + len(staged) + (self.waiting.sweep(namespace, keep) if self.waiting is not None else 0)
+        return (
+            len(gone) + len(staged) + (self.waiting.sweep(namespace, keep) if self.waiting is not None else 0)
+        )
 
     def health(self) -> Health:
         """Of the part ``blobs``."""
-        return self._at.health("blobs") if self._at is not None else directory_health("blobs", self._directory or Path())
+        return (
+            self._at.health("blobs")
+            if self._at is not None
+            else directory_health("blobs", self._directory or Path())
+        )
 
     def close(self) -> None:
         """Nothing is held open between requests."""

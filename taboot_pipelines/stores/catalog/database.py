@@ -1,16 +1,17 @@
 """The catalog's connection: transactions of one namespace, what is tried again, and its migrations.
 
-**Isolation (PostgreSQL).** Every table has row-level security, forced on the owner too. A transaction of :meth:`Database.begin`
-or :meth:`Database.read` carries one namespace in the setting ``taboot.namespace``, local to it, so that a pooled connection
-takes nothing along to its next user; rows of others are neither seen nor written, whatever the statement says. The few
-operations that span namespaces become the role ``taboot_maintenance`` for one transaction. Its policy names the role in its
-expression (``current_user``): so it needs no superuser, as BYPASSRLS would, covers these tables and no others, does not
-depend on the order in which roles and tables were made, and is not passed on by inheritance. The boundary guards against wrong
+**Isolation (PostgreSQL).** Every table has row-level security, forced on the owner too. A transaction of
+:meth:`Database.begin` or :meth:`Database.read` carries one namespace in the setting ``taboot.namespace``,
+local to it, so that a pooled connection takes nothing along to its next user; rows of others are neither seen
+nor written, whatever the statement says. The few operations that span namespaces become the role
+``taboot_maintenance`` for one transaction. Its policy names the role in its expression (``current_user``): so
+it needs no superuser, as BYPASSRLS would, covers these tables and no others, does not depend on the order in
+which roles and tables were made, and is not passed on by inheritance. The boundary guards against wrong
 statements; who may run any statement with the application's password may also become ``taboot_maintenance``.
 
-**Outages.** A transaction that did not begin is waited for, and one that failed before its commit was sent is run again by the
-method it belongs to (:func:`retried`), for ``OUTAGE_SECONDS``. A commit whose answer was lost is not repeated, since it may have
-happened: it raises ``E_CATALOG``.
+**Outages.** A transaction that did not begin is waited for, and one that failed before its commit was sent is
+run again by the method it belongs to (:func:`retried`), for ``OUTAGE_SECONDS``. A commit whose answer was
+lost is not repeated, since it may have happened: it raises ``E_CATALOG``.
 """
 
 from __future__ import annotations
@@ -55,9 +56,15 @@ _LOOK = """
 SELECT to_regclass('alembic_version') IS NOT NULL AS migrated,
        COALESCE(has_table_privilege(to_regclass('alembic_version'), 'SELECT'), false) AS readable,
        COALESCE(has_table_privilege(to_regclass('locator'), 'INSERT'), false) AS writable,
-       COALESCE((SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = to_regclass('locator')), false) AS owner,
+       COALESCE(
+           (SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = to_regclass('locator')),
+           false
+       ) AS owner,
        (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user) AS bypasses,
-       EXISTS (SELECT FROM pg_roles WHERE rolname = 'taboot_maintenance' AND pg_has_role(current_user, oid, 'MEMBER')) AS maintainer,
+       EXISTS (
+           SELECT FROM pg_roles
+           WHERE rolname = 'taboot_maintenance' AND pg_has_role(current_user, oid, 'MEMBER')
+       ) AS maintainer,
        current_setting('server_version') AS version, current_user AS role
 """
 
@@ -70,7 +77,9 @@ class _TryAgain(TabootError):
 
 
 def retried(method: Callable[P, T]) -> Callable[P, T]:
-    """Run a method of the catalog again while its transaction fails for a reason that passes, each time from its first line."""
+    """Run a method of the catalog again while its transaction fails for a reason that passes, each time from
+    its first line.
+    """
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -119,11 +128,19 @@ class Database:
     def engine(home: Path, url: str | None) -> Engine:
         if url is not None and is_postgres(url):
             parsed = server_url(url)
-            # Transactions begin with a statement of ours, which also carries the namespace; it is the pool's ping, too.
+            # Transactions begin with a statement of ours, which also carries the namespace; it is the pool's
+            # ping, too.
             return sa.create_engine(
-                parsed, isolation_level="AUTOCOMMIT", use_native_hstore=False, hide_parameters=True, pool_recycle=1800, pool_use_lifo=True,
+                parsed,
+                isolation_level="AUTOCOMMIT",
+                use_native_hstore=False,
+                hide_parameters=True,
+                pool_recycle=1800,
+                pool_use_lifo=True,
                 connect_args=connect_arguments(
-                    parsed, statement_timeout=STATEMENT_MILLISECONDS, lock_timeout=STATEMENT_MILLISECONDS // 2,
+                    parsed,
+                    statement_timeout=STATEMENT_MILLISECONDS,
+                    lock_timeout=STATEMENT_MILLISECONDS // 2,
                     idle_in_transaction_session_timeout=10 * STATEMENT_MILLISECONDS,
                 ),
             )
@@ -140,7 +157,7 @@ class Database:
     def close(self) -> None:
         self._engine.dispose()
 
-    # --- transactions ---------------------------------------------------------------------------------------------
+    # --- transactions ---------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def begin(self, namespace: str | None) -> Iterator[Connection]:
@@ -153,13 +170,17 @@ class Database:
 
     @contextlib.contextmanager
     def read(self, namespace: str | None) -> Iterator[Connection]:
-        """A read-only transaction on one state of the database, which waits for no writer; ``namespace`` as in :meth:`begin`."""
+        """A read-only transaction on one state of the database, which waits for no writer; ``namespace`` as
+        in :meth:`begin`.
+        """
         with self._transaction(namespace, read=True) as connection:
             yield connection
 
     @contextlib.contextmanager
     def publishing(self, namespace: str) -> Iterator[Connection]:
-        """A transaction that holds only if this thread still holds its leases (see ``stores.leases.postgres``)."""
+        """A transaction that holds only if this thread still holds its leases (see
+        ``stores.leases.postgres``).
+        """
         with self._transaction(namespace, read=False) as connection:
             self._leases.confirm()
             yield connection
@@ -167,13 +188,19 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self, namespace: str | None, *, read: bool) -> Iterator[Connection]:
         if namespace is not None and not NAME_PATTERN.fullmatch(namespace):
-            raise TabootError("E_NAMESPACE", "This is not the name of a namespace.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+            raise TabootError(
+                "E_NAMESPACE",
+                "This is not the name of a namespace.",
+                remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
+            )
         if not self._postgres:
             try:
                 with self._engine.execution_options(taboot_read=read).begin() as connection:
                     yield connection
             except sa.exc.SQLAlchemyError as error:
-                raise TabootError("E_CATALOG", "A catalog statement failed.", reason=type(error).__name__) from error
+                raise TabootError(
+                    "E_CATALOG", "A catalog statement failed.", reason=type(error).__name__
+                ) from error
             return
         import psycopg
 
@@ -205,7 +232,8 @@ class Database:
             scope = f"SET LOCAL taboot.namespace = '{namespace}'"
         else:
             scope = _scope_of_all(found)
-        # A pooled connection may have died with the last server: then each of them is tried and dropped, and a new one made.
+        # A pooled connection may have died with the last server: then each of them is tried and dropped, and
+        # a new one made.
         try:
             connection = self._engine.connect()
             try:
@@ -217,7 +245,7 @@ class Database:
             raise _typed(failure(error)) from None
         return connection
 
-    # --- opening and migrations -----------------------------------------------------------------------------------
+    # --- opening and migrations -----------------------------------------------------------------------------
 
     def _opened(self) -> _Found:
         """Look once at the database behind the URL, and migrate it if it needs that."""
@@ -229,8 +257,12 @@ class Database:
                     found = self._look()
                 if not found.writable:
                     raise TabootError(
-                        "E_CATALOG", f"The role {found.role} may not use the catalog's tables.",
-                        remedy="Create the roles by deploy/postgres/roles.sql and set TABOOT_CATALOG_ADMIN_URL to the owner's URL once, so that it grants them.",
+                        "E_CATALOG",
+                        f"The role {found.role} may not use the catalog's tables.",
+                        remedy=(
+                            "Create the roles by deploy/postgres/roles.sql and set TABOOT_CATALOG_ADMIN_URL"
+                            " to the owner's URL once, so that it grants them."
+                        ),
                     )
                 self._found = found
             return self._found
@@ -240,9 +272,15 @@ class Database:
             try:
                 with self._engine.execution_options(taboot_read=True).connect() as connection:
                     known = sa.inspect(connection).has_table("alembic_version")
-                    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() if known else None
+                    revision = (
+                        connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+                        if known
+                        else None
+                    )
             except sa.exc.DatabaseError as error:
-                raise TabootError("E_CATALOG", "The catalog is not a readable database.", reason=type(error).__name__) from error
+                raise TabootError(
+                    "E_CATALOG", "The catalog is not a readable database.", reason=type(error).__name__
+                ) from error
             found = _Found(revision, sqlite3.sqlite_version)
         else:
             try:
@@ -251,14 +289,30 @@ class Database:
                     if row.migrated and not row.readable:
                         revision = HEAD
                     else:
-                        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() if row.migrated else None
+                        revision = (
+                            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+                            if row.migrated
+                            else None
+                        )
             except sa.exc.SQLAlchemyError as error:
                 raise _typed(failure(error)) from None
-            found = _Found(revision, row.version.split(" ")[0], row.role, row.owner, row.bypasses, row.maintainer, row.readable and row.writable)
+            found = _Found(
+                revision,
+                row.version.split(" ")[0],
+                row.role,
+                row.owner,
+                row.bypasses,
+                row.maintainer,
+                row.readable and row.writable,
+            )
         if found.revision is not None and found.revision not in REVISIONS:
             raise TabootError(
-                "E_CATALOG", f"The catalog is at revision {found.revision}, which this version of taboot-pipelines (revision {HEAD}) does not know.",
-                remedy="A newer version has migrated it: install that version, or restore a backup from before.",
+                "E_CATALOG",
+                f"The catalog is at revision {found.revision}, which this version of taboot-pipelines"
+                f" (revision {HEAD}) does not know.",
+                remedy=(
+                    "A newer version has migrated it: install that version, or restore a backup from before."
+                ),
             )
         return found
 
@@ -269,13 +323,17 @@ class Database:
             return
         if self._admin_url is None and found.revision is not None and not found.owner and not found.bypasses:
             raise TabootError(
-                "E_CATALOG", f"The catalog waits to be migrated from revision {found.revision} to {HEAD}, or to be opened to the role {found.role}, which does not own it.",
+                "E_CATALOG",
+                f"The catalog waits to be migrated from revision {found.revision} to {HEAD}, or to be opened"
+                f" to the role {found.role}, which does not own it.",
                 remedy="Set TABOOT_CATALOG_ADMIN_URL to the URL of the role that owns its tables.",
             )
         self._migrate(user=found.role)
 
     def _migrate(self, revision: str = "head", user: str = "") -> None:
-        """To a revision, open to the role ``user``; of several processes one does it, the others find it done."""
+        """To a revision, open to the role ``user``; of several processes one does it, the others find it
+        done.
+        """
         from alembic import command
         from alembic.config import Config
 
@@ -300,8 +358,13 @@ class Database:
             if found.transient:
                 raise _typed(found) from None
             raise TabootError(
-                "E_CATALOG", f"The catalog cannot be migrated: {found.words}.", reason=found.words,
-                remedy="The role of TABOOT_CATALOG_ADMIN_URL (default that of TABOOT_CATALOG_URL) has to own the tables and may create some.",
+                "E_CATALOG",
+                f"The catalog cannot be migrated: {found.words}.",
+                reason=found.words,
+                remedy=(
+                    "The role of TABOOT_CATALOG_ADMIN_URL (default that of TABOOT_CATALOG_URL) has to own the"
+                    " tables and may create some."
+                ),
             ) from None
         finally:
             admin.dispose()
@@ -309,18 +372,31 @@ class Database:
     def _admin_engine(self) -> Engine:
         """The owner's; a migration may take as long as it takes."""
         url = server_url(self._admin_url, "TABOOT_CATALOG_ADMIN_URL") if self._admin_url else self._engine.url
-        return sa.create_engine(url, use_native_hstore=False, hide_parameters=True, poolclass=sa.pool.NullPool, connect_args=connect_arguments(url))
+        return sa.create_engine(
+            url,
+            use_native_hstore=False,
+            hide_parameters=True,
+            poolclass=sa.pool.NullPool,
+            connect_args=connect_arguments(url),
+        )
 
     @staticmethod
     def _grant(connection: Connection, roles: list[str]) -> None:
         """Let roles that are there use the tables; the owner may already."""
         quote = connection.dialect.identifier_preparer.quote
         us = connection.exec_driver_sql("SELECT current_user").scalar_one()
-        known = set(connection.execute(sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}).scalars())
+        known = set(
+            connection.execute(
+                sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}
+            ).scalars()
+        )
         tables = ", ".join(quote(name) for name in schema.metadata.tables)
-        sequences = connection.execute(sa.text(
-            "SELECT string_agg(quote_ident(relname), ', ') FROM pg_class WHERE relkind = 'S' AND relnamespace = current_schema()::regnamespace"
-            " AND relname = ANY(:names)"), {"names": [f"{name}_id_seq" for name in schema.metadata.tables]},
+        sequences = connection.execute(
+            sa.text(
+                "SELECT string_agg(quote_ident(relname), ', ') FROM pg_class WHERE relkind = 'S' AND"
+                " relnamespace = current_schema()::regnamespace AND relname = ANY(:names)"
+            ),
+            {"names": [f"{name}_id_seq" for name in schema.metadata.tables]},
         ).scalar_one()
         for role in roles:
             if role in known and role != us:
@@ -330,10 +406,12 @@ class Database:
                 # No namespace stands in it, and nobody but the owner changes it.
                 connection.exec_driver_sql(f"GRANT SELECT ON alembic_version TO {name}")
 
-    # --- health ---------------------------------------------------------------------------------------------------
+    # --- health ---------------------------------------------------------------------------------------------
 
     def health(self) -> Health:
-        """Version, latency of one look, and what is wrong in words: a pending migration, a role that no policy binds."""
+        """Version, latency of one look, and what is wrong in words: a pending migration, a role that no
+        policy binds.
+        """
         return probe("catalog", self._engine.dialect.name, self._ask)
 
     def _ask(self) -> tuple[str | None, str]:
@@ -344,15 +422,24 @@ class Database:
             found = self._look()
         warnings = []
         if found.revision != HEAD:
-            warnings.append(f"A migration is pending, from revision {found.revision or 'none'} to {HEAD}; the next run does it.")
+            warnings.append(
+                f"A migration is pending, from revision {found.revision or 'none'} to {HEAD}; the next run"
+                " does it."
+            )
         if found.bypasses:
             warnings.append(
-                f"The role {found.role} is a superuser or has BYPASSRLS, so that row-level security does not bind it: use a role made by deploy/postgres/roles.sql."
+                f"The role {found.role} is a superuser or has BYPASSRLS, so that row-level security does not"
+                " bind it: use a role made by deploy/postgres/roles.sql."
             )
         elif self._postgres and not found.writable and found.revision == HEAD:
-            warnings.append(f"The role {found.role} may not use the catalog's tables: set TABOOT_CATALOG_ADMIN_URL once.")
+            warnings.append(
+                f"The role {found.role} may not use the catalog's tables: set TABOOT_CATALOG_ADMIN_URL once."
+            )
         elif self._postgres and not (found.maintainer or found.owner) and found.revision == HEAD:
-            warnings.append(f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces are spanned: run deploy/postgres/roles.sql.")
+            warnings.append(
+                f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces"
+                " are spanned: run deploy/postgres/roles.sql."
+            )
         return found.version, " ".join(warnings)
 
 
@@ -364,13 +451,17 @@ def _scope_of_all(found: _Found) -> str:
     if found.owner:
         return "SET LOCAL taboot.maintenance = 'on'"
     raise TabootError(
-        "E_CATALOG", f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces are spanned.",
+        "E_CATALOG",
+        f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces are"
+        " spanned.",
         remedy="Run deploy/postgres/roles.sql.",
     )
 
 
 def _typed(found: Failure, *, committed: bool = False) -> TabootError:
-    """``committed``: the failure met the commit itself, so that it may have happened, unless the server says that it did not."""
+    """``committed``: the failure met the commit itself, so that it may have happened, unless the server says
+    that it did not.
+    """
     rolled_back = found.words in ("serialization failure", "deadlock")
     kind = _TryAgain if found.transient and (not committed or rolled_back) else TabootError
     return kind("E_CATALOG", f"The catalog failed: {found.words}.", reason=found.words)
@@ -388,7 +479,9 @@ def _sqlite_pragmas(connection: Any, _record: Any) -> None:
 
 def _sqlite_begin(connection: Connection) -> None:
     # A writer takes the lock at once: a read that later turns into a write could not be retried.
-    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("taboot_read") else "BEGIN IMMEDIATE")
+    connection.exec_driver_sql(
+        "BEGIN" if connection.get_execution_options().get("taboot_read") else "BEGIN IMMEDIATE"
+    )
 
 
 def now_micros() -> int:

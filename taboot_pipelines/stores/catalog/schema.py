@@ -1,8 +1,10 @@
-"""The catalog's tables: inputs, identity and lifecycle of documents, fetch log, runs, jobs and pointers (DESIGN rule 12).
+"""The catalog's tables: inputs, identity and lifecycle of documents, fetch log, runs, jobs and pointers
+(DESIGN rule 12).
 
-Written for SQLite and PostgreSQL alike. Times are microseconds since the epoch, UTC; JSON is text in canonical form.
-Every table starts with the namespace, which is the tenant. Seed 003 names: ``blob`` is its ``sources`` (§2),
-``interpretation_run`` §3, ``storage_usage`` §6, ``upload_queue`` §7; ``user_id`` is ``namespace``.
+Written for SQLite and PostgreSQL alike. Times are microseconds since the epoch, UTC; JSON is text in
+canonical form. Every table starts with the namespace, which is the tenant. Seed 003 names: ``blob`` is its
+``sources`` (§2), ``interpretation_run`` §3, ``storage_usage`` §6, ``upload_queue`` §7; ``user_id`` is
+``namespace``.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ metadata = MetaData()
 
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
-# --- inputs -------------------------------------------------------------------------------------------------------
+# --- inputs -------------------------------------------------------------------------------------------------
 
 source_entry = Table(
-    "source_entry", metadata,
+    "source_entry",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("source_id", Text, primary_key=True),
     Column("type", Text, nullable=False),
@@ -27,7 +30,8 @@ source_entry = Table(
 )
 
 tombstone = Table(
-    "tombstone", metadata,
+    "tombstone",
+    metadata,
     Column("namespace", Text, primary_key=True),
     # The doc_id is a hash of the locator: the tombstone keeps no path, no name and no content.
     Column("doc_id", Text, primary_key=True),
@@ -37,7 +41,8 @@ tombstone = Table(
 )
 
 confirmation = Table(
-    "confirmation", metadata,
+    "confirmation",
+    metadata,
     Column("id", _ID, primary_key=True, autoincrement=True),
     Column("namespace", Text, nullable=False),
     Column("source_id", Text, nullable=False),
@@ -46,10 +51,11 @@ confirmation = Table(
     Column("confirmed_at", BigInteger, nullable=False),
 )
 
-# --- what was fetched ---------------------------------------------------------------------------------------------
+# --- what was fetched ---------------------------------------------------------------------------------------
 
 job = Table(
-    "job", metadata,
+    "job",
+    metadata,
     Column("job_id", Text, primary_key=True),
     Column("namespace", Text, nullable=False),
     Column("source_id", Text, nullable=False),
@@ -74,7 +80,8 @@ job = Table(
 )
 
 locator = Table(
-    "locator", metadata,
+    "locator",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("source_id", Text, primary_key=True),
     Column("path", Text, primary_key=True),
@@ -90,7 +97,8 @@ locator = Table(
     Column("etag", Text),
     Column("last_modified", Text),
     Column("lifecycle", Text, nullable=False),
-    # `created_at`: the log entry that began the unbroken presence; `since` and `job_id`: that of the present bytes.
+    # `created_at`: the log entry that began the unbroken presence; `since` and `job_id`: that of the present
+    # bytes.
     Column("created_at", BigInteger, nullable=False),
     Column("since", BigInteger, nullable=False),
     Column("job_id", Text, nullable=False),
@@ -99,7 +107,8 @@ locator = Table(
 )
 
 fetch = Table(
-    "fetch", metadata,
+    "fetch",
+    metadata,
     Column("id", _ID, primary_key=True, autoincrement=True),
     Column("namespace", Text, nullable=False),
     Column("source_id", Text, nullable=False),
@@ -114,7 +123,8 @@ fetch = Table(
 )
 
 blob = Table(
-    "blob", metadata,
+    "blob",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("content_hash", Text, primary_key=True),
     Column("storage_url", Text, nullable=False),
@@ -129,7 +139,8 @@ blob = Table(
 )
 
 upload_queue = Table(
-    "upload_queue", metadata,
+    "upload_queue",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("content_hash", Text, primary_key=True),
     Column("temp_file_path", Text, nullable=False),
@@ -142,7 +153,8 @@ upload_queue = Table(
 )
 
 storage_usage = Table(
-    "storage_usage", metadata,
+    "storage_usage",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("total_bytes", BigInteger, nullable=False),
     Column("total_sources", Integer, nullable=False),
@@ -152,10 +164,11 @@ storage_usage = Table(
     Column("billing_month", Text, nullable=False),
 )
 
-# --- pointers and history -----------------------------------------------------------------------------------------
+# --- pointers and history -----------------------------------------------------------------------------------
 
 pointer = Table(
-    "pointer", metadata,
+    "pointer",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("owner", Text, primary_key=True),  # a source id, or `_` for the namespace
     Column("stage", Text, primary_key=True),
@@ -167,7 +180,8 @@ pointer = Table(
 )
 
 interpretation_run = Table(
-    "interpretation_run", metadata,
+    "interpretation_run",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("run_id", Text, primary_key=True),
     Column("source_id", Text, nullable=False),
@@ -191,9 +205,11 @@ interpretation_run = Table(
     Index("ix_run_unit", "namespace", "source_id", "tier", "unit_id"),
 )
 
-#: What the active interpretation of a unit read, so that an unchanged unit is recognized without reading it again.
+#: What the active interpretation of a unit read, so that an unchanged unit is recognized without reading it
+#: again.
 unit_state = Table(
-    "unit_state", metadata,
+    "unit_state",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("source_id", Text, primary_key=True),
     Column("tier", Text, primary_key=True),
@@ -209,7 +225,8 @@ unit_state = Table(
 )
 
 dead_letter = Table(
-    "dead_letter", metadata,
+    "dead_letter",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("source_id", Text, primary_key=True),
     Column("stage", Text, primary_key=True),
@@ -225,7 +242,8 @@ dead_letter = Table(
 )
 
 audit_event = Table(
-    "audit_event", metadata,
+    "audit_event",
+    metadata,
     Column("id", _ID, primary_key=True, autoincrement=True),
     Column("namespace", Text, nullable=False),
     Column("kind", Text, nullable=False),
@@ -236,7 +254,8 @@ audit_event = Table(
 )
 
 deletion = Table(
-    "deletion", metadata,
+    "deletion",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("receipt_id", Text, primary_key=True),
     Column("doc_ids", Text, nullable=False),
@@ -247,10 +266,11 @@ deletion = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
-# --- state that may be lost (DESIGN §3): the default of stores/state, where no Redis is configured ------------------
+# --- state that may be lost (DESIGN §3): the default of stores/state, where no Redis is configured ----------
 
 state_value = Table(
-    "state_value", metadata,
+    "state_value",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("value", LargeBinary, nullable=False),
@@ -258,7 +278,8 @@ state_value = Table(
 )
 
 state_member = Table(
-    "state_member", metadata,
+    "state_member",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("queue", Text, primary_key=True),
     Column("member", Text, primary_key=True),
@@ -267,7 +288,8 @@ state_member = Table(
 )
 
 state_bucket = Table(
-    "state_bucket", metadata,
+    "state_bucket",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("tokens", Float, nullable=False),
@@ -275,7 +297,8 @@ state_bucket = Table(
 )
 
 state_circuit = Table(
-    "state_circuit", metadata,
+    "state_circuit",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("failures", Integer, nullable=False),
@@ -286,7 +309,8 @@ state_circuit = Table(
 )
 
 state_lock = Table(
-    "state_lock", metadata,
+    "state_lock",
+    metadata,
     Column("namespace", Text, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("holder", Text, nullable=False),

@@ -10,18 +10,22 @@ from sqlalchemy.engine import Connection
 
 Row = Mapping[str, Any]
 
-#: From so many rows on PostgreSQL gets them by COPY: making the temporary table costs about as much as 100 rows.
+#: From so many rows on PostgreSQL gets them by COPY: making the temporary table costs about as much as 100
+#: rows.
 COPY_FROM = 200
 
 Conflict = Literal["update", "nothing"]
 
 
-def write(connection: Connection, table: sa.Table, rows: Sequence[Row], conflict: Conflict | None = None) -> list[tuple[Any, ...]]:
-    """Insert rows that all name the same columns. On a conflict of the primary key replace what is there, or leave it.
+def write(
+    connection: Connection, table: sa.Table, rows: Sequence[Row], conflict: Conflict | None = None
+) -> list[tuple[Any, ...]]:
+    """Insert rows that all name the same columns. On a conflict of the primary key replace what is there, or
+    leave it.
 
-    Returns the keys of the rows that were new, for ``"nothing"`` only.
-    Of rows with the same key the last one counts. Rows are written in the order of their keys, so that two writers
-    of the same rows wait for each other and do not meet in a circle.
+    Returns the keys of the rows that were new, for ``"nothing"`` only. Of rows with the same key the last one
+    counts. Rows are written in the order of their keys, so that two writers of the same rows wait for each
+    other and do not meet in a circle.
     """
     if not rows:
         return []
@@ -38,14 +42,17 @@ def write(connection: Connection, table: sa.Table, rows: Sequence[Row], conflict
             from sqlalchemy.dialects.postgresql import insert
         else:
             from sqlalchemy.dialects.sqlite import insert
-        statement = insert(table).on_conflict_do_nothing(index_elements=keys).returning(*table.primary_key.columns)
+        statement = (
+            insert(table).on_conflict_do_nothing(index_elements=keys).returning(*table.primary_key.columns)
+        )
         return [tuple(r) for r in connection.execute(statement, list(rows))]
     # The driver's own executemany: SQLAlchemy's handling of each row costs as much as SQLite's.
     quote = connection.dialect.identifier_preparer.quote
     columns = list(rows[0])
     marks = ", ".join(["%s" if postgres else "?"] * len(columns))
     connection.exec_driver_sql(
-        f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, columns))}) VALUES ({marks}){_on_conflict(quote, columns, keys, conflict)}",
+        f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, columns))}) VALUES"
+        f" ({marks}){_on_conflict(quote, columns, keys, conflict)}",
         [tuple([row[name] for name in columns]) for row in rows],
     )
     return []
@@ -56,25 +63,47 @@ def upsert(connection: Connection, table: sa.Table, rows: Sequence[Row]) -> None
     write(connection, table, rows, "update")
 
 
-def _copy(connection: Connection, table: sa.Table, rows: Sequence[Row], keys: Sequence[str], conflict: Conflict | None) -> list[tuple[Any, ...]]:
-    """COPY is refused on a table with row-level security, hence the temporary one; the INSERT from it meets the policies."""
+def _copy(
+    connection: Connection,
+    table: sa.Table,
+    rows: Sequence[Row],
+    keys: Sequence[str],
+    conflict: Conflict | None,
+) -> list[tuple[Any, ...]]:
+    """COPY is refused on a table with row-level security, hence the temporary one; the INSERT from it meets
+    the policies.
+    """
     quote = connection.dialect.identifier_preparer.quote
     columns, target = list(rows[0]), quote(table.name)
     names = ", ".join(map(quote, columns))
-    connection.exec_driver_sql(f"CREATE TEMP TABLE taboot_incoming ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA")
+    connection.exec_driver_sql(
+        f"CREATE TEMP TABLE taboot_incoming ON COMMIT DROP AS SELECT {names} FROM {target} WITH NO DATA"
+    )
     raw: Any = connection.connection.driver_connection
     with raw.cursor() as cursor, cursor.copy(f"COPY pg_temp.taboot_incoming ({names}) FROM STDIN") as copy:
         for row in rows:
             copy.write_row([row[name] for name in columns])
     returning = f" RETURNING {', '.join(map(quote, keys))}" if conflict == "nothing" else ""
-    result = connection.exec_driver_sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM pg_temp.taboot_incoming{_on_conflict(quote, columns, keys, conflict)}{returning}")
+    result = connection.exec_driver_sql(
+        f"INSERT INTO {target} ({names}) SELECT {names} FROM"
+        f" pg_temp.taboot_incoming{_on_conflict(quote, columns, keys, conflict)}{returning}"
+    )
     new = [tuple(r) for r in result] if conflict == "nothing" else []
     connection.exec_driver_sql("DROP TABLE pg_temp.taboot_incoming")
     return new
 
 
-def _on_conflict(quote: Callable[[str], str], columns: Sequence[str], keys: Sequence[str], conflict: Conflict | None) -> str:
+def _on_conflict(
+    quote: Callable[[str], str], columns: Sequence[str], keys: Sequence[str], conflict: Conflict | None
+) -> str:
     if conflict is None:
         return ""
-    key, sets = ", ".join(map(quote, keys)), ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys)
-    return f" ON CONFLICT ({key}) DO UPDATE SET {sets}" if conflict == "update" else f" ON CONFLICT ({key}) DO NOTHING"
+    key, sets = (
+        ", ".join(map(quote, keys)),
+        ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys),
+    )
+    return (
+        f" ON CONFLICT ({key}) DO UPDATE SET {sets}"
+        if conflict == "update"
+        else f" ON CONFLICT ({key}) DO NOTHING"
+    )

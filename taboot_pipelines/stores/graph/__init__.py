@@ -9,5 +9,7 @@ __all__ = ["Neo4jGraph", "open_graph"]
 
 
 def open_graph(settings: Neo4jSettings) -> Neo4jGraph | None:
-    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``neo4j``."""
+    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
+    ``neo4j``.
+    """
     return Neo4jGraph(settings) if settings.url else None

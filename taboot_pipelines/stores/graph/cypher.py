@@ -1,8 +1,8 @@
 """Every Cypher statement about the graph: built from the model's closed lists, each bound to ``$namespace``.
 
-No string from data enters a statement; labels, types and property names are the model's or refused (``E_SCHEMA_INVALID``).
-Community edition has one database and no security by row: these statements are all that keeps namespaces apart, and
-whoever has the password reads all of them.
+No string from data enters a statement; labels, types and property names are the model's or refused
+(``E_SCHEMA_INVALID``). Community edition has one database and no security by row: these statements are all
+that keeps namespaces apart, and whoever has the password reads all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from taboot_pipelines.stores.graph.schema import WATERMARK
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that reads or writes one namespace, the parameter ``$namespace``; one without it cannot be made."""
+    """A statement that reads or writes one namespace, the parameter ``$namespace``; one without it cannot be
+    made.
+    """
 
     text: str
 
@@ -46,21 +48,28 @@ def _node(variable: str, label: str, parts: str) -> str:
 
 
 def _all(variable: str, label: str) -> str:
-    """All nodes of a label in the namespace: naming every part of the key lets the constraint's index find them."""
+    """All nodes of a label in the namespace: naming every part of the key lets the constraint's index find
+    them.
+    """
     keys = "".join(f" AND {variable}.{name} IS NOT NULL" for name in NODES[_label(label)].key)
     return f"MATCH ({variable}:{label}) WHERE {variable}.namespace = $namespace{keys}"
 
 
 def _moment(micros: str) -> str:
-    """Microseconds since 1970 as Neo4j's datetime. Made by the server: sending datetimes costs the client more."""
-    return f"CASE WHEN {micros} IS NULL THEN null ELSE datetime({{epochSeconds: {micros} / 1000000, nanosecond: {micros} % 1000000 * 1000}}) END"
+    """Microseconds since 1970 as Neo4j's datetime. Made by the server: sending datetimes costs the client
+    more.
+    """
+    return (
+        f"CASE WHEN {micros} IS NULL THEN null ELSE datetime({{epochSeconds: {micros} / 1000000, nanosecond:"
+        f" {micros} % 1000000 * 1000}}) END"
+    )
 
 
 def _micros(moment: str) -> str:
     return f"{moment}.epochSeconds * 1000000 + {moment}.nanosecond / 1000"
 
 
-# --- writing: $rows are what stores.graph.rows makes --------------------------------------------------------------
+# --- writing: $rows are what stores.graph.rows makes --------------------------------------------------------
 
 
 @cache
@@ -68,59 +77,72 @@ def merge_nodes(label: str) -> Statement:
     """{k: key parts, p: properties, f, l: first and last seen in microseconds}."""
     ingested = f", ingestedAt: {_moment('row.f')}" if label == "Document" else ""
     return Statement(
-        f"UNWIND $rows AS row WITH row, row.p AS p MERGE {_node('n', label, 'row.k')} SET n = p {{.*, namespace: $namespace, createdAt: {_moment('row.f')}, "
-        f"updatedAt: {_moment('row.l')}{ingested}}} RETURN count(*) AS done"
+        f"UNWIND $rows AS row WITH row, row.p AS p MERGE {_node('n', label, 'row.k')} SET n = p {{.*,"
+        f" namespace: $namespace, createdAt: {_moment('row.f')}, updatedAt: {_moment('row.l')}{ingested}}}"
+        " RETURN count(*) AS done"
     )
 
 
 @cache
 def merge_edges(type_: str, start: str, end: str) -> Statement:
-    """{i: edge id, s, e: key parts of the ends, p: properties, t: since in microseconds}. By its id alone (DESIGN rule 11);
-    a row whose ends are not there is left out of ``done``."""
+    """{i: edge id, s, e: key parts of the ends, p: properties, t: since in microseconds}. By its id alone
+    (DESIGN rule 11); a row whose ends are not there is left out of ``done``."""
     return Statement(
-        f"UNWIND $rows AS row WITH row, row.p AS p MATCH {_node('a', start, 'row.s')} MATCH {_node('b', end, 'row.e')} MERGE (a)-[r:{_type(type_)} {{edgeId: row.i}}]->(b) "
-        f"SET r = p {{.*, namespace: $namespace, since: {_moment('row.t')}}} RETURN count(*) AS done"
+        f"UNWIND $rows AS row WITH row, row.p AS p MATCH {_node('a', start, 'row.s')} MATCH"
+        f" {_node('b', end, 'row.e')} MERGE (a)-[r:{_type(type_)} {{edgeId: row.i}}]->(b) SET r = p {{.*,"
+        f" namespace: $namespace, since: {_moment('row.t')}}} RETURN count(*) AS done"
     )
 
 
 @cache
 def delete_edges(type_: str) -> Statement:
-    return Statement(f"UNWIND $rows AS id MATCH ()-[r:{_type(type_)} {{edgeId: id}}]->() WHERE r.namespace = $namespace DELETE r RETURN count(*) AS done")
+    return Statement(
+        f"UNWIND $rows AS id MATCH ()-[r:{_type(type_)} {{edgeId: id}}]->() WHERE r.namespace = $namespace"
+        " DELETE r RETURN count(*) AS done"
+    )
 
 
 @cache
 def delete_nodes(label: str) -> Statement:
     """Nodes (lists of key parts) that no relationship holds any more."""
-    return Statement(f"UNWIND $rows AS row MATCH {_node('n', label, 'row')} WHERE NOT EXISTS {{ (n)--() }} DELETE n RETURN count(*) AS done")
+    return Statement(
+        f"UNWIND $rows AS row MATCH {_node('n', label, 'row')} WHERE NOT EXISTS {{ (n)--() }} DELETE n RETURN"
+        " count(*) AS done"
+    )
 
 
 @cache
 def strip_nodes(label: str) -> Statement:
     """Nodes that a relationship of someone else still holds keep nothing but their key."""
     kept = "".join(f", {name}: n.{name}" for name in NODES[_label(label)].key)
-    return Statement(f"UNWIND $rows AS row MATCH {_node('n', label, 'row')} SET n = {{namespace: n.namespace{kept}}} RETURN count(*) AS done")
+    return Statement(
+        f"UNWIND $rows AS row MATCH {_node('n', label, 'row')} SET n = {{namespace: n.namespace{kept}}}"
+        " RETURN count(*) AS done"
+    )
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 @cache
 def read_nodes(label: str) -> Statement:
     return Statement(
-        f"{_all('n', label)} RETURN n.key AS key, coalesce(n.displayName, n.name) AS name, n.properties AS properties, "
-        "COLLECT { MATCH (n)-[r]-() WHERE r.namespace = $namespace RETURN DISTINCT r.docId } AS doc_ids, "
-        f"{_micros('n.createdAt')} AS first_seen, {_micros('n.updatedAt')} AS last_seen"
+        f"{_all('n', label)} RETURN n.key AS key, coalesce(n.displayName, n.name) AS name, n.properties AS"
+        " properties, COLLECT { MATCH (n)-[r]-() WHERE r.namespace = $namespace RETURN DISTINCT r.docId }"
+        f" AS doc_ids, {_micros('n.createdAt')} AS first_seen, {_micros('n.updatedAt')} AS last_seen"
     )
 
 
 @cache
 def read_edges(type_: str, start: str) -> Statement:
     return Statement(
-        f"{_all('a', start)} MATCH (a)-[r:{_type(type_)}]->(b) WHERE r.namespace = $namespace AND r.edgeId IS NOT NULL "
-        "RETURN r.edgeId AS edge_id, a.key AS start_key, r.startName AS start_name, labels(b) AS end_labels, b.key AS end_key, r.endName AS end_name, "
-        "r.properties AS properties, r.docId AS doc_id, r.confidence AS confidence, r.source AS source, r.extractionMethod AS extraction_method, "
-        f"{_micros('r.since')} AS since, r.runId AS run_id, r.blobSha256 AS blob_sha256, r.byteStart AS byte_start, r.byteEnd AS byte_end, r.line AS line, "
-        "r.startBasis AS start_basis, r.endBasis AS end_basis, r.supports AS supports"
+        f"{_all('a', start)} MATCH (a)-[r:{_type(type_)}]->(b) WHERE r.namespace = $namespace AND r.edgeId IS"
+        " NOT NULL RETURN r.edgeId AS edge_id, a.key AS start_key, r.startName AS start_name, labels(b) AS"
+        " end_labels, b.key AS end_key, r.endName AS end_name, r.properties AS properties, r.docId AS"
+        " doc_id, r.confidence AS confidence, r.source AS source, r.extractionMethod AS extraction_method,"
+        f" {_micros('r.since')} AS since, r.runId AS run_id, r.blobSha256 AS blob_sha256, r.byteStart AS"
+        " byte_start, r.byteEnd AS byte_end, r.line AS line, r.startBasis AS start_basis, r.endBasis AS"
+        " end_basis, r.supports AS supports"
     )
 
 
@@ -133,15 +155,18 @@ def document_urls() -> Statement:
 def node_fingerprints(label: str) -> Statement:
     """Nodes with their full key; one that is only a stripped key, or not ours, has none."""
     return Statement(
-        f"{_all('n', label)} RETURN coalesce(n.key, '') AS id, [{', '.join(f'n.{k}' for k in NODES[_label(label)].key)}] AS parts, coalesce(n.fingerprint, '') AS fingerprint"
+        f"{_all('n', label)} RETURN coalesce(n.key, '') AS id,"
+        f" [{', '.join(f'n.{k}' for k in NODES[_label(label)].key)}] AS parts, coalesce(n.fingerprint, '') AS"
+        " fingerprint"
     )
 
 
 @cache
 def edge_fingerprints(type_: str, start: str) -> Statement:
     return Statement(
-        f"{_all('a', start)} MATCH (a)-[r:{_type(type_)}]->() WHERE r.namespace = $namespace AND r.edgeId IS NOT NULL "
-        "RETURN r.edgeId AS id, coalesce(r.docId, '') AS doc_id, coalesce(r.fingerprint, '') AS fingerprint"
+        f"{_all('a', start)} MATCH (a)-[r:{_type(type_)}]->() WHERE r.namespace = $namespace AND r.edgeId IS"
+        " NOT NULL RETURN r.edgeId AS id, coalesce(r.docId, '') AS doc_id, coalesce(r.fingerprint, '') AS"
+        " fingerprint"
     )
 
 
@@ -152,17 +177,20 @@ def start_nodes(label: str) -> Statement:
 
 @cache
 def edges_around(types: frozenset[str] | None) -> Statement:
-    """The first ``$limit`` relationships of the nodes ``$ids`` (element ids), in the order of a neighbourhood."""
+    """The first ``$limit`` relationships of the nodes ``$ids`` (element ids), in the order of a
+    neighbourhood.
+    """
     kinds = "|".join(_type(t) for t in sorted(EDGES if types is None else types))
     return Statement(
-        f"UNWIND $ids AS id MATCH (a) WHERE elementId(a) = id AND a.namespace = $namespace MATCH (a)-[r:{kinds}]-(b) "
-        "WHERE r.namespace = $namespace AND r.edgeId IS NOT NULL AND b.namespace = $namespace WITH DISTINCT r "
-        "RETURN r.edgeId AS edge, [elementId(startNode(r)), elementId(endNode(r))] AS ends "
-        "ORDER BY type(r) = 'MENTIONS', r.confidence DESC, r.edgeId LIMIT $limit"
+        "UNWIND $ids AS id MATCH (a) WHERE elementId(a) = id AND a.namespace = $namespace MATCH"
+        f" (a)-[r:{kinds}]-(b) WHERE r.namespace = $namespace AND r.edgeId IS NOT NULL AND b.namespace ="
+        " $namespace WITH DISTINCT r RETURN r.edgeId AS edge, [elementId(startNode(r)),"
+        " elementId(endNode(r))] AS ends ORDER BY type(r) = 'MENTIONS', r.confidence DESC, r.edgeId LIMIT"
+        " $limit"
     )
 
 
-# --- which snapshot the namespace's graph equals -------------------------------------------------------------------
+# --- which snapshot the namespace's graph equals ------------------------------------------------------------
 
 
 @cache
@@ -180,24 +208,33 @@ def drop_watermark() -> Statement:
     return Statement(f"MATCH (w:{WATERMARK} {{namespace: $namespace}}) DELETE w")
 
 
-# --- dropping a namespace, some rows at a time ----------------------------------------------------------------------
+# --- dropping a namespace, some rows at a time --------------------------------------------------------------
 
 
 @cache
 def drop_edges(type_: str, start: str) -> Statement:
-    return Statement(f"{_all('a', start)} MATCH (a)-[r:{_type(type_)}]->() WHERE r.namespace = $namespace WITH r LIMIT $limit DELETE r RETURN count(*) AS done")
+    return Statement(
+        f"{_all('a', start)} MATCH (a)-[r:{_type(type_)}]->() WHERE r.namespace = $namespace WITH r LIMIT"
+        " $limit DELETE r RETURN count(*) AS done"
+    )
 
 
 @cache
 def drop_nodes(label: str) -> Statement:
-    return Statement(f"{_all('n', label)} AND NOT EXISTS {{ (n)--() }} WITH n LIMIT $limit DELETE n RETURN count(*) AS done")
+    return Statement(
+        f"{_all('n', label)} AND NOT EXISTS {{ (n)--() }} WITH n LIMIT $limit DELETE n RETURN count(*) AS"
+        " done"
+    )
 
 
 @cache
 def drop_held_nodes(label: str) -> Statement:
     """What relationships of others still hold keeps nothing but its key."""
     kept = "".join(f", {name}: n.{name}" for name in NODES[_label(label)].key)
-    return Statement(f"{_all('n', label)} AND n.fingerprint IS NOT NULL WITH n LIMIT $limit SET n = {{namespace: n.namespace{kept}}} RETURN count(*) AS done")
+    return Statement(
+        f"{_all('n', label)} AND n.fingerprint IS NOT NULL WITH n LIMIT $limit SET n = {{namespace:"
+        f" n.namespace{kept}}} RETURN count(*) AS done"
+    )
 
 
 def started_by(type_: str) -> Collection[str]:

@@ -1,8 +1,8 @@
 """The graph in Neo4j 5, community edition or better.
 
-One database holds every namespace, told apart by the property ``namespace`` alone, which every statement here is bound to
-(:mod:`taboot_pipelines.stores.graph.cypher`). Neo4j community has neither databases nor rights of its own for each namespace:
-whoever has the password reads and writes all of them.
+One database holds every namespace, told apart by the property ``namespace`` alone, which every statement here
+is bound to (:mod:`taboot_pipelines.stores.graph.cypher`). Neo4j community has neither databases nor rights of
+its own for each namespace: whoever has the password reads and writes all of them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _READ_ROWS = 5_000
 
 
 class Neo4jGraph:
-    """Safe to use from several threads. Every method raises ``E_NEO4J`` when the server does not do what it is asked within
-    ``timeout_seconds``, retries of transient failures (deadlocks, a new leader, a server that starts again) included, and
-    ``E_NAMESPACE`` for a namespace that is none."""
+    """Safe to use from several threads. Every method raises ``E_NEO4J`` when the server does not do what it
+    is asked within ``timeout_seconds``, retries of transient failures (deadlocks, a new leader, a server that
+    starts again) included, and ``E_NAMESPACE`` for a namespace that is none."""
 
     def __init__(self, settings: Neo4jSettings) -> None:
         """Touches no network. ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``neo4j``."""
@@ -50,18 +50,29 @@ class Neo4jGraph:
             from neo4j import GraphDatabase
             from neo4j.exceptions import ConfigurationError
         except ImportError:
-            raise TabootError("E_EXTRA", "TABOOT_NEO4J__URL needs the extra neo4j.", remedy="pip install 'taboot-pipelines[neo4j]'") from None
+            raise TabootError(
+                "E_EXTRA",
+                "TABOOT_NEO4J__URL needs the extra neo4j.",
+                remedy="pip install 'taboot-pipelines[neo4j]'",
+            ) from None
         self._settings = settings
         self._address = _checked(settings.url or "")
         password = settings.password
         try:
             self._driver = GraphDatabase.driver(
-                settings.url or "", auth=None if password is None else (settings.user, password.get_secret_value()), connection_timeout=min(10.0, settings.timeout_seconds),
-                connection_acquisition_timeout=settings.timeout_seconds, max_transaction_retry_time=settings.timeout_seconds, notifications_min_severity="OFF",
-                user_agent="taboot-pipelines", telemetry_disabled=True,
+                settings.url or "",
+                auth=None if password is None else (settings.user, password.get_secret_value()),
+                connection_timeout=min(10.0, settings.timeout_seconds),
+                connection_acquisition_timeout=settings.timeout_seconds,
+                max_transaction_retry_time=settings.timeout_seconds,
+                notifications_min_severity="OFF",
+                user_agent="taboot-pipelines",
+                telemetry_disabled=True,
             )
         except (ConfigurationError, ValueError):
-            raise TabootError("E_CONFIG", "TABOOT_NEO4J__URL is not an address that Neo4j's driver accepts.") from None
+            raise TabootError(
+                "E_CONFIG", "TABOOT_NEO4J__URL is not an address that Neo4j's driver accepts."
+            ) from None
         # What one transaction wrote the next one sees, whichever member of a cluster answers.
         self._bookmarks = GraphDatabase.bookmark_manager()
 
@@ -72,53 +83,87 @@ class Neo4jGraph:
         def ask() -> tuple[str | None, str]:
             # Asked once and not again: whoever asks wants to know how it is now.
             with self._typed(), self._session() as session:
-                row = session.run("CALL dbms.components() YIELD name, versions, edition WHERE name = 'Neo4j Kernel' RETURN versions[0] AS version, edition").single(strict=True)
+                row = session.run(
+                    "CALL dbms.components() YIELD name, versions, edition WHERE name = 'Neo4j Kernel' RETURN"
+                    " versions[0] AS version, edition"
+                ).single(strict=True)
             version = str(row["version"])
             number = tuple(int(p) for p in version.split(".")[:2] if p.isdigit())
-            old = "" if number >= _OLDEST else f"Neo4j {version} is too old; relationships can be unique since {'.'.join(map(str, _OLDEST))}."
+            old = (
+                ""
+                if number >= _OLDEST
+                else (
+                    f"Neo4j {version} is too old; relationships can be unique since"
+                    f" {'.'.join(map(str, _OLDEST))}."
+                )
+            )
             return f"{version} {row['edition']}", old
 
         return probe("graph", "neo4j", ask)
 
-    # --- schema ------------------------------------------------------------------------------------------------------
+    # --- schema ---------------------------------------------------------------------------------------------
 
     def ensure_schema(self) -> None:
-        """Make the constraints and indexes that are missing, and wait until they hold. ``E_NEO4J`` names a rule of ours that
-        someone else has made for something else."""
+        """Make the constraints and indexes that are missing, and wait until they hold. ``E_NEO4J`` names a
+        rule of ours that someone else has made for something else."""
         missing = self.missing_schema()
         for rule in missing:
             self._rows(rule.create, write=True)
         if missing:
-            self._rows("CALL db.awaitIndexes($seconds)", write=False, seconds=max(1, int(self._settings.timeout_seconds)))
+            self._rows(
+                "CALL db.awaitIndexes($seconds)",
+                write=False,
+                seconds=max(1, int(self._settings.timeout_seconds)),
+            )
 
     def missing_schema(self) -> list[Rule]:
         """The rules that the database does not have, under whatever name."""
         columns = "YIELD name, type, labelsOrTypes, properties"
-        rows = self._rows(f"SHOW CONSTRAINTS {columns}", write=False) + self._rows(f"SHOW INDEXES {columns}, owningConstraint WHERE owningConstraint IS NULL", write=False)
-        there = {r["name"]: (r["type"], tuple(r["labelsOrTypes"] or ()), tuple(r["properties"] or ())) for r in rows}
-        same = {("UNIQUENESS" in kind, *rest) for kind, *rest in there.values() if "UNIQUENESS" in kind or kind == "RANGE"}
+        rows = self._rows(f"SHOW CONSTRAINTS {columns}", write=False) + self._rows(
+            f"SHOW INDEXES {columns}, owningConstraint WHERE owningConstraint IS NULL", write=False
+        )
+        there = {
+            r["name"]: (r["type"], tuple(r["labelsOrTypes"] or ()), tuple(r["properties"] or ()))
+            for r in rows
+        }
+        same = {
+            ("UNIQUENESS" in kind, *rest)
+            for kind, *rest in there.values()
+            if "UNIQUENESS" in kind or kind == "RANGE"
+        }
         missing = [r for r in RULES if (r.unique, (r.label,), r.properties) not in same]
         for rule in missing:
             if rule.name in there:
                 raise TabootError(
-                    "E_NEO4J", f"The database has another rule under the name {rule.name}.", rule=rule.name,
+                    "E_NEO4J",
+                    f"The database has another rule under the name {rule.name}.",
+                    rule=rule.name,
                     remedy="Drop that constraint or index, or use a database of its own.",
                 )
         return missing
 
-    # --- writing -----------------------------------------------------------------------------------------------------
+    # --- writing --------------------------------------------------------------------------------------------
 
     def write_nodes(self, namespace: str, nodes: pa.Table) -> int:
         """Make nodes equal to rows of ``NODES_SCHEMA`` with a column ``fingerprint``; how many there were."""
         return self._write(namespace, node_rows(_sorted(nodes, ("label", "key"))), cypher.merge_nodes)
 
     def write_edges(self, namespace: str, edges: pa.Table) -> int:
-        """Make relationships equal to rows of ``EDGES_SCHEMA`` with a column ``fingerprint``, between nodes that are there:
-        ``E_NEO4J`` if an end is not. In the order of their ends, so that writers wait for each other in one order."""
-        done = self._write(namespace, edge_rows(_sorted(edges, ("type", "start_label", "end_label", "start_key", "end_key"))), lambda key: cypher.merge_edges(*key))
+        """Make relationships equal to rows of ``EDGES_SCHEMA`` with a column ``fingerprint``, between nodes
+        that are there: ``E_NEO4J`` if an end is not. In the order of their ends, so that writers wait for
+        each other in one order.
+        """
+        done = self._write(
+            namespace,
+            edge_rows(_sorted(edges, ("type", "start_label", "end_label", "start_key", "end_key"))),
+            lambda key: cypher.merge_edges(*key),
+        )
         if done != edges.num_rows:
             raise TabootError(
-                "E_NEO4J", f"{edges.num_rows - done} relationships have an end that is not in the graph.", remedy="Run `taboot audit --repair`.", missing=edges.num_rows - done
+                "E_NEO4J",
+                f"{edges.num_rows - done} relationships have an end that is not in the graph.",
+                remedy="Run `taboot audit --repair`.",
+                missing=edges.num_rows - done,
             )
         return done
 
@@ -127,8 +172,8 @@ class Neo4jGraph:
         return self._write(namespace, ((t, e, len(e)) for t, e in sorted(edges)), cypher.delete_edges)
 
     def delete_nodes(self, namespace: str, nodes: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Delete nodes (label, key) that no relationship holds. Returns those that relationships of others still hold: they
-        stay, with nothing but their key."""
+        """Delete nodes (label, key) that no relationship holds. Returns those that relationships of others
+        still hold: they stay, with nothing but their key."""
         held = []
         for label in sorted({label for label, _ in nodes}):
             keys = sorted(k for x, k in nodes if x == label)
@@ -142,8 +187,8 @@ class Neo4jGraph:
         return held
 
     def drop_namespace(self, namespace: str) -> None:
-        """Delete everything of ours in the namespace, in transactions of ``batch_rows``; what relationships of others hold
-        keeps nothing but its key."""
+        """Delete everything of ours in the namespace, in transactions of ``batch_rows``; what relationships
+        of others hold keeps nothing but its key."""
         # First: what is left must not pass for the whole graph, neither to readers nor after a kill.
         self._run(namespace, cypher.drop_watermark(), write=True)
         for type_ in EDGES:
@@ -153,30 +198,52 @@ class Neo4jGraph:
             self._repeat(namespace, cypher.drop_nodes(label))
             self._repeat(namespace, cypher.drop_held_nodes(label))
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------
 
     def nodes(self, namespace: str) -> Iterator[pa.Table]:
-        """The namespace's nodes in parts of ``NODES_SCHEMA``, in no order; equal to those of the knowledge base they were made from."""
+        """The namespace's nodes in parts of ``NODES_SCHEMA``, in no order; equal to those of the knowledge
+        base they were made from.
+        """
         for label in NODES:
             for part in self._parts(namespace, cypher.read_nodes(label)):
-                yield _table([
-                    {
-                        **r, "label": label, "scope": orjson.loads(r["key"])[0] if label == "Service" else None,
-                        "doc_ids": sorted({*r["doc_ids"], r["key"]} if label == "Document" else r["doc_ids"]),
-                    }
-                    for r in part if r["key"] is not None
-                ], NODES_SCHEMA)
+                yield _table(
+                    [
+                        {
+                            **r,
+                            "label": label,
+                            "scope": orjson.loads(r["key"])[0] if label == "Service" else None,
+                            "doc_ids": sorted(
+                                {*r["doc_ids"], r["key"]} if label == "Document" else r["doc_ids"]
+                            ),
+                        }
+                        for r in part
+                        if r["key"] is not None
+                    ],
+                    NODES_SCHEMA,
+                )
 
     def edges(self, namespace: str) -> Iterator[pa.Table]:
         """The namespace's relationships in parts of ``EDGES_SCHEMA``, in no order."""
-        urls = {r["doc_id"]: orjson.loads(r["properties"] or "{}").get("url") for r in self._stream(namespace, cypher.document_urls())}
+        urls = {
+            r["doc_id"]: orjson.loads(r["properties"] or "{}").get("url")
+            for r in self._stream(namespace, cypher.document_urls())
+        }
         for type_ in EDGES:
             for start in cypher.started_by(type_):
                 for part in self._parts(namespace, cypher.read_edges(type_, start)):
-                    yield _table([
-                        {**r, "type": type_, "start_label": start, "end_label": next((x for x in r["end_labels"] if x in NODES), None), "url": urls.get(r["doc_id"])}
-                        for r in part
-                    ], EDGES_SCHEMA)
+                    yield _table(
+                        [
+                            {
+                                **r,
+                                "type": type_,
+                                "start_label": start,
+                                "end_label": next((x for x in r["end_labels"] if x in NODES), None),
+                                "url": urls.get(r["doc_id"]),
+                            }
+                            for r in part
+                        ],
+                        EDGES_SCHEMA,
+                    )
 
     def node_fingerprints(self, namespace: str) -> Iterator[tuple[str, str, str]]:
         """(label, key, fingerprint) of every node; without a fingerprint where it is not as we wrote it."""
@@ -196,13 +263,22 @@ class Neo4jGraph:
                     yield type_, r["id"], r["doc_id"], r["fingerprint"]
 
     def neighbourhood(
-        self, namespace: str, start: Sequence[tuple[str, str]], hops: int, types: Collection[str] | None, limit: int, snapshot: str | None = None
+        self,
+        namespace: str,
+        start: Sequence[tuple[str, str]],
+        hops: int,
+        types: Collection[str] | None,
+        limit: int,
+        snapshot: str | None = None,
     ) -> list[tuple[str, int]] | None:
-        """(edge id, hop) of the ``limit`` nearest edges within ``hops`` (1 or 2) of nodes (label, key): nearest first, then other
-        relations before MENTIONS, then by confidence and id. With a ``snapshot``: None unless the graph equals it from
-        the first to the last read."""
+        """(edge id, hop) of the ``limit`` nearest edges within ``hops`` (1 or 2) of nodes (label, key):
+        nearest first, then other relations before MENTIONS, then by confidence and id. With a ``snapshot``:
+        None unless the graph equals it from the first to the last read."""
         around = cypher.edges_around(None if types is None else frozenset(types))
-        groups = [(cypher.start_nodes(x), [key_parts(x, k) for y, k in start if y == x]) for x in sorted({x for x, _ in start})]
+        groups = [
+            (cypher.start_nodes(x), [key_parts(x, k) for y, k in start if y == x])
+            for x in sorted({x for x, _ in start})
+        ]
 
         def equal(tx: Any) -> bool:
             row = tx.run(cypher.watermark().text, namespace=namespace).single()
@@ -224,24 +300,37 @@ class Neo4jGraph:
 
         _check_namespace(namespace)
         # Not tried again: a reader has the shards to turn to.
-        with self._typed(), self._session(default_access_mode="READ") as session, session.begin_transaction(timeout=self._settings.timeout_seconds) as tx:
+        with (
+            self._typed(),
+            self._session(default_access_mode="READ") as session,
+            session.begin_transaction(timeout=self._settings.timeout_seconds) as tx,
+        ):
             return walk(tx)
 
-    # --- which snapshot it equals --------------------------------------------------------------------------------------
+    # --- which snapshot it equals ---------------------------------------------------------------------------
 
     def watermark(self, namespace: str) -> str | None:
-        """The snapshot that the namespace's graph equals; "" while it is being changed, None if nobody has written it."""
+        """The snapshot that the namespace's graph equals; "" while it is being changed, None if nobody has
+        written it.
+        """
         rows = self._run(namespace, cypher.watermark(), write=False)
         return str(rows[0]["snapshot"]) if rows else None
 
     def set_watermark(self, namespace: str, snapshot: str) -> None:
         self._run(namespace, cypher.set_watermark(), write=True, snapshot=snapshot)
 
-    # --- transactions ------------------------------------------------------------------------------------------------
+    # --- transactions ---------------------------------------------------------------------------------------
 
-    def _write(self, namespace: str, rows: Iterable[tuple[K, Any, int]], statement: Callable[[K], Statement]) -> int:
-        """Run the statement that each row's kind asks for over its rows, in batches; rows of a kind come together."""
-        return sum(int(self._run(namespace, statement(kind), write=True, rows=part)[0]["done"]) for kind, part in _batches(rows, self._settings.batch_rows))
+    def _write(
+        self, namespace: str, rows: Iterable[tuple[K, Any, int]], statement: Callable[[K], Statement]
+    ) -> int:
+        """Run the statement that each row's kind asks for over its rows, in batches; rows of a kind come
+        together.
+        """
+        return sum(
+            int(self._run(namespace, statement(kind), write=True, rows=part)[0]["done"])
+            for kind, part in _batches(rows, self._settings.batch_rows)
+        )
 
     def _repeat(self, namespace: str, statement: Statement) -> None:
         while self._run(namespace, statement, write=True, limit=self._settings.batch_rows)[0]["done"]:
@@ -283,7 +372,9 @@ class Neo4jGraph:
             yield part
 
     def _session(self, **options: Any) -> Any:
-        return self._driver.session(database=self._settings.database, bookmark_manager=self._bookmarks, **options)
+        return self._driver.session(
+            database=self._settings.database, bookmark_manager=self._bookmarks, **options
+        )
 
     @contextlib.contextmanager
     def _typed(self) -> Iterator[None]:
@@ -295,20 +386,32 @@ class Neo4jGraph:
             yield
         except (AuthError, Forbidden) as error:
             raise TabootError(
-                "E_NEO4J", f"Neo4j at {self._address} does not let the user {settings.user!r} in, or do this.", remedy="Check TABOOT_NEO4J__USER and TABOOT_NEO4J__PASSWORD.",
+                "E_NEO4J",
+                f"Neo4j at {self._address} does not let the user {settings.user!r} in, or do this.",
+                remedy="Check TABOOT_NEO4J__USER and TABOOT_NEO4J__PASSWORD.",
                 reason=error.code,
             ) from None
         except Neo4jError as error:
             code = str(error.code)
             if code.endswith("DatabaseNotFound"):
-                raise TabootError("E_NEO4J", f"Neo4j at {self._address} has no database {settings.database!r}.", remedy="Correct TABOOT_NEO4J__DATABASE.") from None
+                raise TabootError(
+                    "E_NEO4J",
+                    f"Neo4j at {self._address} has no database {settings.database!r}.",
+                    remedy="Correct TABOOT_NEO4J__DATABASE.",
+                ) from None
             if "TransactionTimedOut" in code:
                 raise TabootError(
-                    "E_NEO4J", f"A transaction did not end within {settings.timeout_seconds:g} s.", remedy="Raise TABOOT_NEO4J__TIMEOUT_SECONDS or lower TABOOT_NEO4J__BATCH_ROWS."
+                    "E_NEO4J",
+                    f"A transaction did not end within {settings.timeout_seconds:g} s.",
+                    remedy="Raise TABOOT_NEO4J__TIMEOUT_SECONDS or lower TABOOT_NEO4J__BATCH_ROWS.",
                 ) from None
-            raise TabootError("E_NEO4J", f"Neo4j at {self._address} refused a statement ({code}).", reason=code) from None
+            raise TabootError(
+                "E_NEO4J", f"Neo4j at {self._address} refused a statement ({code}).", reason=code
+            ) from None
         except (DriverError, OSError) as error:
-            raise TabootError("E_NEO4J", f"Neo4j at {self._address} does not answer.", reason=type(error).__name__) from None
+            raise TabootError(
+                "E_NEO4J", f"Neo4j at {self._address} does not answer.", reason=type(error).__name__
+            ) from None
         except (UnicodeError, OverflowError):
             raise TabootError("E_NEO4J", "A value is one that Neo4j cannot hold.") from None
 
@@ -321,15 +424,25 @@ def _checked(url: str) -> str:
     except ValueError:
         raise TabootError("E_CONFIG", "TABOOT_NEO4J__URL is not a URL.") from None
     if parts.scheme not in _SCHEMES or not parts.hostname:
-        raise TabootError("E_CONFIG", "TABOOT_NEO4J__URL must be such as neo4j://host:7687 or bolt://host:7687.")
+        raise TabootError(
+            "E_CONFIG", "TABOOT_NEO4J__URL must be such as neo4j://host:7687 or bolt://host:7687."
+        )
     if parts.username is not None or parts.password is not None:
-        raise TabootError("E_CONFIG", "TABOOT_NEO4J__URL must not hold a user or password.", remedy="Set TABOOT_NEO4J__USER and TABOOT_NEO4J__PASSWORD.")
+        raise TabootError(
+            "E_CONFIG",
+            "TABOOT_NEO4J__URL must not hold a user or password.",
+            remedy="Set TABOOT_NEO4J__USER and TABOOT_NEO4J__PASSWORD.",
+        )
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
 def _check_namespace(namespace: str) -> None:
     if not isinstance(namespace, str) or not ids.NAME_PATTERN.fullmatch(namespace):
-        raise TabootError("E_NAMESPACE", "That is not a namespace.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+        raise TabootError(
+            "E_NAMESPACE",
+            "That is not a namespace.",
+            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
+        )
 
 
 def _batches(rows: Iterable[tuple[K, Any, int]], most: int) -> Iterator[tuple[K, list[Any]]]:
@@ -366,4 +479,8 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     try:
         return pa.Table.from_pylist(rows, schema=raw).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        raise TabootError("E_NEO4J", "The graph holds values that we have not written.", remedy="Run `taboot audit --repair`.") from None
+        raise TabootError(
+            "E_NEO4J",
+            "The graph holds values that we have not written.",
+            remedy="Run `taboot audit --repair`.",
+        ) from None

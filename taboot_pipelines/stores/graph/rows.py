@@ -1,8 +1,9 @@
 """Rows of the graph's tables as parameters of Cypher, and back.
 
-Scalars and lists of scalars become properties of their own; maps (``metadata``), mixed lists and whole numbers beyond 64 bits become
-JSON strings, since Neo4j has no such values. ``properties`` keeps the whole as JSON beside them, and ``key`` the key's text,
-so that nothing is lost: an indexed string of more than 2,000 bytes is cut there and ends in its SHA-256.
+Scalars and lists of scalars become properties of their own; maps (``metadata``), mixed lists and whole
+numbers beyond 64 bits become JSON strings, since Neo4j has no such values. ``properties`` keeps the whole as
+JSON beside them, and ``key`` the key's text, so that nothing is lost: an indexed string of more than 2,000
+bytes is cut there and ends in its SHA-256.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def edge_fingerprints(edges: pa.Table) -> pa.Array:
 
 def _fingerprints(table: pa.Table, columns: list[str]) -> pa.Array:
     rows = zip(*(_column(table, c) for c in columns), strict=True)
-    return pa.array([hashlib.blake2b(orjson.dumps((LAYOUT, *row)), digest_size=16).hexdigest() for row in rows], pa.string())
+    return pa.array(
+        [hashlib.blake2b(orjson.dumps((LAYOUT, *row)), digest_size=16).hexdigest() for row in rows],
+        pa.string(),
+    )
 
 
 def _column(table: pa.Table, name: str) -> list[Any]:
@@ -50,7 +54,9 @@ def _column(table: pa.Table, name: str) -> list[Any]:
 
 
 def key_parts(label: str, key: str) -> list[Any]:
-    """The parts of a key's text as they stand in the graph. Raises ``E_SCHEMA_INVALID`` for a key that is not of the label."""
+    """The parts of a key's text as they stand in the graph. Raises ``E_SCHEMA_INVALID`` for a key that is not
+    of the label.
+    """
     model = NODES.get(label)
     if model is None:
         raise TabootError("E_SCHEMA_INVALID", "A node label is not of the model.")
@@ -60,7 +66,11 @@ def key_parts(label: str, key: str) -> list[Any]:
             parts = orjson.loads(key)
         except orjson.JSONDecodeError:
             parts = None
-    if not isinstance(parts, list) or len(parts) != len(model.key) or not all(isinstance(p, str | int) for p in parts):
+    if (
+        not isinstance(parts, list)
+        or len(parts) != len(model.key)
+        or not all(isinstance(p, str | int) for p in parts)
+    ):
         raise TabootError("E_SCHEMA_INVALID", f"A key is not that of a {label}.", label=label)
     return [cut(p) if isinstance(p, str) else p for p in parts]
 
@@ -78,9 +88,16 @@ def cut(text: str) -> str:
 def node_rows(nodes: pa.Table) -> Iterator[tuple[str, Row, int]]:
     """(label, parameters, about how many bytes) of rows of ``NODES_SCHEMA`` with ``fingerprint``."""
     columns = ("label", "key", "name", "properties", "first_seen", "last_seen", "fingerprint")
-    for label, key, name, text, first, last, fingerprint in zip(*(_column(nodes, c) for c in columns), strict=True):
+    for label, key, name, text, first, last, fingerprint in zip(
+        *(_column(nodes, c) for c in columns), strict=True
+    ):
         parts = key_parts(label, key)
-        properties = _native(text, INDEXED[label]) | {"key": key, "name": name, "properties": text, "fingerprint": fingerprint}
+        properties = _native(text, INDEXED[label]) | {
+            "key": key,
+            "name": name,
+            "properties": text,
+            "fingerprint": fingerprint,
+        }
         properties |= zip(NODES[label].key, parts, strict=True)
         if properties["name"] != name:
             properties["displayName"] = name
@@ -88,26 +105,92 @@ def node_rows(nodes: pa.Table) -> Iterator[tuple[str, Row, int]]:
 
 
 def edge_rows(edges: pa.Table) -> Iterator[tuple[tuple[str, str, str], Row, int]]:
-    """((type, start label, end label), parameters, about how many bytes) of rows of ``EDGES_SCHEMA`` with ``fingerprint``."""
+    """((type, start label, end label), parameters, about how many bytes) of rows of ``EDGES_SCHEMA`` with
+    ``fingerprint``.
+    """
     columns = (
-        "edge_id", "type", "start_label", "start_key", "start_name", "end_label", "end_key", "end_name", "properties", "doc_id", "confidence", "source",
-        "extraction_method", "since", "run_id", "blob_sha256", "byte_start", "byte_end", "line", "start_basis", "end_basis", "supports", "fingerprint",
+        "edge_id",
+        "type",
+        "start_label",
+        "start_key",
+        "start_name",
+        "end_label",
+        "end_key",
+        "end_name",
+        "properties",
+        "doc_id",
+        "confidence",
+        "source",
+        "extraction_method",
+        "since",
+        "run_id",
+        "blob_sha256",
+        "byte_start",
+        "byte_end",
+        "line",
+        "start_basis",
+        "end_basis",
+        "supports",
+        "fingerprint",
     )
     for (
-        edge_id, type_, start_label, start_key, start_name, end_label, end_key, end_name, text, doc_id, confidence, source, method, since, run_id, blob,
-        byte_start, byte_end, line, start_basis, end_basis, supports, fingerprint,
+        edge_id,
+        type_,
+        start_label,
+        start_key,
+        start_name,
+        end_label,
+        end_key,
+        end_name,
+        text,
+        doc_id,
+        confidence,
+        source,
+        method,
+        since,
+        run_id,
+        blob,
+        byte_start,
+        byte_end,
+        line,
+        start_basis,
+        end_basis,
+        supports,
+        fingerprint,
     ) in zip(*(_column(edges, c) for c in columns), strict=True):
         properties = _native(text, frozenset()) | {
-            "edgeId": edge_id, "docId": doc_id, "confidence": confidence, "source": source, "extractionMethod": method, "runId": run_id, "blobSha256": blob,
-            "byteStart": byte_start, "byteEnd": byte_end, "line": line, "startBasis": start_basis, "endBasis": end_basis, "supports": supports,
-            "startName": start_name, "endName": end_name, "properties": text, "fingerprint": fingerprint,
+            "edgeId": edge_id,
+            "docId": doc_id,
+            "confidence": confidence,
+            "source": source,
+            "extractionMethod": method,
+            "runId": run_id,
+            "blobSha256": blob,
+            "byteStart": byte_start,
+            "byteEnd": byte_end,
+            "line": line,
+            "startBasis": start_basis,
+            "endBasis": end_basis,
+            "supports": supports,
+            "startName": start_name,
+            "endName": end_name,
+            "properties": text,
+            "fingerprint": fingerprint,
         }
-        row = {"i": edge_id, "s": key_parts(start_label, start_key), "e": key_parts(end_label, end_key), "p": properties, "t": since}
+        row = {
+            "i": edge_id,
+            "s": key_parts(start_label, start_key),
+            "e": key_parts(end_label, end_key),
+            "p": properties,
+            "t": since,
+        }
         yield (type_, start_label, end_label), row, 2 * len(text) + len(supports)
 
 
 def _native(text: str, indexed: frozenset[str]) -> Row:
-    """The fields of a JSON object as values that Neo4j holds; nulls are left out, as Neo4j leaves them out."""
+    """The fields of a JSON object as values that Neo4j holds; nulls are left out, as Neo4j leaves them
+    out.
+    """
     if text == "{}":
         return {}
     values = orjson.loads(text)
@@ -117,7 +200,9 @@ def _native(text: str, indexed: frozenset[str]) -> Row:
 def _value(value: Any, indexed: bool) -> Any:
     if isinstance(value, str):
         return cut(value) if indexed else value
-    if _scalar(value) or (isinstance(value, list) and all(_scalar(v) for v in value) and len({type(v) for v in value}) <= 1):
+    if _scalar(value) or (
+        isinstance(value, list) and all(_scalar(v) for v in value) and len({type(v) for v in value}) <= 1
+    ):
         return value
     text = canonical_json(value)
     return cut(text) if indexed else text

@@ -1,7 +1,8 @@
 """Constraints and indexes of the graph (seed 000 "Neo4j Graph Model", seed 002 "Indexes and Constraints").
 
-Every key starts with the namespace (DESIGN §5); all else is as the seeds write it. Community edition only: no node keys,
-no property existence. A relationship's ``edgeId`` is unique for its type: the id already covers the namespace.
+Every key starts with the namespace (DESIGN §5); all else is as the seeds write it. Community edition only: no
+node keys, no property existence. A relationship's ``edgeId`` is unique for its type: the id already covers
+the namespace.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 
 from taboot_pipelines.model.graph import EDGES, NODES
 
-#: The node that says which snapshot a namespace's graph equals: outside the model, so that no reader of the graph meets it.
+#: The node that says which snapshot a namespace's graph equals: outside the model, so that no reader of the
+#: graph meets it.
 WATERMARK = "_TabootWatermark"
 
 
@@ -33,18 +35,36 @@ class Rule:
         return f"CREATE INDEX {self.name} IF NOT EXISTS FOR {pattern} ON ({listed})"
 
 
-#: The seed's names; a network is keyed by its id and not by its CIDR, so its constraint is called differently.
+#: The seed's names; a network is keyed by its id and not by its CIDR, so its constraint is called
+#: differently.
 _KEYS = {
-    "Document": "doc_docid", "Service": "service_name", "Host": "host_hostname", "IP": "ip_addr", "ReverseProxy": "proxy_name", "Endpoint": "endpoint_uniq",
-    "Network": "network_id", "Container": "container_id", "Image": "image_id", "VPNTunnel": "vpn_id", "TailscaleNode": "tailscale_nodeid",
+    "Document": "doc_docid",
+    "Service": "service_name",
+    "Host": "host_hostname",
+    "IP": "ip_addr",
+    "ReverseProxy": "proxy_name",
+    "Endpoint": "endpoint_uniq",
+    "Network": "network_id",
+    "Container": "container_id",
+    "Image": "image_id",
+    "VPNTunnel": "vpn_id",
+    "TailscaleNode": "tailscale_nodeid",
 }
 _INDEXES = {
-    "doc_url": ("Document", "url"), "doc_source": ("Document", "sourceType"), "service_proto_port": ("Service", "protocol", "port"), "host_ip": ("Host", "ip"),
-    "endpoint_fqdn": ("Endpoint", "fqdn"), "container_compose": ("Container", "composeProject", "composeService"), "tailscale_ip": ("TailscaleNode", "tailscaleIp"),
+    "doc_url": ("Document", "url"),
+    "doc_source": ("Document", "sourceType"),
+    "service_proto_port": ("Service", "protocol", "port"),
+    "host_ip": ("Host", "ip"),
+    "endpoint_fqdn": ("Endpoint", "fqdn"),
+    "container_compose": ("Container", "composeProject", "composeService"),
+    "tailscale_ip": ("TailscaleNode", "tailscaleIp"),
 }
 _CRAWL_INDEXES = {
-    "url_job_status": ("URL", "job_status"), "url_name_http": ("URL", "name", "http_type"), "root_name_depth": ("ROOT", "name", "requested_depth"),
-    "url_claimed_at": ("URL", "claimed_at"), "url_crawl_id": ("URL", "crawl_id"),
+    "url_job_status": ("URL", "job_status"),
+    "url_name_http": ("URL", "name", "http_type"),
+    "root_name_depth": ("ROOT", "name", "requested_depth"),
+    "url_claimed_at": ("URL", "claimed_at"),
+    "url_crawl_id": ("URL", "crawl_id"),
 }
 
 RULES: tuple[Rule, ...] = (
@@ -53,10 +73,14 @@ RULES: tuple[Rule, ...] = (
     *(Rule(name, False, False, label, tuple(properties)) for name, (label, *properties) in _INDEXES.items()),
     Rule("watermark_namespace", True, False, WATERMARK, ("namespace",)),
     Rule("root_crawl_id", True, False, "ROOT", ("crawl_id",)),
-    *(Rule(name, False, False, label, tuple(properties)) for name, (label, *properties) in _CRAWL_INDEXES.items()),
+    *(
+        Rule(name, False, False, label, tuple(properties))
+        for name, (label, *properties) in _CRAWL_INDEXES.items()
+    ),
 )
 
 #: Properties that an index holds: Neo4j refuses values of more than about 8 kB in one.
 INDEXED: dict[str, frozenset[str]] = {
-    n.label: frozenset(p for r in RULES if r.label == n.label for p in r.properties) - {"namespace"} for n in NODES.values()
+    n.label: frozenset(p for r in RULES if r.label == n.label for p in r.properties) - {"namespace"}
+    for n in NODES.values()
 }

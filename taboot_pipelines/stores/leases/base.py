@@ -1,6 +1,7 @@
 """What every kind of lease has in common: names, order, and that a thread may enter what it holds.
 
-The order is always the source's, then the namespace's. Waiting is bounded; ``E_BUSY`` means work is still pending.
+The order is always the source's, then the namespace's. Waiting is bounded; ``E_BUSY`` means work is still
+pending.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class LeaseStore(ABC):
 
     @contextlib.contextmanager
     def several(self, namespace: str, source_ids: Iterable[str]) -> Iterator[None]:
-        """The leases of sources in ascending order, then the namespace's: nobody takes them in another order."""
+        """The leases of sources in ascending order, then the namespace's: nobody takes them in another
+        order.
+        """
         with contextlib.ExitStack() as stack:
             for source_id in sorted(set(source_ids)):
                 stack.enter_context(self.source(namespace, source_id))
@@ -46,7 +49,9 @@ class LeaseStore(ABC):
 
     @abstractmethod
     def confirm(self) -> None:
-        """Raise ``E_CATALOG`` unless this thread still holds every lease that it took: called before anything is published."""
+        """Raise ``E_CATALOG`` unless this thread still holds every lease that it took: called before anything
+        is published.
+        """
 
     @abstractmethod
     def close(self) -> None: ...

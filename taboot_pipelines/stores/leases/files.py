@@ -41,7 +41,9 @@ class Leases(LeaseStore):
                     if time.monotonic() >= deadline:
                         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                         raise TabootError(
-                            "E_BUSY", f"The lease of {what} is held by process {holder}; waited {wait:g} s.", holder=holder
+                            "E_BUSY",
+                            f"The lease of {what} is held by process {holder}; waited {wait:g} s.",
+                            holder=holder,
                         ) from None
                     time.sleep(delay)
                     delay = min(delay * 1.5, 0.5)

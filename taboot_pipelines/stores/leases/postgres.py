@@ -1,20 +1,22 @@
 """Leases as session-level advisory locks of PostgreSQL: for processes of many machines that share a catalog.
 
-**What a lost connection means.** The server frees a session's locks when the session ends: when its process dies, when its
-machine stops answering keepalives (a minute), when somebody terminates it, and for all sessions at once when the server
-restarts. The holder notices at its next :meth:`PostgresLeases.confirm` or when it lets go, not at once. In between, another
-may hold the same lease, and:
+**What a lost connection means.** The server frees a session's locks when the session ends: when its process
+dies, when its machine stops answering keepalives (a minute), when somebody terminates it, and for all
+sessions at once when the server restarts. The holder notices at its next :meth:`PostgresLeases.confirm` or
+when it lets go, not at once. In between, another may hold the same lease, and:
 
-- *The catalog* stays right. Every catalog transaction that publishes confirms the lease on the lease's own connection,
-  inside the transaction, before its first write. A session that answers still holds its locks; one that does not makes the
-  transaction roll back. What remains is a session that dies between that answer and the commit, a millisecond later; the
-  new holder reads the pointer only after it got the lease, and what it publishes comes last.
-- *Tables*: a commit to a Delta table that was on its way when the lease was lost may land after the new holder looked.
-  It carries no pointer, so no reader sees it, and the next holder rolls the table back to the published version before
-  it writes. Only a commit that lands between that roll-back and the new holder's own commit, and touches none of its buckets
-  (else Delta refuses the later one), would be published with it. A new holder has first to reconnect and plan its work, while
-  the old one is in the middle of writing; a writer of tables that calls ``confirm`` right before each commit, or before it
-  removes files, shortens the window to that one operation.
+- *The catalog* stays right. Every catalog transaction that publishes confirms the lease on the lease's own
+  connection, inside the transaction, before its first write. A session that answers still holds its locks;
+  one that does not makes the transaction roll back. What remains is a session that dies between that answer
+  and the commit, a millisecond later; the new holder reads the pointer only after it got the lease, and what
+  it publishes comes last.
+- *Tables*: a commit to a Delta table that was on its way when the lease was lost may land after the new
+  holder looked. It carries no pointer, so no reader sees it, and the next holder rolls the table back to the
+  published version before it writes. Only a commit that lands between that roll-back and the new holder's own
+  commit, and touches none of its buckets (else Delta refuses the later one), would be published with it. A
+  new holder has first to reconnect and plan its work, while the old one is in the middle of writing; a writer
+  of tables that calls ``confirm`` right before each commit, or before it removes files, shortens the window
+  to that one operation.
 
 So a run whose lease was lost fails with ``E_CATALOG``, and a retry begins from what was published.
 
@@ -62,7 +64,9 @@ def lock_key(name: str) -> int:
 
 
 class PostgresLeases(LeaseStore):
-    """One session per thread that holds leases, apart from the catalog's pool. Connects when the first lease is taken."""
+    """One session per thread that holds leases, apart from the catalog's pool. Connects when the first lease
+    is taken.
+    """
 
     def __init__(self, url: str, wait_seconds: float) -> None:
         super().__init__(wait_seconds)
@@ -104,7 +108,9 @@ class PostgresLeases(LeaseStore):
             self._release(session, key, what)
 
     def _locked(self, key: int, what: str, wait: float) -> _Session:
-        """This thread's session with the lock; reconnects while it holds nothing else, as long as a restart may take."""
+        """This thread's session with the lock; reconnects while it holds nothing else, as long as a restart
+        may take.
+        """
         import psycopg
 
         patience = Patience(min(wait, OUTAGE_SECONDS))
@@ -117,11 +123,17 @@ class PostgresLeases(LeaseStore):
                     return session
                 holder = self._holder(session.connection, key)
                 self._give_back(session)
-                raise TabootError("E_BUSY", f"The lease of {what} is held by process {holder}; waited {wait:g} s.", holder=holder)
+                raise TabootError(
+                    "E_BUSY",
+                    f"The lease of {what} is held by process {holder}; waited {wait:g} s.",
+                    holder=holder,
+                )
             except psycopg.errors.DeadlockDetected:
                 assert session is not None
                 self._give_back(session)
-                raise TabootError("E_BUSY", f"The lease of {what} is held by one who waits for ours.") from None
+                raise TabootError(
+                    "E_BUSY", f"The lease of {what} is held by one who waits for ours."
+                ) from None
             except psycopg.Error as error:
                 if session is not None and session.holds:
                     raise _lost(session.holds, error) from None
@@ -130,7 +142,11 @@ class PostgresLeases(LeaseStore):
                     _discard(session)
                 found = failure(error)
                 if not (found.transient and patience.wait()):
-                    raise TabootError("E_CATALOG", f"The lease of {what} cannot be taken: {found.words}.", reason=found.words) from None
+                    raise TabootError(
+                        "E_CATALOG",
+                        f"The lease of {what} cannot be taken: {found.words}.",
+                        reason=found.words,
+                    ) from None
 
     def _session(self) -> _Session | None:
         """This thread's; after a fork it is the parent's, whose socket is neither used nor closed here."""
@@ -145,7 +161,9 @@ class PostgresLeases(LeaseStore):
             return bool(row and row[0])
         try:
             # The server queues the waiters; a timeout of 0 would mean none.
-            connection.execute(f"SET lock_timeout = {max(1, int(wait * 1000))}; SELECT pg_advisory_lock({key})")
+            connection.execute(
+                f"SET lock_timeout = {max(1, int(wait * 1000))}; SELECT pg_advisory_lock({key})"
+            )
         except psycopg.errors.LockNotAvailable:
             return False
         return True
@@ -156,7 +174,9 @@ class PostgresLeases(LeaseStore):
         return str(row[0]) if row and row[0] else "unknown"
 
     def _release(self, session: _Session, key: int, what: str) -> None:
-        """Let go; raises if the lease was not held any more, so that nobody takes the block for done under it."""
+        """Let go; raises if the lease was not held any more, so that nobody takes the block for done under
+        it.
+        """
         import psycopg
 
         session.holds.remove(what)
@@ -166,7 +186,9 @@ class PostgresLeases(LeaseStore):
             raise _lost([what], error) from None
         else:
             if not (row and row[0]):
-                raise TabootError("E_CATALOG", f"The lease of {what} was not held any more when it was let go.")
+                raise TabootError(
+                    "E_CATALOG", f"The lease of {what} was not held any more when it was let go."
+                )
         finally:
             self._give_back(session)
 
@@ -202,6 +224,9 @@ def _discard(session: _Session) -> None:
 def _lost(holds: list[str], error: BaseException) -> TabootError:
     words = failure(error).words
     return TabootError(
-        "E_CATALOG", f"The connection that held the lease of {' and '.join(holds)} was lost ({words}); nothing more is published.", reason=words,
+        "E_CATALOG",
+        f"The connection that held the lease of {' and '.join(holds)} was lost ({words}); nothing more is"
+        " published.",
+        reason=words,
         remedy="Run again: what was published before the loss is kept.",
     )

@@ -1,7 +1,7 @@
 """State that may be lost: caches, retry queues, rate limits, locks, circuit breakers (DESIGN §3).
 
-The catalog's database by default, Redis when ``TABOOT_REDIS__URL`` is set. What must not vanish is in the catalog; a
-queue here is rebuilt from it.
+The catalog's database by default, Redis when ``TABOOT_REDIS__URL`` is set. What must not vanish is in the
+catalog; a queue here is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ __all__ = ["Grant", "Lenient", "State", "open_state"]
 
 
 def open_state(settings: Settings, catalog: Catalog) -> State:
-    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``redis``."""
+    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
+    ``redis``.
+    """
     if settings.redis.url is not None:
         from taboot_pipelines.stores.state.redis import RedisState
 

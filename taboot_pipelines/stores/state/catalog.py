@@ -1,8 +1,8 @@
 """State in the catalog's database: the default, with nothing to start.
 
-A call is one transaction; what is read and then written is locked first (a row of PostgreSQL, the database of SQLite). The
-clock is the database's; SQLite, which has none of its own, is of one machine and takes the process's. What has expired is
-removed in passing, a bounded number of rows once in a while.
+A call is one transaction; what is read and then written is locked first (a row of PostgreSQL, the database of
+SQLite). The clock is the database's; SQLite, which has none of its own, is of one machine and takes the
+process's. What has expired is removed in passing, a bounded number of rows once in a while.
 """
 
 from __future__ import annotations
@@ -42,14 +42,27 @@ class CatalogState:
     def get(self, namespace: str, key: str) -> bytes | None:
         v = t.state_value
         with self._read(namespace) as c:
-            found = c.execute(sa.select(v.c.value).where(*_row(v, namespace, key), v.c.expires_at > _clock(c))).scalar()
+            found = c.execute(
+                sa.select(v.c.value).where(*_row(v, namespace, key), v.c.expires_at > _clock(c))
+            ).scalar()
         return None if found is None else values.unpack(found)
 
     def set(self, namespace: str, key: str, value: bytes, ttl_seconds: float) -> None:
         stored = values.pack(value)
         with self._begin(namespace) as c:
             expires = _clock(c) + keys.milliseconds(ttl_seconds) * 1000
-            c.execute(_upsert(c, t.state_value, {"namespace": namespace, "key": keys.check_name(key), "value": stored, "expires_at": expires}))
+            c.execute(
+                _upsert(
+                    c,
+                    t.state_value,
+                    {
+                        "namespace": namespace,
+                        "key": keys.check_name(key),
+                        "value": stored,
+                        "expires_at": expires,
+                    },
+                )
+            )
             self._purge(c, namespace)
 
     def delete(self, namespace: str, names: Collection[str]) -> int:
@@ -58,7 +71,9 @@ class CatalogState:
             gone = 0
             for part in _parts(sorted({keys.check_name(n) for n in names})):
                 where = (v.c.namespace == namespace, v.c.key.in_(part))
-                gone += sum(c.execute(sa.delete(v).where(*where).returning(v.c.expires_at > _clock(c))).scalars())
+                gone += sum(
+                    c.execute(sa.delete(v).where(*where).returning(v.c.expires_at > _clock(c))).scalars()
+                )
             return gone
 
     @contextlib.contextmanager
@@ -66,7 +81,12 @@ class CatalogState:
         table, holder = t.state_lock, uuid.uuid4().hex
         with self._begin(namespace) as c:
             expires = _clock(c) + keys.milliseconds(ttl_seconds) * 1000
-            row = {"namespace": namespace, "name": keys.check_name(name), "holder": holder, "expires_at": expires}
+            row = {
+                "namespace": namespace,
+                "name": keys.check_name(name),
+                "holder": holder,
+                "expires_at": expires,
+            }
             take = _upsert(c, table, row, where=table.c.expires_at <= _clock(c))
             held = c.execute(take.returning(table.c.holder)).scalar() is not None
             self._purge(c, namespace)
@@ -78,7 +98,9 @@ class CatalogState:
                 with contextlib.suppress(TabootError), self._begin(namespace) as c:
                     c.execute(sa.delete(table).where(*_row(table, namespace, name), table.c.holder == holder))
 
-    def take_tokens(self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0) -> Grant:
+    def take_tokens(
+        self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0
+    ) -> Grant:
         b = t.state_bucket
         with self._begin(namespace) as c:
             row, now = _locked(c, b, namespace, bucket, tokens=burst, updated_at=_clock(c))
@@ -93,7 +115,12 @@ class CatalogState:
     def enqueue(self, namespace: str, queue: str, due: Mapping[str, float]) -> None:
         # In one order everywhere: two writers of the same members cannot wait for each other.
         rows = [
-            {"namespace": namespace, "queue": keys.check_name(queue), "member": keys.check_name(member), "due": keys.check_due(due[member])}
+            {
+                "namespace": namespace,
+                "queue": keys.check_name(queue),
+                "member": keys.check_name(member),
+                "due": keys.check_due(due[member]),
+            }
             for member in sorted(due)
         ]
         if rows:
@@ -104,7 +131,11 @@ class CatalogState:
         m = t.state_member
         with self._read(namespace) as c:
             query = sa.select(m.c.member).where(*_row(m, namespace, queue), m.c.due <= keys.check_due(now))
-            return list(c.execute(query.order_by(m.c.due, _by_code_point(c, m.c.member)).limit(max(0, limit))).scalars())
+            return list(
+                c.execute(
+                    query.order_by(m.c.due, _by_code_point(c, m.c.member)).limit(max(0, limit))
+                ).scalars()
+            )
 
     def dequeue(self, namespace: str, queue: str, members: Collection[str]) -> int:
         m, gone = t.state_member, 0
@@ -113,7 +144,12 @@ class CatalogState:
         with self._begin(namespace) as c:
             for part in _parts(sorted({keys.check_name(x) for x in members})):
                 where = (*_row(m, namespace, queue), m.c.member.in_(part))
-                there = c.execute(sa.select(m.c.member).where(*where).order_by(_by_code_point(c, m.c.member)).with_for_update()).all()
+                there = c.execute(
+                    sa.select(m.c.member)
+                    .where(*where)
+                    .order_by(_by_code_point(c, m.c.member))
+                    .with_for_update()
+                ).all()
                 if there:
                     gone += c.execute(sa.delete(m).where(*where)).rowcount
         return gone
@@ -122,13 +158,17 @@ class CatalogState:
         m = t.state_member
         with self._read(namespace) as c:
             query = sa.select(m.c.member, m.c.due).where(*_row(m, namespace, queue))
-            return {r.member: r.due for r in c.execute(query.order_by(m.c.due, _by_code_point(c, m.c.member)))}
+            return {
+                r.member: r.due for r in c.execute(query.order_by(m.c.due, _by_code_point(c, m.c.member)))
+            }
 
     def circuit_open(self, namespace: str, name: str) -> float:
         table = t.state_circuit
         # Nearly always there is nothing to write: a closed circuit costs a read, which waits for no writer.
         with self._read(namespace) as c:
-            row = c.execute(sa.select(*table.c, _clock(c).label("now")).where(*_row(table, namespace, name))).one_or_none()
+            row = c.execute(
+                sa.select(*table.c, _clock(c).label("now")).where(*_row(table, namespace, name))
+            ).one_or_none()
         if row is None or row.state == "closed" or _forgotten(row, row.now):
             return 0.0
         if row.trial_at > row.now:
@@ -136,11 +176,17 @@ class CatalogState:
         with self._begin(namespace) as c:
             # Of those who saw that the rest is over, one finds its end still where it was.
             mine = (*_row(table, namespace, name), table.c.trial_at == row.trial_at)
-            half = sa.update(table).where(*mine).values(state="half_open", opened_at=_clock(c), trial_at=_clock(c) + _rest(row))
+            half = (
+                sa.update(table)
+                .where(*mine)
+                .values(state="half_open", opened_at=_clock(c), trial_at=_clock(c) + _rest(row))
+            )
             mine_now = c.execute(half).rowcount > 0
         return 0.0 if mine_now else self.circuit_open(namespace, name)
 
-    def circuit_failed(self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300) -> bool:
+    def circuit_failed(
+        self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300
+    ) -> bool:
         table = t.state_circuit
         with self._begin(namespace) as c:
             row, now = _locked(c, table, namespace, name, failures=0, state="closed")
@@ -149,7 +195,11 @@ class CatalogState:
             state = "closed" if fresh else row.state
             changed: dict[str, Any] = {"failures": failures, "last_failure": now, "state": state}
             if state == "half_open" or (state == "closed" and failures >= threshold):
-                changed |= {"state": "open", "opened_at": now, "trial_at": now + keys.milliseconds(rest_seconds) * 1000}
+                changed |= {
+                    "state": "open",
+                    "opened_at": now,
+                    "trial_at": now + keys.milliseconds(rest_seconds) * 1000,
+                }
             c.execute(sa.update(table).where(*_row(table, namespace, name)).values(**changed))
             self._purge(c, namespace)
         return bool(changed["state"] == "open")
@@ -162,7 +212,9 @@ class CatalogState:
     def health(self) -> Health:
         def ask() -> tuple[str | None, str]:
             with self._catalog.read(None) as c:
-                c.execute(sa.select(sa.func.count()).select_from(sa.select(t.state_lock.c.name).limit(1).subquery()))
+                c.execute(
+                    sa.select(sa.func.count()).select_from(sa.select(t.state_lock.c.name).limit(1).subquery())
+                )
             return None, ""
 
         return probe("state", "catalog", ask)
@@ -188,13 +240,29 @@ class CatalogState:
             self._purged[namespace] = time.monotonic()
         now = _clock(c)
         old = (
-            (t.state_value, t.state_value.c.key, t.state_value.c.expires_at <= now), (t.state_lock, t.state_lock.c.name, t.state_lock.c.expires_at <= now),
+            (t.state_value, t.state_value.c.key, t.state_value.c.expires_at <= now),
+            (t.state_lock, t.state_lock.c.name, t.state_lock.c.expires_at <= now),
             (t.state_bucket, t.state_bucket.c.name, t.state_bucket.c.updated_at <= now - _FORGOTTEN),
-            (t.state_circuit, t.state_circuit.c.name, sa.func.coalesce(t.state_circuit.c.trial_at, t.state_circuit.c.last_failure) <= now - _FORGOTTEN),
+            (
+                t.state_circuit,
+                t.state_circuit.c.name,
+                sa.func.coalesce(t.state_circuit.c.trial_at, t.state_circuit.c.last_failure)
+                <= now - _FORGOTTEN,
+            ),
         )
         for table, name, expired in old:
-            # A row that another transaction holds is left to the next time, or two purges could wait for each other.
-            names = c.execute(sa.select(name).where(table.c.namespace == namespace, expired).limit(_PURGE_ROWS).with_for_update(skip_locked=True)).scalars().all()
+            # A row that another transaction holds is left to the next time, or two purges could wait for each
+            # other.
+            names = (
+                c.execute(
+                    sa.select(name)
+                    .where(table.c.namespace == namespace, expired)
+                    .limit(_PURGE_ROWS)
+                    .with_for_update(skip_locked=True)
+                )
+                .scalars()
+                .all()
+            )
             for part in _parts(list(names)):
                 c.execute(sa.delete(table).where(table.c.namespace == namespace, name.in_(part), expired))
 
@@ -222,18 +290,26 @@ def _insert(c: Connection) -> Any:
     return sqlite_insert
 
 
-def _upsert(c: Connection, table: sa.Table, row: Mapping[str, Any], *, where: sa.ColumnElement[bool] | None = None) -> Any:
+def _upsert(
+    c: Connection, table: sa.Table, row: Mapping[str, Any], *, where: sa.ColumnElement[bool] | None = None
+) -> Any:
     """Insert, or replace the row that is there, if it fits ``where``."""
     statement = _insert(c)(table).values(row)
     changed = {n: statement.excluded[n] for n in row if not table.c[n].primary_key}
-    return statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changed, where=where)
+    return statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_=changed, where=where
+    )
 
 
 def _locked(c: Connection, table: sa.Table, namespace: str, name: str, **initial: Any) -> tuple[Any, int]:
-    """The row, made if it is not there and locked until the end of the transaction; and the time once it is locked."""
+    """The row, made if it is not there and locked until the end of the transaction; and the time once it is
+    locked.
+    """
     statement = _insert(c)(table).values(namespace=namespace, name=keys.check_name(name), **initial)
     # An update that changes nothing locks the row, where `do nothing` would not even return it.
-    statement = statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_={"name": table.c.name})
+    statement = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_={"name": table.c.name}
+    )
     row = c.execute(statement.returning(*table.c, _clock(c).label("now"))).one()
     return row, row.now
 

@@ -1,8 +1,9 @@
 """The seeds' key patterns inside a namespace, how long each lives, and how a key is written in Redis.
 
-Sources: seed 000 "Redis State Model", seed 001 §5 (hashes cut to 32 digits there, whole in 000). What the seeds keep only
-in Redis and must not vanish is in the catalog instead (DESIGN §5): ``dlq:extraction``, ``dlq:retry`` and ``dlq:failed`` are
-columns of its ``dead_letter`` table, and ``dlq:pending`` is rebuilt from it. Every key expires except the queues.
+Sources: seed 000 "Redis State Model", seed 001 §5 (hashes cut to 32 digits there, whole in 000). What the
+seeds keep only in Redis and must not vanish is in the catalog instead (DESIGN §5): ``dlq:extraction``,
+``dlq:retry`` and ``dlq:failed`` are columns of its ``dead_letter`` table, and ``dlq:pending`` is rebuilt from
+it. Every key expires except the queues.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
 CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
 CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
 CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
-#: The least life of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s whatever the rate).
+#: The least life of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s whatever the
+#: rate).
 RATE = Pattern("rate:", 60.0, "001 §5.3, §8.9")
 #: The least life of a circuit after its last failure.
 CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
@@ -54,16 +56,28 @@ LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
 
 
 def check_namespace(namespace: str) -> str:
-    """The namespace itself. ``E_NAMESPACE`` if it could not be one: a ``:`` in it could reach another's keys."""
+    """The namespace itself. ``E_NAMESPACE`` if it could not be one: a ``:`` in it could reach another's
+    keys.
+    """
     if not isinstance(namespace, str) or not NAME_PATTERN.fullmatch(namespace):
-        raise TabootError("E_NAMESPACE", "The namespace is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+        raise TabootError(
+            "E_NAMESPACE",
+            "The namespace is not a valid name.",
+            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
+        )
     return namespace
 
 
 def check_name(name: str) -> str:
-    """A key's, queue's or member's name as it is. ``E_INTERNAL`` if a backend could not hold it: names are made by our own code."""
+    """A key's, queue's or member's name as it is. ``E_INTERNAL`` if a backend could not hold it: names are
+    made by our own code.
+    """
     if not 0 < len(name) <= _MOST_NAME or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
-        raise TabootError("E_INTERNAL", f"The name of a piece of state is empty, holds what no store takes, or exceeds {_MOST_NAME} characters.")
+        raise TabootError(
+            "E_INTERNAL",
+            f"The name of a piece of state is empty, holds what no store takes, or exceeds {_MOST_NAME}"
+            " characters.",
+        )
     return name
 
 
@@ -90,9 +104,12 @@ def bucket_life(rate: float, burst: float) -> int:
 
 
 def circuit_life(rest_seconds: float) -> float:
-    """Seconds until a circuit without further failures is forgotten: it must outlive its own rest and the trial after it."""
+    """Seconds until a circuit without further failures is forgotten: it must outlive its own rest and the
+    trial after it.
+    """
     return max(CIRCUIT.ttl_seconds or 0.0, 2 * rest_seconds)
 
-#: Seconds that one of our own servers is given after five failures in a row. The seed's 300 s are for strangers' sites: here an
-#: operator has just started the server again and waits.
+
+#: Seconds that one of our own servers is given after five failures in a row. The seed's 300 s are for
+#: strangers' sites: here an operator has just started the server again and waits.
 SERVER_REST_SECONDS = 30.0

@@ -1,4 +1,6 @@
-"""State for what is only quicker or shown by it: progress, caches, politeness. A backend that does not answer never fails the work."""
+"""State for what is only quicker or shown by it: progress, caches, politeness. A backend that does not answer
+never fails the work.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _LOG = logging.getLogger(__name__)
 
 
 class Lenient:
-    """After a failure the backend is left alone for ``rest_seconds``, so that work does not wait for its time-outs one by one.
+    """After a failure the backend is left alone for ``rest_seconds``, so that work does not wait for its
+    time-outs one by one.
 
     The first failure and the return are logged, by their code only. Safe to share by threads.
     """
@@ -40,7 +43,9 @@ class Lenient:
                 self._until = time.monotonic() + self._rest
                 first, self._failing = not self._failing, True
             if first:
-                _LOG.warning("State is not available (%s): caches, progress and rate limits do without it.", error.code)
+                _LOG.warning(
+                    "State is not available (%s): caches, progress and rate limits do without it.", error.code
+                )
             return otherwise
         if self._failing:
             with self._lock:

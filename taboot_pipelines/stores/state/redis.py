@@ -1,9 +1,10 @@
 """State in Redis (5 or newer; the tests run on 7), one round trip a call.
 
-What is more than one command is a Lua script, which Redis runs atomically and on its own clock. A call whose connection
-broke is made again while the time of one command lasts, so that a restarted server is bridged; it may then have been carried
-out twice, which every operation bears: a bucket gives fewer tokens, a circuit counts one failure more, a count of what was
-removed may be 0. No message repeats Redis' words or the URL, which holds the password.
+What is more than one command is a Lua script, which Redis runs atomically and on its own clock. A call whose
+connection broke is made again while the time of one command lasts, so that a restarted server is bridged; it
+may then have been carried out twice, which every operation bears: a bucket gives fewer tokens, a circuit
+counts one failure more, a count of what was removed may be 0. No message repeats Redis' words or the URL,
+which holds the password.
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0
 """
 _UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-#: KEYS: bucket. ARGV: rate, burst, tokens, ms to live. Numbers go back as text: Redis would cut them to integers.
-_TAKE = _TIME + """
+#: KEYS: bucket. ARGV: rate, burst, tokens, ms to live. Numbers go back as text: Redis would cut them to
+#: integers.
+_TAKE = (
+    _TIME
+    + """
 local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'updated_at')
 local rate, burst, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local at = math.max(now, tonumber(bucket[2] or now))
@@ -53,28 +57,36 @@ redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', have), 'updated_at'
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {given, string.format('%.17g', have)}
 """
+)
 #: KEYS: circuit. Returns microseconds to wait; to one caller after the rest 0, and the next rest begins.
-_CIRCUIT_OPEN = _TIME + """
+_CIRCUIT_OPEN = (
+    _TIME
+    + """
 local c = redis.call('HMGET', KEYS[1], 'state', 'trial_at', 'rest', 'life')
 if not c[1] or c[1] == 'closed' then return 0 end
 if tonumber(c[2]) > now then return tonumber(c[2]) - now end
-redis.call('HSET', KEYS[1], 'state', 'half_open', 'opened_at', string.format('%.0f', now), 'trial_at', string.format('%.0f', now + tonumber(c[3])))
+redis.call('HSET', KEYS[1], 'state', 'half_open', 'opened_at', string.format('%.0f', now),
+  'trial_at', string.format('%.0f', now + tonumber(c[3])))
 redis.call('PEXPIRE', KEYS[1], c[4])
 return 0
 """
+)
 #: KEYS: circuit. ARGV: threshold, rest in microseconds, its life in ms, the life of a closed one.
-_CIRCUIT_FAILED = _TIME + """
+_CIRCUIT_FAILED = (
+    _TIME
+    + """
 local c = redis.call('HMGET', KEYS[1], 'state', 'failures', 'life')
 local state, failures, life = c[1] or 'closed', tonumber(c[2] or 0) + 1, c[3] or ARGV[4]
 if state == 'half_open' or (state == 'closed' and failures >= tonumber(ARGV[1])) then
   state, life = 'open', ARGV[3]
-  redis.call('HSET', KEYS[1], 'opened_at', string.format('%.0f', now), 'trial_at', string.format('%.0f', now + tonumber(ARGV[2])),
-    'rest', ARGV[2], 'life', life)
+  redis.call('HSET', KEYS[1], 'opened_at', string.format('%.0f', now),
+    'trial_at', string.format('%.0f', now + tonumber(ARGV[2])), 'rest', ARGV[2], 'life', life)
 end
 redis.call('HSET', KEYS[1], 'state', state, 'failures', failures, 'last_failure', string.format('%.0f', now))
 redis.call('PEXPIRE', KEYS[1], life)
 return state == 'open' and 1 or 0
 """
+)
 
 
 class RedisState:
@@ -86,20 +98,32 @@ class RedisState:
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ImportError:
-            raise TabootError("E_EXTRA", "State in Redis needs the extra `redis`.", remedy="Run `pip install 'taboot-pipelines[redis]'`.") from None
+            raise TabootError(
+                "E_EXTRA",
+                "State in Redis needs the extra `redis`.",
+                remedy="Run `pip install 'taboot-pipelines[redis]'`.",
+            ) from None
         self._redis = redis
         self._timeout = settings.timeout_seconds
         url = settings.url.get_secret_value() if settings.url is not None else ""
         try:
-            # Trying again is done here, with a bound on the whole; redis-py would do so inside of its own tries.
+            # Trying again is done here, with a bound on the whole; redis-py would do so inside of its own
+            # tries.
             pool = redis.ConnectionPool.from_url(
-                url, socket_timeout=self._timeout, socket_connect_timeout=self._timeout, socket_keepalive=True,
-                health_check_interval=_HEALTH_CHECK_SECONDS, retry=Retry(NoBackoff(), 0), protocol=2,
+                url,
+                socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout,
+                socket_keepalive=True,
+                health_check_interval=_HEALTH_CHECK_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+                protocol=2,
             )
             pool.connection_class(**pool.connection_kwargs)
         except (ValueError, TypeError, AttributeError, redis.RedisError):
             raise TabootError(
-                "E_CONFIG", "TABOOT_REDIS__URL: is not a redis://, rediss:// or unix:// URL of a server.", settings=["TABOOT_REDIS__URL"]
+                "E_CONFIG",
+                "TABOOT_REDIS__URL: is not a redis://, rediss:// or unix:// URL of a server.",
+                settings=["TABOOT_REDIS__URL"],
             ) from None
         self._client: redis.Redis = redis.Redis(connection_pool=pool)
         register = self._client.register_script
@@ -112,7 +136,11 @@ class RedisState:
         return None if stored is None else values.unpack(stored)
 
     def set(self, namespace: str, key: str, value: bytes, ttl_seconds: float) -> None:
-        name, stored, life = keys.redis_key(namespace, key), values.pack(value), keys.milliseconds(ttl_seconds)
+        name, stored, life = (
+            keys.redis_key(namespace, key),
+            values.pack(value),
+            keys.milliseconds(ttl_seconds),
+        )
         self._ask(lambda: self._client.set(name, stored, px=life))
 
     def delete(self, namespace: str, names: Collection[str]) -> int:
@@ -131,9 +159,13 @@ class RedisState:
                 with contextlib.suppress(TabootError):
                     self._ask(lambda: self._unlock(keys=[key], args=[holder]))
 
-    def take_tokens(self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0) -> Grant:
+    def take_tokens(
+        self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0
+    ) -> Grant:
         key = keys.redis_key(namespace, bucket)
-        given, left = self._ask(lambda: self._take(keys=[key], args=[rate, burst, tokens, keys.bucket_life(rate, burst)]))
+        given, left = self._ask(
+            lambda: self._take(keys=[key], args=[rate, burst, tokens, keys.bucket_life(rate, burst)])
+        )
         return grant(bool(given), float(left), rate=rate, burst=burst, tokens=tokens)
 
     def enqueue(self, namespace: str, queue: str, due: Mapping[str, float]) -> None:
@@ -143,24 +175,39 @@ class RedisState:
 
     def due(self, namespace: str, queue: str, now: float, limit: int = 100) -> list[str]:
         key = keys.redis_key(namespace, queue)
-        found: list[bytes] = self._ask(lambda: self._client.zrangebyscore(key, "-inf", keys.check_due(now), start=0, num=max(0, limit)))
+        found: list[bytes] = self._ask(
+            lambda: self._client.zrangebyscore(key, "-inf", keys.check_due(now), start=0, num=max(0, limit))
+        )
         return [m.decode(errors="replace") for m in found]
 
     def dequeue(self, namespace: str, queue: str, members: Collection[str]) -> int:
         key = keys.redis_key(namespace, queue)
-        return sum(int(self._ask(partial(self._client.zrem, key, *part))) for part in _parts([keys.check_name(m) for m in members]))
+        return sum(
+            int(self._ask(partial(self._client.zrem, key, *part)))
+            for part in _parts([keys.check_name(m) for m in members])
+        )
 
     def queued(self, namespace: str, queue: str) -> dict[str, float]:
         key = keys.redis_key(namespace, queue)
-        return {m.decode(errors="replace"): float(at) for m, at in self._ask(lambda: self._client.zrange(key, 0, -1, withscores=True))}
+        return {
+            m.decode(errors="replace"): float(at)
+            for m, at in self._ask(lambda: self._client.zrange(key, 0, -1, withscores=True))
+        }
 
     def circuit_open(self, namespace: str, name: str) -> float:
         key = keys.redis_key(namespace, name)
         return int(self._ask(lambda: self._open(keys=[key]))) / 1_000_000
 
-    def circuit_failed(self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300) -> bool:
+    def circuit_failed(
+        self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300
+    ) -> bool:
         key = keys.redis_key(namespace, name)
-        args = [threshold, keys.milliseconds(rest_seconds) * 1000, keys.milliseconds(keys.circuit_life(rest_seconds)), keys.milliseconds(keys.circuit_life(0))]
+        args = [
+            threshold,
+            keys.milliseconds(rest_seconds) * 1000,
+            keys.milliseconds(keys.circuit_life(rest_seconds)),
+            keys.milliseconds(keys.circuit_life(0)),
+        ]
         return bool(self._ask(lambda: self._failed(keys=[key], args=args)))
 
     def circuit_succeeded(self, namespace: str, name: str) -> None:
@@ -172,7 +219,10 @@ class RedisState:
             told: Mapping[str, Any] = self._ask(self._client.info, patient=False)
             version = str(told.get("redis_version") or "") or None
             if told.get("role") == "slave":
-                return version, "This Redis is a replica and takes no writes; name the primary in TABOOT_REDIS__URL."
+                return (
+                    version,
+                    "This Redis is a replica and takes no writes; name the primary in TABOOT_REDIS__URL.",
+                )
             return version, ""
 
         return probe("state", "redis", ask)
@@ -182,7 +232,9 @@ class RedisState:
         self._client.connection_pool.disconnect()
 
     def _ask(self, command: Callable[[], Any], *, patient: bool = True) -> Any:
-        """The command's answer; ``E_REDIS`` when the tries are used up, at once for a refusal that another try would not change."""
+        """The command's answer; ``E_REDIS`` when the tries are used up, at once for a refusal that another
+        try would not change.
+        """
         deadline = time.monotonic() + (self._timeout if patient else 0)
         wait = _FIRST_WAIT
         while True:
@@ -191,7 +243,11 @@ class RedisState:
             except (self._redis.RedisError, OSError) as error:
                 failure = self._failure(error)
                 passing = isinstance(error, OSError | self._redis.ConnectionError | self._redis.TimeoutError)
-                if not passing or isinstance(error, self._redis.AuthenticationError) or time.monotonic() >= deadline:
+                if (
+                    not passing
+                    or isinstance(error, self._redis.AuthenticationError)
+                    or time.monotonic() >= deadline
+                ):
                     raise failure from None
             time.sleep(random.uniform(0, wait))
             wait = min(wait * 2, _LONGEST_WAIT)
@@ -199,10 +255,14 @@ class RedisState:
     def _failure(self, error: Exception) -> TabootError:
         e = self._redis.exceptions
         kinds = (
-            (e.AuthenticationError, "Redis refuses the log-in"), (e.AuthorizationError, "Redis refuses the log-in"),
-            (e.NoPermissionError, "Redis does not permit the command"), (e.BusyLoadingError, "Redis is loading its data"),
-            (e.TimeoutError, f"Redis did not answer within {self._timeout:g} s"), (e.ReadOnlyError, "Redis is a replica and takes no writes"),
-            (e.OutOfMemoryError, "Redis has no memory left"), ((e.ConnectionError, OSError), "Redis could not be reached"),
+            (e.AuthenticationError, "Redis refuses the log-in"),
+            (e.AuthorizationError, "Redis refuses the log-in"),
+            (e.NoPermissionError, "Redis does not permit the command"),
+            (e.BusyLoadingError, "Redis is loading its data"),
+            (e.TimeoutError, f"Redis did not answer within {self._timeout:g} s"),
+            (e.ReadOnlyError, "Redis is a replica and takes no writes"),
+            (e.OutOfMemoryError, "Redis has no memory left"),
+            ((e.ConnectionError, OSError), "Redis could not be reached"),
         )
         said = next((words for kind, words in kinds if isinstance(error, kind)), "Redis refused a command")
         return TabootError("E_REDIS", f"{said}.", reason=type(error).__name__)

@@ -13,10 +13,14 @@ _MAGIC = b"\x1f\x8b"
 
 
 def pack(value: bytes) -> bytes:
-    """The bytes to store. A short value that looks like gzip is compressed too, so that none is mistaken when read.
-    Raises ``E_TOO_LARGE``."""
+    """The bytes to store. A short value that looks like gzip is compressed too, so that none is mistaken when
+    read. Raises ``E_TOO_LARGE``."""
     if len(value) > MAX_BYTES:
-        raise TabootError("E_TOO_LARGE", f"A value of {len(value)} bytes is more than the state holds ({MAX_BYTES}).", remedy="Nothing needs to be done: it is not cached.")
+        raise TabootError(
+            "E_TOO_LARGE",
+            f"A value of {len(value)} bytes is more than the state holds ({MAX_BYTES}).",
+            remedy="Nothing needs to be done: it is not cached.",
+        )
     if len(value) > COMPRESS_BYTES or value.startswith(_MAGIC):
         return gzip.compress(value, 1, mtime=0)
     return value

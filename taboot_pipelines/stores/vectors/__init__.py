@@ -9,5 +9,7 @@ __all__ = ["QdrantPoints", "open_points"]
 
 
 def open_points(settings: QdrantSettings) -> QdrantPoints | None:
-    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``qdrant``."""
+    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
+    ``qdrant``.
+    """
     return QdrantPoints(settings) if settings.url else None

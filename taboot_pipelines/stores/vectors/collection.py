@@ -1,4 +1,6 @@
-"""How a collection of points is laid out, and what is wrong with one that a server has (DESIGN §5, seeds 000 and 001)."""
+"""How a collection of points is laid out, and what is wrong with one that a server has (DESIGN §5, seeds 000
+and 001).
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,55 @@ if TYPE_CHECKING:
 DENSE, SPARSE = "dense", "bm25"
 HNSW = {"m": 32, "ef_construct": 128, "full_scan_threshold": 10_000}
 
-_KEYWORDS = ("doc_id", "chunk_id", "url", "title", "source", "source_id", "job_id", "mime", "lang", "tags", "domain", "section_header", "content_type")
+_KEYWORDS = (
+    "doc_id",
+    "chunk_id",
+    "url",
+    "title",
+    "source",
+    "source_id",
+    "job_id",
+    "mime",
+    "lang",
+    "tags",
+    "domain",
+    "section_header",
+    "content_type",
+)
 _INTEGERS = ("chunk_index", "created_at", "updated_at", "moment")
-#: Payload indexes by field. ``occurrences[]`` has those that a search filters by, since it asks for one occurrence that passes.
+#: Payload indexes by field. ``occurrences[]`` has those that a search filters by, since it asks for one
+#: occurrence that passes.
 INDEXES: dict[str, str] = {
-    "namespace": "keyword", "sha256": "keyword", **dict.fromkeys(_KEYWORDS, "keyword"), **dict.fromkeys(_INTEGERS, "integer"), "crawled_at": "datetime",
-    **{f"occurrences[].{name}": "keyword" for name in ("doc_id", "source", "source_id", "tags", "lang", "domain", "content_type")},
+    "namespace": "keyword",
+    "sha256": "keyword",
+    **dict.fromkeys(_KEYWORDS, "keyword"),
+    **dict.fromkeys(_INTEGERS, "integer"),
+    "crawled_at": "datetime",
+    **{
+        f"occurrences[].{name}": "keyword"
+        for name in ("doc_id", "source", "source_id", "tags", "lang", "domain", "content_type")
+    },
     "occurrences[].moment": "integer",
 }
 
 
 def creation(settings: QdrantSettings, dimension: int) -> dict[str, Any]:
-    """The arguments of ``create_collection``: cosine, vectors on disk with int8 codes in memory, BM25 without the server's IDF."""
+    """The arguments of ``create_collection``: cosine, vectors on disk with int8 codes in memory, BM25 without
+    the server's IDF.
+    """
     from qdrant_client import models
 
     return {
-        "vectors_config": {DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE, on_disk=True)},
+        "vectors_config": {
+            DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE, on_disk=True)
+        },
         "sparse_vectors_config": {SPARSE: models.SparseVectorParams()},
         "hnsw_config": models.HnswConfigDiff(**HNSW),
-        "quantization_config": models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)),
+        "quantization_config": models.ScalarQuantization(
+            scalar=models.ScalarQuantizationConfig(
+                type=models.ScalarType.INT8, quantile=0.99, always_ram=True
+            )
+        ),
         "shard_number": settings.shard_number,
         "replication_factor": settings.replication_factor,
         "metadata": {"weighting": WEIGHTING},
@@ -40,7 +72,9 @@ def creation(settings: QdrantSettings, dimension: int) -> dict[str, Any]:
 
 
 def index_schema(field: str) -> Any:
-    """What ``create_payload_index`` takes for a field; the namespace is the tenant, so its points lie together."""
+    """What ``create_payload_index`` takes for a field; the namespace is the tenant, so its points lie
+    together.
+    """
     from qdrant_client import models
 
     if field == "namespace":
@@ -50,11 +84,17 @@ def index_schema(field: str) -> Any:
 
 def missing_indexes(info: models.CollectionInfo) -> list[str]:
     """Fields whose payload index is not there, or is of another type."""
-    return [f for f, kind in INDEXES.items() if f not in info.payload_schema or info.payload_schema[f].data_type.value != kind]
+    return [
+        f
+        for f, kind in INDEXES.items()
+        if f not in info.payload_schema or info.payload_schema[f].data_type.value != kind
+    ]
 
 
 def differences(info: models.CollectionInfo, settings: QdrantSettings, dimension: int) -> list[str]:
-    """In words, what of a collection's layout is not as :func:`creation` asks for; indexes are asked for apart."""
+    """In words, what of a collection's layout is not as :func:`creation` asks for; indexes are asked for
+    apart.
+    """
     params, found = info.config.params, []
     vectors = params.vectors if isinstance(params.vectors, dict) else {}
     dense = vectors.get(DENSE)
@@ -65,7 +105,10 @@ def differences(info: models.CollectionInfo, settings: QdrantSettings, dimension
     sparse = (params.sparse_vectors or {}).get(SPARSE)
     if sparse is None or sparse.modifier not in (None, "none"):
         found.append(f"the sparse vector {SPARSE} is not there, or the server applies an IDF of its own")
-    if params.shard_number != settings.shard_number or params.replication_factor != settings.replication_factor:
+    if (
+        params.shard_number != settings.shard_number
+        or params.replication_factor != settings.replication_factor
+    ):
         found.append("it has another number of shards or replicas than the settings say")
     hnsw = info.config.hnsw_config
     if any(getattr(hnsw, name) != value for name, value in HNSW.items()):

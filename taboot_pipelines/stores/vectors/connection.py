@@ -1,4 +1,6 @@
-"""Requests to Qdrant that end in an answer or in ``E_QDRANT``, whatever the server, the network or the client does."""
+"""Requests to Qdrant that end in an answer or in ``E_QDRANT``, whatever the server, the network or the client
+does.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _FIRST_DELAY, _LONGEST_DELAY, _LONGEST_ORDERED = 0.2, 10.0, 60.0
 
 
 class Connection:
-    """The client, made without touching the network and opened at the first request. Safe to share by threads."""
+    """The client, made without touching the network and opened at the first request. Safe to share by
+    threads.
+    """
 
     def __init__(self, settings: QdrantSettings) -> None:
         """Raises ``E_EXTRA`` without the extra ``qdrant``, ``E_CONFIG`` for a URL that is not one of HTTP."""
@@ -53,16 +57,22 @@ class Connection:
 
         key = self._settings.api_key
         return QdrantClient(
-            url=self._settings.url, port=None, api_key=key.get_secret_value() if key else None, timeout=max(1, round(self._settings.timeout_seconds)),
-            # The client's own check starts a thread that asks the server unbidden; it also drops connections to this machine.
-            check_compatibility=False, limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
+            url=self._settings.url,
+            port=None,
+            api_key=key.get_secret_value() if key else None,
+            timeout=max(1, round(self._settings.timeout_seconds)),
+            # The client's own check starts a thread that asks the server unbidden; it also drops connections
+            # to this machine.
+            check_compatibility=False,
+            limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
         )
 
     def call(self, what: str, ask: Callable[[QdrantClient], T], *, retries: int | None = None) -> T:
-        """``ask`` the client; overload, lost connections and time-outs are tried again, at most ``retries`` times (default: as set).
+        """``ask`` the client; overload, lost connections and time-outs are tried again, at most ``retries``
+        times (default: as set).
 
-        Raises ``E_QDRANT``, whose details have the HTTP ``status`` where there was one. The server's own words may quote
-        what it was sent, so they are not repeated.
+        Raises ``E_QDRANT``, whose details have the HTTP ``status`` where there was one. The server's own
+        words may quote what it was sent, so they are not repeated.
         """
         left = self._settings.max_retries if retries is None else retries
         delay = _FIRST_DELAY
@@ -71,10 +81,16 @@ class Connection:
                 return ask(self.client())
             except TabootError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever the client raises is a failure of the server or of the way to it
+            # Whatever the client raises is a failure of the server or of the way to it.
+            except Exception as error:  # noqa: BLE001
                 status, wait = _judge(error)
                 if left <= 0 or (status is not None and status not in _AGAIN):
-                    raise TabootError("E_QDRANT", f"Qdrant could not {what}: {_words(error, status)}.", status=status, reason=type(error).__name__) from None
+                    raise TabootError(
+                        "E_QDRANT",
+                        f"Qdrant could not {what}: {_words(error, status)}.",
+                        status=status,
+                        reason=type(error).__name__,
+                    ) from None
             time.sleep(min(wait, _LONGEST_ORDERED) if wait is not None else delay * random.uniform(0.5, 1.0))
             delay = min(delay * 2, _LONGEST_DELAY)
             left -= 1
@@ -89,17 +105,26 @@ class Connection:
 def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0) and not parts.username
+        usable = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+            and not parts.username
+        )
     except ValueError:
         usable = False
     if not usable:
         raise TabootError(
-            "E_CONFIG", "TABOOT_QDRANT__URL is not the address of an HTTP server.", remedy="Write it like http://qdrant.lan:6333; a key goes into TABOOT_QDRANT__API_KEY.",
+            "E_CONFIG",
+            "TABOOT_QDRANT__URL is not the address of an HTTP server.",
+            remedy="Write it like http://qdrant.lan:6333; a key goes into TABOOT_QDRANT__API_KEY.",
         )
 
 
 def _judge(error: Exception) -> tuple[int | None, float | None]:
-    """(HTTP status, 0 for what no further try mends, None for no answer at all; seconds that the server asks to wait)"""
+    """(HTTP status, 0 for what no further try mends, None for no answer at all; seconds that the server asks
+    to wait)
+    """
     from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -111,7 +136,12 @@ def _judge(error: Exception) -> tuple[int | None, float | None]:
         import httpx
 
         # Anything but a lost connection is an answer that cannot be read.
-        return (None if isinstance(error.source, httpx.TransportError) and not isinstance(error.source, httpx.UnsupportedProtocol) else 0), None
+        return (
+            None
+            if isinstance(error.source, httpx.TransportError)
+            and not isinstance(error.source, httpx.UnsupportedProtocol)
+            else 0
+        ), None
     if isinstance(error, ValueError) and "not found" in str(error):
         return 404, None  # how local mode says so
     return 0, None
@@ -121,7 +151,13 @@ def _words(error: Exception, status: int | None) -> str:
     if status is None:
         from httpx import TimeoutException
 
-        return "it did not answer in time" if isinstance(getattr(error, "source", None), TimeoutException) else "it could not be reached"
+        return (
+            "it did not answer in time"
+            if isinstance(getattr(error, "source", None), TimeoutException)
+            else "it could not be reached"
+        )
     if status in (401, 403):
         return f"it refused the key (HTTP {status})"
-    return f"it answered HTTP {status}" if status else f"its answer could not be used ({type(error).__name__})"
+    return (
+        f"it answered HTTP {status}" if status else f"its answer could not be used ({type(error).__name__})"
+    )

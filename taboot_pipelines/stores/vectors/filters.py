@@ -1,6 +1,7 @@
 """The one place where a request to Qdrant gets its filter, and with it its namespace (DESIGN rule 1).
 
-Community Qdrant knows no tenants: nothing but this filter keeps namespaces apart. So no filter is made without one.
+Community Qdrant knows no tenants: nothing but this filter keeps namespaces apart. So no filter is made
+without one.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What one occurrence of a text must be, all at once. None: anything; sets: one of (``tags``: has one of).
+    """What one occurrence of a text must be, all at once. None: anything; sets: one of (``tags``: has one
+    of).
 
-    ``moment_from`` and ``moment_to``: microseconds since the epoch, from the first up to but excluding the second.
+    ``moment_from`` and ``moment_to``: microseconds since the epoch, from the first up to but excluding the
+    second.
     """
 
     namespace: str
@@ -35,11 +38,17 @@ class Where:
 def check_namespace(namespace: str) -> str:
     """The namespace itself; ``E_NAMESPACE`` for what could not be one."""
     if not isinstance(namespace, str) or not NAME_PATTERN.fullmatch(namespace):
-        raise TabootError("E_NAMESPACE", "The namespace of a request is not a valid name.", remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.")
+        raise TabootError(
+            "E_NAMESPACE",
+            "The namespace of a request is not a valid name.",
+            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
+        )
     return namespace
 
 
-def points_of(namespace: str, *, where: Where | None = None, ids: Collection[str] | None = None) -> models.Filter:
+def points_of(
+    namespace: str, *, where: Where | None = None, ids: Collection[str] | None = None
+) -> models.Filter:
     """The points of ``namespace``, of these ``ids``, with an occurrence that is as ``where`` says.
 
     Raises ``E_NAMESPACE`` without a valid namespace, and if ``where`` is of another one.
@@ -55,12 +64,25 @@ def points_of(namespace: str, *, where: Where | None = None, ids: Collection[str
     if where is not None:
         conditions: list[Any] = [
             models.FieldCondition(key=key, match=models.MatchAny(any=sorted(wanted)))
-            for key, wanted in (("source_id", where.sources), ("source", where.types), ("tags", where.tags), ("lang", where.languages))
+            for key, wanted in (
+                ("source_id", where.sources),
+                ("source", where.types),
+                ("tags", where.tags),
+                ("lang", where.languages),
+            )
             if wanted is not None
         ]
         if where.moment_from is not None or where.moment_to is not None:
             # A double holds microseconds exactly until the year 2255.
-            conditions.append(models.FieldCondition(key="moment", range=models.Range(gte=where.moment_from, lt=where.moment_to)))
+            conditions.append(
+                models.FieldCondition(
+                    key="moment", range=models.Range(gte=where.moment_from, lt=where.moment_to)
+                )
+            )
         if conditions:
-            must.append(models.NestedCondition(nested=models.Nested(key="occurrences", filter=models.Filter(must=conditions))))
+            must.append(
+                models.NestedCondition(
+                    nested=models.Nested(key="occurrences", filter=models.Filter(must=conditions))
+                )
+            )
     return models.Filter(must=must)

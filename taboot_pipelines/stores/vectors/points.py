@@ -1,8 +1,9 @@
-"""What a point is: its id, its payload, and the fingerprint of both (DESIGN rule 7, seed 000 "Payload Schema").
+"""What a point is: its id, its payload, and the fingerprint of both (DESIGN rule 7, seed 000 "Payload
+Schema").
 
-One point holds one chunk text of a namespace, with every place where it stands as ``occurrences[]``; a text that stands
-in more than 256 places has a further point for each 256. Top-level fields are those of the smallest (doc_id, chunk_index).
-The text itself is not among them.
+One point holds one chunk text of a namespace, with every place where it stands as ``occurrences[]``; a text
+that stands in more than 256 places has a further point for each 256. Top-level fields are those of the
+smallest (doc_id, chunk_index). The text itself is not among them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,44 @@ from taboot_pipelines.stores.vectors.sparse import Sparse
 #: Occurrences of one point at most.
 BUCKET = 256
 #: The types of sources that a payload may name: seed 000's and ``files``.
-SOURCES = frozenset(["web", "github", "reddit", "youtube", "gmail", "elasticsearch", "compose", "swag", "tailscale", "unifi", "ai_session", "files"])
+SOURCES = frozenset(
+    [
+        "web",
+        "github",
+        "reddit",
+        "youtube",
+        "gmail",
+        "elasticsearch",
+        "compose",
+        "swag",
+        "tailscale",
+        "unifi",
+        "ai_session",
+        "files",
+    ]
+)
 
 Payload = dict[str, Any]
 
 _CHUNK_ID = re.compile(r"[0-9a-f-]{36}:[0-9]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: Fields of an occurrence by type; ``crawled_at`` is ISO 8601, ``moment`` microseconds, ``created_at`` and ``updated_at`` seconds.
-_TEXTS = ("doc_id", "chunk_id", "url", "title", "source", "source_id", "job_id", "mime", "lang", "domain", "section_header", "content_type", "crawled_at")
+#: Fields of an occurrence by type; ``crawled_at`` is ISO 8601, ``moment`` microseconds, ``created_at`` and
+#: ``updated_at`` seconds.
+_TEXTS = (
+    "doc_id",
+    "chunk_id",
+    "url",
+    "title",
+    "source",
+    "source_id",
+    "job_id",
+    "mime",
+    "lang",
+    "domain",
+    "section_header",
+    "content_type",
+    "crawled_at",
+)
 _NUMBERS = ("chunk_index", "text_len", "start", "end", "created_at", "updated_at")
 OCCURRENCE_FIELDS = frozenset({*_TEXTS, *_NUMBERS, "moment", "tags"})
 #: Fields of the point alone.
@@ -41,7 +72,9 @@ _OWN = frozenset({"namespace", "sha256", "occurrences", "fingerprint"})
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points to write, column by column. ``dense``: float32 (n, dimension); ``sparse``: one (indices, values) each."""
+    """Points to write, column by column. ``dense``: float32 (n, dimension); ``sparse``: one (indices, values)
+    each.
+    """
 
     ids: Sequence[str]
     payloads: Sequence[Payload]
@@ -52,58 +85,98 @@ class Points:
         return len(self.ids)
 
     def part(self, start: int, end: int) -> Points:
-        return Points(self.ids[start:end], self.payloads[start:end], self.dense[start:end], self.sparse[start:end])
+        return Points(
+            self.ids[start:end], self.payloads[start:end], self.dense[start:end], self.sparse[start:end]
+        )
 
 
 def point_id(namespace: str, sha256: str, bucket: int = 0) -> str:
-    """UUID version 5 (RFC 9562) of ``{namespace}:{chunk sha256}``, from the second bucket on with ``:{bucket}``."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{namespace}:{sha256}:{bucket}" if bucket else f"{namespace}:{sha256}"))
+    """UUID version 5 (RFC 9562) of ``{namespace}:{chunk sha256}``, from the second bucket on with
+    ``:{bucket}``.
+    """
+    return str(
+        uuid.uuid5(
+            uuid.NAMESPACE_OID, f"{namespace}:{sha256}:{bucket}" if bucket else f"{namespace}:{sha256}"
+        )
+    )
 
 
 def payload(namespace: str, sha256: str, occurrences: Sequence[Mapping[str, Any]], made_by: str) -> Payload:
-    """The payload of one point. ``occurrences``: ascending by (doc_id, chunk_index); ``made_by`` names what its vectors come from."""
-    made: Payload = {**occurrences[0], "namespace": namespace, "sha256": sha256, "occurrences": list(occurrences)}
+    """The payload of one point. ``occurrences``: ascending by (doc_id, chunk_index); ``made_by`` names what
+    its vectors come from.
+    """
+    made: Payload = {
+        **occurrences[0],
+        "namespace": namespace,
+        "sha256": sha256,
+        "occurrences": list(occurrences),
+    }
     made["fingerprint"] = fingerprint(made, made_by)
     return made
 
 
 def sources_digest(sources: Mapping[str, tuple[str, Sequence[str]]]) -> str:
-    """Names what payloads say of whole sources, {source id: (type, tags)}: it may change without any document changing."""
+    """Names what payloads say of whole sources, {source id: (type, tags)}: it may change without any document
+    changing.
+    """
     return digest({source: [type_, sorted(tags)] for source, (type_, tags) in sources.items()})
 
 
 def fingerprint(content: Mapping[str, Any], made_by: str) -> str:
-    """SHA-256 (64 hex digits) of all that a point holds: its payload, and by name what its vectors are made by.
+    """SHA-256 (64 hex digits) of all that a point holds: its payload, and by name what its vectors are made
+    by.
 
     Empty for a payload that is none of ours, so that it equals no fingerprint.
     """
     try:
-        own = orjson.dumps([{k: v for k, v in content.items() if k != "fingerprint"}, made_by], option=orjson.OPT_SORT_KEYS)
+        own = orjson.dumps(
+            [{k: v for k, v in content.items() if k != "fingerprint"}, made_by], option=orjson.OPT_SORT_KEYS
+        )
     except (orjson.JSONEncodeError, RecursionError):
         return ""
     return hashlib.sha256(own).hexdigest()
 
 
 def check(points: Points, namespace: str, dimension: int) -> None:
-    """Refuse what must not be sent (seed 000 "Qdrant Validation"), naming the point and the field, never a value.
+    """Refuse what must not be sent (seed 000 "Qdrant Validation"), naming the point and the field, never a
+    value.
 
-    Raises ``E_NAMESPACE`` for a point of another namespace, ``E_VECTOR`` for an unusable vector, ``E_INTERNAL`` otherwise.
+    Raises ``E_NAMESPACE`` for a point of another namespace, ``E_VECTOR`` for an unusable vector,
+    ``E_INTERNAL`` otherwise.
     """
     if not len(points.ids) == len(points.payloads) == len(points.dense) == len(points.sparse):
         raise TabootError("E_INTERNAL", "The columns of a batch of points differ in length.")
     if points.dense.ndim != 2 or points.dense.shape[1] != dimension or points.dense.dtype != np.float32:
-        raise TabootError("E_VECTOR", f"The vectors of a batch of points are not float32 of {dimension} dimensions.", expected=dimension)
+        raise TabootError(
+            "E_VECTOR",
+            f"The vectors of a batch of points are not float32 of {dimension} dimensions.",
+            expected=dimension,
+        )
     finite = np.isfinite(points.dense).all(axis=1)
     if not finite.all():
-        raise TabootError("E_VECTOR", f"The vector of point {points.ids[int((~finite).argmax())]} holds a number that is not finite.")
+        raise TabootError(
+            "E_VECTOR",
+            f"The vector of point {points.ids[int((~finite).argmax())]} holds a number that is not finite.",
+        )
     for point, content in zip(points.ids, points.payloads, strict=True):
         if content.get("namespace") != namespace:
-            raise TabootError("E_NAMESPACE", f"Point {point} is of another namespace than {namespace}.", point=point)
+            raise TabootError(
+                "E_NAMESPACE", f"Point {point} is of another namespace than {namespace}.", point=point
+            )
         wrong = _wrong(content)
-        if wrong is None and point_id(namespace, content["sha256"]) != point and not _is_later_bucket(namespace, content["sha256"], point):
+        if (
+            wrong is None
+            and point_id(namespace, content["sha256"]) != point
+            and not _is_later_bucket(namespace, content["sha256"], point)
+        ):
             wrong = "id"
         if wrong is not None:
-            raise TabootError("E_INTERNAL", f"The field {wrong} of point {point} is not what the payload schema asks for.", point=point, field=wrong)
+            raise TabootError(
+                "E_INTERNAL",
+                f"The field {wrong} of point {point} is not what the payload schema asks for.",
+                point=point,
+                field=wrong,
+            )
 
 
 #: A text that stands in more places than this times :data:`BUCKET` is refused as a defect.
@@ -148,7 +221,9 @@ def _wrong_place(place: Mapping[str, Any]) -> str | None:
             return name
     if type(place["moment"]) is not int:
         return "moment"
-    if place["chunk_id"] != f"{place['doc_id']}:{place['chunk_index']}" or not _CHUNK_ID.fullmatch(place["chunk_id"]):
+    if place["chunk_id"] != f"{place['doc_id']}:{place['chunk_index']}" or not _CHUNK_ID.fullmatch(
+        place["chunk_id"]
+    ):
         return "chunk_id"
     if not place["url"]:
         return "url"

@@ -1,6 +1,8 @@
-"""``QdrantPoints``: the points of one embedding space in one collection, by namespace (DESIGN rules 7, 19, 20).
+"""``QdrantPoints``: the points of one embedding space in one collection, by namespace (DESIGN rules 7, 19,
+20).
 
-Every request names the namespace it is for and carries the filter of ``filters.points_of``; ids alone reach nothing.
+Every request names the namespace it is for and carries the filter of ``filters.points_of``; ids alone reach
+nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """What the points of a namespace in a collection are equal to. ``snapshot`` is empty while they are being changed;
-    ``sources``: digest of what holds for whole sources."""
+    """What the points of a namespace in a collection are equal to. ``snapshot`` is empty while they are being
+    changed; ``sources``: digest of what holds for whole sources."""
 
     namespace: str
     alias: str
@@ -56,8 +58,8 @@ Found = list[tuple[str, float]]
 
 
 class QdrantPoints:
-    """Points in Qdrant. Touches no network until it is first asked. Raises ``E_QDRANT`` when the server fails, ``E_NAMESPACE``
-    for a request that would leave its namespace."""
+    """Points in Qdrant. Touches no network until it is first asked. Raises ``E_QDRANT`` when the server
+    fails, ``E_NAMESPACE`` for a request that would leave its namespace."""
 
     def __init__(self, settings: QdrantSettings) -> None:
         self._settings = settings
@@ -73,7 +75,11 @@ class QdrantPoints:
             version = self._connection.call("say its version", lambda c: c.info(), retries=0).version
             number = re.match(r"v?(\d+)\.(\d+)", version)
             old = number is not None and (int(number[1]), int(number[2])) < _OLDEST
-            return version, f"Qdrant {version} is too old: its oldest version of use is {_OLDEST[0]}.{_OLDEST[1]}." if old else ""
+            return version, (
+                f"Qdrant {version} is too old: its oldest version of use is {_OLDEST[0]}.{_OLDEST[1]}."
+                if old
+                else ""
+            )
 
         return probe("vectors", "qdrant", ask)
 
@@ -81,16 +87,20 @@ class QdrantPoints:
         """The collection of an embedding space (``Space.id``)."""
         return f"{self._settings.collection}.{space}"
 
-    # --- collections ----------------------------------------------------------------------------------------------
+    # --- collections ----------------------------------------------------------------------------------------
 
     def prepare(self, space: str, dimension: int) -> None:
-        """Create the collection of a space and that of the watermarks where they are missing, and their payload indexes."""
+        """Create the collection of a space and that of the watermarks where they are missing, and their
+        payload indexes.
+        """
         from qdrant_client import models
 
         name = self.collection(space)
         self._create(name, layout.creation(self._settings, dimension))
         # A vector of one number: every version of the server takes that.
-        self._create(WATERMARKS, {"vectors_config": models.VectorParams(size=1, distance=models.Distance.DOT)})
+        self._create(
+            WATERMARKS, {"vectors_config": models.VectorParams(size=1, distance=models.Distance.DOT)}
+        )
         if not self._connection.local:
             for field in layout.missing_indexes(self._info(name)):
                 self._index(name, field)
@@ -99,7 +109,9 @@ class QdrantPoints:
         if self._exists(name):
             return
         try:
-            self._connection.call(f"create the collection {name}", lambda c: c.create_collection(name, **arguments))
+            self._connection.call(
+                f"create the collection {name}", lambda c: c.create_collection(name, **arguments)
+            )
         except TabootError:
             # Another process, or an attempt of ours whose answer was lost, was first.
             if not self._exists(name):
@@ -113,7 +125,10 @@ class QdrantPoints:
 
     def _index(self, name: str, field: str) -> None:
         schema = layout.index_schema(field)
-        self._connection.call(f"index {field} of {name}", lambda c: c.create_payload_index(name, field_name=field, field_schema=schema, wait=True))
+        self._connection.call(
+            f"index {field} of {name}",
+            lambda c: c.create_payload_index(name, field_name=field, field_schema=schema, wait=True),
+        )
 
     def switch_alias(self, space: str) -> bool:
         """Make the alias name the collection of ``space``, in one step; whether it did not yet."""
@@ -123,35 +138,51 @@ class QdrantPoints:
         named = self._alias()
         if named == name:
             return False
-        steps: list[Any] = [models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=name, alias_name=alias))]
+        steps: list[Any] = [
+            models.CreateAliasOperation(
+                create_alias=models.CreateAlias(collection_name=name, alias_name=alias)
+            )
+        ]
         if named is not None:
             steps.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
-        self._connection.call(f"switch the alias {alias}", lambda c: c.update_collection_aliases(change_aliases_operations=steps))
+        self._connection.call(
+            f"switch the alias {alias}",
+            lambda c: c.update_collection_aliases(change_aliases_operations=steps),
+        )
         return True
 
     def _alias(self) -> str | None:
         answer = self._connection.call("list its aliases", lambda c: c.get_aliases())
-        return next((a.collection_name for a in answer.aliases if a.alias_name == self._settings.collection), None)
+        return next(
+            (a.collection_name for a in answer.aliases if a.alias_name == self._settings.collection), None
+        )
 
     def problems(self, space: str, dimension: int) -> list[tuple[str, bool]]:
-        """In words, what is wrong with the collection of a space or the alias, and whether :meth:`prepare` and
-        :meth:`switch_alias` mend it. Local mode keeps no layout, so there only presence is looked at."""
+        """In words, what is wrong with the collection of a space or the alias, and whether :meth:`prepare`
+        and :meth:`switch_alias` mend it. Local mode keeps no layout, so there only presence is looked at."""
         name = self.collection(space)
         if not self._exists(name):
             return [(f"The collection {name} is not there.", True)]
         found = []
         if not self._connection.local:
             info = self._info(name)
-            found = [(f"The collection {name} is laid out differently: {d}.", False) for d in layout.differences(info, self._settings, dimension)]
-            found += [(f"The collection {name} has no index of {field}.", True) for field in layout.missing_indexes(info)]
+            found = [
+                (f"The collection {name} is laid out differently: {d}.", False)
+                for d in layout.differences(info, self._settings, dimension)
+            ]
+            found += [
+                (f"The collection {name} has no index of {field}.", True)
+                for field in layout.missing_indexes(info)
+            ]
         if self._alias() != name:
             found.append((f"The alias {self._settings.collection} does not name {name}.", True))
         return found
 
-    # --- points of a namespace ------------------------------------------------------------------------------------
+    # --- points of a namespace ------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, space: str, points: Points) -> None:
-        """Write points, each of ``namespace``; every batch is applied when its request returns, so the last answer means all.
+        """Write points, each of ``namespace``; every batch is applied when its request returns, so the last
+        answer means all.
 
         Raises what ``points.check`` raises, before anything is sent.
         """
@@ -171,7 +202,8 @@ class QdrantPoints:
             self._send(name, part.part(0, half))
             self._send(name, part.part(half, len(part)))
             return
-        # The client passes bytes through as they are: its models would take five times as long to say the same.
+        # The client passes bytes through as they are: its models would take five times as long to say the
+        # same.
         answer = self._connection.call("take points", lambda c: _upsert(c, name, body))
         if answer.result is None or answer.result.status != "completed":
             raise TabootError("E_QDRANT", "Qdrant did not confirm that points were stored.")
@@ -186,16 +218,21 @@ class QdrantPoints:
         wanted = list(ids)
         for start in range(0, len(wanted), _PAGE):
             selector = models.FilterSelector(filter=points_of(namespace, ids=wanted[start : start + _PAGE]))
-            self._unless_missing("delete points", lambda c, s=selector: c.delete(name, points_selector=s, wait=True), None)
+            self._unless_missing(
+                "delete points", lambda c, s=selector: c.delete(name, points_selector=s, wait=True), None
+            )
 
     def scan(self, namespace: str, space: str, made_by: str) -> Iterator[tuple[str, str]]:
-        """(id, fingerprint) of every point of ``namespace``; the fingerprint is empty if the payload is not the one it was made of
-        (``points.payload``, with ``made_by``)."""
+        """(id, fingerprint) of every point of ``namespace``; the fingerprint is empty if the payload is not
+        the one it was made of (``points.payload``, with ``made_by``)."""
         name = self.collection(space)
         for record in self._scroll(namespace, name, with_payload=True):
             content = record.payload or {}
             said = content.get("fingerprint")
-            yield str(record.id), said if isinstance(said, str) and said == fingerprint(content, made_by) else ""
+            yield (
+                str(record.id),
+                (said if isinstance(said, str) and said == fingerprint(content, made_by) else ""),
+            )
 
     def _scroll(self, namespace: str, name: str, *, with_payload: bool) -> Iterator[models.Record]:
         offset: Any = None
@@ -204,7 +241,16 @@ class QdrantPoints:
             at = offset
             empty: tuple[list[models.Record], Any] = ([], None)
             page, offset = self._unless_missing(
-                "list points", lambda c, at=at: c.scroll(name, scroll_filter=only, limit=_PAGE, offset=at, with_payload=with_payload, with_vectors=False), empty
+                "list points",
+                lambda c, at=at: c.scroll(
+                    name,
+                    scroll_filter=only,
+                    limit=_PAGE,
+                    offset=at,
+                    with_payload=with_payload,
+                    with_vectors=False,
+                ),
+                empty,
             )
             yield from page
             if offset is None:
@@ -213,7 +259,9 @@ class QdrantPoints:
     def count(self, namespace: str, space: str) -> int:
         """How many points of ``namespace`` there are, exactly."""
         only, name = points_of(namespace), self.collection(space)
-        answer = self._unless_missing("count points", lambda c: c.count(name, count_filter=only, exact=True), None)
+        answer = self._unless_missing(
+            "count points", lambda c: c.count(name, count_filter=only, exact=True), None
+        )
         return 0 if answer is None else answer.count
 
     def _unless_missing(self, what: str, ask: Any, otherwise: Any) -> Any:
@@ -225,42 +273,76 @@ class QdrantPoints:
                 raise
             return otherwise
 
-    # --- search ---------------------------------------------------------------------------------------------------
+    # --- search ---------------------------------------------------------------------------------------------
 
-    def nearest(self, namespace: str, space: str, query: npt.NDArray[np.float32], limit: int, where: Where | None = None) -> Found:
-        """The ``limit`` texts nearest to ``query`` by cosine, found exactly; a text of several points comes several times. No retries."""
+    def nearest(
+        self,
+        namespace: str,
+        space: str,
+        query: npt.NDArray[np.float32],
+        limit: int,
+        where: Where | None = None,
+    ) -> Found:
+        """The ``limit`` texts nearest to ``query`` by cosine, found exactly; a text of several points comes
+        several times. No retries.
+        """
         return self._query(namespace, space, query.tolist(), layout.DENSE, limit, where)
 
-    def matching(self, namespace: str, space: str, query: Sparse, limit: int, where: Where | None = None) -> Found:
-        """The ``limit`` texts with the largest dot product with a sparse ``query``, of those that share a term with it. No retries."""
+    def matching(
+        self, namespace: str, space: str, query: Sparse, limit: int, where: Where | None = None
+    ) -> Found:
+        """The ``limit`` texts with the largest dot product with a sparse ``query``, of those that share a
+        term with it. No retries.
+        """
         from qdrant_client import models
 
         indices, values = query
         vector = models.SparseVector(indices=indices.tolist(), values=values.tolist())
         return self._query(namespace, space, vector, layout.SPARSE, limit, where)
 
-    def _query(self, namespace: str, space: str, query: Any, using: str, limit: int, where: Where | None) -> Found:
+    def _query(
+        self, namespace: str, space: str, query: Any, using: str, limit: int, where: Where | None
+    ) -> Found:
         from qdrant_client import models
 
         only, name = points_of(namespace, where=where), self.collection(space)
-        exact = None if self._connection.local else models.SearchParams(exact=True, quantization=models.QuantizationSearchParams(ignore=True))
+        exact = (
+            None
+            if self._connection.local
+            else models.SearchParams(exact=True, quantization=models.QuantizationSearchParams(ignore=True))
+        )
         answer = self._connection.call(
-            "search", lambda c: c.query_points(
-                name, query=query, using=using, query_filter=only, search_params=exact, limit=limit, with_payload=["sha256"], with_vectors=False,
-            ), retries=0,
+            "search",
+            lambda c: c.query_points(
+                name,
+                query=query,
+                using=using,
+                query_filter=only,
+                search_params=exact,
+                limit=limit,
+                with_payload=["sha256"],
+                with_vectors=False,
+            ),
+            retries=0,
         )
         found = []
         for hit in answer.points:
             sha256 = (hit.payload or {}).get("sha256")
             if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256) or not math.isfinite(hit.score):
-                raise TabootError("E_QDRANT", f"Qdrant's answer to a search holds a point of the collection {name} that is none of ours.")
+                raise TabootError(
+                    "E_QDRANT",
+                    f"Qdrant's answer to a search holds a point of the collection {name} that is none of"
+                    " ours.",
+                )
             found.append((sha256, hit.score))
         return found
 
-    # --- watermarks -----------------------------------------------------------------------------------------------
+    # --- watermarks -----------------------------------------------------------------------------------------
 
     def watermark(self, namespace: str, space: str, *, retries: int | None = None) -> Watermark | None:
-        """What the points of ``namespace`` in the collection of ``space`` are equal to; None if nothing was ever written."""
+        """What the points of ``namespace`` in the collection of ``space`` are equal to; None if nothing was
+        ever written.
+        """
         name = self.collection(space)
         return next((w for w in self._watermarks(namespace, retries) if w.collection == name), None)
 
@@ -278,7 +360,11 @@ class QdrantPoints:
         """All of a namespace: one for each collection that holds, or held, points of it."""
         only = points_of(namespace)
         try:
-            page, _ = self._connection.call("give its watermarks", lambda c: c.scroll(WATERMARKS, scroll_filter=only, limit=_PAGE, with_payload=True), retries=retries)
+            page, _ = self._connection.call(
+                "give its watermarks",
+                lambda c: c.scroll(WATERMARKS, scroll_filter=only, limit=_PAGE, with_payload=True),
+                retries=retries,
+            )
         except TabootError as error:
             if error.details.get("status") != 404:
                 raise
@@ -288,7 +374,11 @@ class QdrantPoints:
             try:
                 marks.append(Watermark(**(record.payload or {})))
             except TypeError:
-                raise TabootError("E_QDRANT", f"A point of the collection {WATERMARKS} is no watermark.", point=str(record.id)) from None
+                raise TabootError(
+                    "E_QDRANT",
+                    f"A point of the collection {WATERMARKS} is no watermark.",
+                    point=str(record.id),
+                ) from None
         return [m for m in marks if m.alias == self._settings.collection]
 
     def other_spaces(self, namespace: str, space: str) -> list[str]:
@@ -296,19 +386,28 @@ class QdrantPoints:
         return sorted(w.space for w in self._watermarks(namespace) if w.space != space)
 
     def drop(self, namespace: str, space: str) -> None:
-        """Delete all points of ``namespace`` of a space, then its watermark; the collection goes with the last namespace."""
+        """Delete all points of ``namespace`` of a space, then its watermark; the collection goes with the
+        last namespace.
+        """
         from qdrant_client import models
 
         name = self.collection(space)
         mark = self.watermark(namespace, space)
         if mark is not None:
-            # A reader of that space, which looks at the watermark after its search, must not take what is left for everything.
+            # A reader of that space, which looks at the watermark after its search, must not take what is
+            # left for everything.
             self.set_watermark(namespace, space, "", mark.sources)
         self._delete(namespace, name, [str(r.id) for r in self._scroll(namespace, name, with_payload=False)])
         selector = models.FilterSelector(filter=points_of(namespace, ids=[_watermark_id(namespace, name)]))
-        self._unless_missing("delete a watermark", lambda c: c.delete(WATERMARKS, points_selector=selector, wait=True), None)
-        others = models.Filter(must=[models.FieldCondition(key="collection", match=models.MatchValue(value=name))])
-        left = self._unless_missing("count watermarks", lambda c: c.count(WATERMARKS, count_filter=others, exact=True), None)
+        self._unless_missing(
+            "delete a watermark", lambda c: c.delete(WATERMARKS, points_selector=selector, wait=True), None
+        )
+        others = models.Filter(
+            must=[models.FieldCondition(key="collection", match=models.MatchValue(value=name))]
+        )
+        left = self._unless_missing(
+            "count watermarks", lambda c: c.count(WATERMARKS, count_filter=others, exact=True), None
+        )
         points = self._unless_missing("count points", lambda c: c.count(name, exact=True), None)
         if left is not None and points is not None and left.count == 0 and points.count == 0:
             self._unless_missing(f"delete the collection {name}", lambda c: c.delete_collection(name), None)
@@ -321,11 +420,19 @@ def _watermark_id(namespace: str, collection: str) -> str:
 def _body(part: Points) -> bytes:
     """The request's JSON: points column by column, arrays written without a detour by Python's numbers."""
     try:
-        return orjson.dumps({"batch": {
-            "ids": part.ids,
-            "vectors": {layout.DENSE: np.ascontiguousarray(part.dense), layout.SPARSE: [{"indices": i, "values": v} for i, v in part.sparse]},
-            "payloads": part.payloads,
-        }}, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(
+            {
+                "batch": {
+                    "ids": part.ids,
+                    "vectors": {
+                        layout.DENSE: np.ascontiguousarray(part.dense),
+                        layout.SPARSE: [{"indices": i, "values": v} for i, v in part.sparse],
+                    },
+                    "payloads": part.payloads,
+                }
+            },
+            option=orjson.OPT_SERIALIZE_NUMPY,
+        )
     except orjson.JSONEncodeError:
         raise TabootError("E_INTERNAL", "A batch of points holds what JSON cannot.") from None
 
@@ -336,7 +443,14 @@ def _structs(part: Points) -> Sequence[models.PointStruct]:
 
     vector, point = models.SparseVector.model_construct, models.PointStruct.model_construct
     return [
-        point(id=part.ids[i], vector={layout.DENSE: dense, layout.SPARSE: vector(indices=indices.tolist(), values=values.tolist())}, payload=part.payloads[i])
+        point(
+            id=part.ids[i],
+            vector={
+                layout.DENSE: dense,
+                layout.SPARSE: vector(indices=indices.tolist(), values=values.tolist()),
+            },
+            payload=part.payloads[i],
+        )
         for i, (dense, (indices, values)) in enumerate(zip(part.dense.tolist(), part.sparse, strict=True))
     ]
 

@@ -1,11 +1,13 @@
-"""Chunks and queries as sparse vectors for BM25: what is stored knows nothing of other chunks (DESIGN rule 19).
+"""Chunks and queries as sparse vectors for BM25: what is stored knows nothing of other chunks (DESIGN rule
+19).
 
-The value of a term in a chunk is BM25's saturated term frequency with a constant average length (Robertson, Zaragoza
-2009, with the mean replaced); the IDF comes with the query. A dot product on the server is thus BM25 but for the length
-norm, and only chooses candidates: scores are ours.
+The value of a term in a chunk is BM25's saturated term frequency with a constant average length (Robertson,
+Zaragoza 2009, with the mean replaced); the IDF comes with the query. A dot product on the server is thus BM25
+but for the length norm, and only chooses candidates: scores are ours.
 
-A term's index is the CRC-32 of its UTF-8 bytes. Two terms of one chunk that share an index are added up, in chunks and in
-queries alike. All values are positive, so a collision can only raise a server's score: no candidate is lost by it.
+A term's index is the CRC-32 of its UTF-8 bytes. Two terms of one chunk that share an index are added up, in
+chunks and in queries alike. All values are positive, so a collision can only raise a server's score: no
+candidate is lost by it.
 """
 
 from __future__ import annotations

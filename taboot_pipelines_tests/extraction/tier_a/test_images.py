@@ -16,7 +16,14 @@ SHA = "sha256:" + "0123456789abcdef" * 4
     ("text", "registry", "repository", "tag", "digest", "name"),
     [
         ("redis", "docker.io", "library/redis", "latest", None, "docker.io/library/redis:latest"),
-        ("redis:7-alpine", "docker.io", "library/redis", "7-alpine", None, "docker.io/library/redis:7-alpine"),
+        (
+            "redis:7-alpine",
+            "docker.io",
+            "library/redis",
+            "7-alpine",
+            None,
+            "docker.io/library/redis:7-alpine",
+        ),
         ("bitnami/redis", "docker.io", "bitnami/redis", "latest", None, "docker.io/bitnami/redis:latest"),
         ("docker.io/redis", "docker.io", "library/redis", "latest", None, "docker.io/library/redis:latest"),
         ("index.docker.io/a/b:1", "docker.io", "a/b", "1", None, "docker.io/a/b:1"),
@@ -28,17 +35,46 @@ SHA = "sha256:" + "0123456789abcdef" * 4
         (f"ghcr.io/a/b:1@{SHA}", "ghcr.io", "a/b", "1", SHA, f"ghcr.io/a/b:1@{SHA}"),
     ],
 )
-def test_accepted(text: str, registry: str, repository: str, tag: str | None, digest: str | None, name: str) -> None:
+def test_accepted(
+    text: str, registry: str, repository: str, tag: str | None, digest: str | None, name: str
+) -> None:
     ref = parse_reference(text)
-    assert (ref.registry, ref.repository, ref.tag, ref.digest, ref.name) == (registry, repository, tag, digest, name)
+    assert (ref.registry, ref.repository, ref.tag, ref.digest, ref.name) == (
+        registry,
+        repository,
+        tag,
+        digest,
+        name,
+    )
     assert ref.image_id == (digest or f"name:{name}")
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Redis", "a//b", "a/", "/a", "redis:", "redis: 7", "redis:-x", "redis:" + "x" * 129, "a___b", "a..b", "${X}", "redis\n",
-     "redis@sha256:abc", "redis@sha256:" + "g" * 64, "redis@sha256:" + "A" * 64, "0123456789abcdef" * 4, "a" * 256, "x" * 5000,
-     "-reg.io/a", "http://a/b", "ré"],
+    [
+        "",
+        "Redis",
+        "a//b",
+        "a/",
+        "/a",
+        "redis:",
+        "redis: 7",
+        "redis:-x",
+        "redis:" + "x" * 129,
+        "a___b",
+        "a..b",
+        "${X}",
+        "redis\n",
+        "redis@sha256:abc",
+        "redis@sha256:" + "g" * 64,
+        "redis@sha256:" + "A" * 64,
+        "0123456789abcdef" * 4,
+        "a" * 256,
+        "x" * 5000,
+        "-reg.io/a",
+        "http://a/b",
+        "ré",
+    ],
 )
 def test_refused(text: str) -> None:
     assert try_reference(text) is None

@@ -32,22 +32,42 @@ def claim_ports(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
             c.report(item, "E_PARSE", "this is no port that Compose accepts.")
             continue
         if ports.open:
-            c.report(item, "E_PARSE", "a range is published for one port: which of them is taken is not said.")
+            c.report(
+                item, "E_PARSE", "a range is published for one port: which of them is taken is not said."
+            )
         for binding in ports.bindings:
             if binding.published is None:
                 continue
             c.bindings += 1
             if c.bindings > MAX_BINDINGS:
-                c.report(item, "E_TOO_LARGE", f"only the first {MAX_BINDINGS} bindings of the project are kept.")
+                c.report(
+                    item, "E_TOO_LARGE", f"only the first {MAX_BINDINGS} bindings of the project are kept."
+                )
                 return
             if c.host is not None:
                 end, basis = c.host, Basis.SOURCE
                 c.node(end, evidence(item), declared=True)
             else:
                 end = _ip(c, binding.host_ip or "0.0.0.0", item)
-                basis = Basis.DERIVED if binding.host_ip is None else Basis.BYTES if end.name in quote(item) else Basis.NORMALIZED
-            c.edge("BINDS", ref, end, item, "compose_ports", basis, port=binding.published, protocol=binding.protocol,
-                   targetPort=binding.target, hostIp=binding.host_ip)
+                basis = (
+                    Basis.DERIVED
+                    if binding.host_ip is None
+                    else Basis.BYTES
+                    if end.name in quote(item)
+                    else Basis.NORMALIZED
+                )
+            c.edge(
+                "BINDS",
+                ref,
+                end,
+                item,
+                "compose_ports",
+                basis,
+                port=binding.published,
+                protocol=binding.protocol,
+                targetPort=binding.target,
+                hostIp=binding.host_ip,
+            )
 
 
 def _ip(c: Collector, address: str, node: Node) -> NodeRef:
@@ -75,9 +95,26 @@ def claim_extra_hosts(c: Collector, node: Node) -> None:
         start = c.node(NodeRef("Host", (hostname,), hostname), where)
         end = _ip(c, str(parsed), quoted)
         c.edge(
-            "RESOLVES_TO", start, end, quoted, "compose_extra_hosts",
-            Basis.BYTES if end.name in said else Basis.NORMALIZED if address.strip() in said else Basis.DERIVED, where=where,
-            start_basis=Basis.BYTES if hostname in said else Basis.NORMALIZED if name.strip() in said else Basis.DERIVED,
+            "RESOLVES_TO",
+            start,
+            end,
+            quoted,
+            "compose_extra_hosts",
+            (
+                Basis.BYTES
+                if end.name in said
+                else Basis.NORMALIZED
+                if address.strip() in said
+                else Basis.DERIVED
+            ),
+            where=where,
+            start_basis=(
+                Basis.BYTES
+                if hostname in said
+                else Basis.NORMALIZED
+                if name.strip() in said
+                else Basis.DERIVED
+            ),
             recordType="A" if parsed.version == 4 else "AAAA",
         )
 
@@ -88,7 +125,12 @@ def _host_entries(hosts: Node) -> Iterator[tuple[str, str, Node, Evidence]]:
         for name, (key, value) in hosts.entries.items():
             for node in value.each():
                 together = key.origin is node.origin and key.start < node.end
-                yield name, node.text, node, Evidence(node.origin.path, key.start, node.end) if together else evidence(node)
+                yield (
+                    name,
+                    node.text,
+                    node,
+                    Evidence(node.origin.path, key.start, node.end) if together else evidence(node),
+                )
         return
     # An override lays a list on a mapping by appending.
     for part in hosts.items:

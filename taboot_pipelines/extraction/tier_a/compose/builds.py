@@ -20,10 +20,19 @@ _REMOTE_CONTEXT = re.compile(r"[a-z+]+://|git@|github\.com/", re.IGNORECASE)
 
 
 def _image(c: Collector, reference: ImageReference, written: str, where: Evidence) -> NodeRef:
-    return c.node(NodeRef("Image", (reference.image_id,), reference.name), where, {
-        "name": reference.name, "registry": reference.registry, "repository": reference.repository, "tag": reference.tag,
-        "digest": reference.digest, "reference": written, "declared": True,
-    })
+    return c.node(
+        NodeRef("Image", (reference.image_id,), reference.name),
+        where,
+        {
+            "name": reference.name,
+            "registry": reference.registry,
+            "repository": reference.repository,
+            "tag": reference.tag,
+            "digest": reference.digest,
+            "reference": written,
+            "declared": True,
+        },
+    )
 
 
 def claim_builds(c: Collector, ref: NodeRef, name: str, key: Node, node: Node) -> None:
@@ -67,9 +76,21 @@ def claim_builds(c: Collector, ref: NodeRef, name: str, key: Node, node: Node) -
     _base_images(c, ref, name, build_key, build, context, dockerfile, inline, arguments)
 
 
-def _base_images(c: Collector, ref: NodeRef, name: str, key: Node, build: Node, context: Node | None, dockerfile: Node | None, inline: Node | None,
-                 arguments: Mapping[str, Entry]) -> None:
-    values = {k: (None if v.missing else c.project.environment.get(k) if v.is_null else v.text) for k, (_, v) in arguments.items()}
+def _base_images(
+    c: Collector,
+    ref: NodeRef,
+    name: str,
+    key: Node,
+    build: Node,
+    context: Node | None,
+    dockerfile: Node | None,
+    inline: Node | None,
+    arguments: Mapping[str, Entry],
+) -> None:
+    values = {
+        k: None if v.missing else c.project.environment.get(k) if v.is_null else v.text
+        for k, (_, v) in arguments.items()
+    }
     if inline is not None:
         text, path, place = inline.text, None, inline
     else:
@@ -96,18 +117,30 @@ def _base_images(c: Collector, ref: NodeRef, name: str, key: Node, build: Node, 
         end = _image(c, reference, written, where)
         said = quote(place) if path is None else text[base.start : base.end]
         basis = Basis.BYTES if end.name in said else Basis.NORMALIZED if written in said else Basis.DERIVED
-        c.edge("BUILDS", ref, end, place, "dockerfile_from", basis, where=where, dockerfile=path, stage=base.stage)
+        c.edge(
+            "BUILDS",
+            ref,
+            end,
+            place,
+            "dockerfile_from",
+            basis,
+            where=where,
+            dockerfile=path,
+            stage=base.stage,
+        )
 
 
 def _written(end: NodeRef, node: Node) -> Basis:
-    """The basis of an image: its normal form stands there, or what it is the normal form of, or only a variable."""
+    """The basis of an image: its normal form stands there, or what it is the normal form of, or only a
+    variable.
+    """
     said = quote(node)
     return Basis.BYTES if end.name in said else Basis.NORMALIZED if node.text in said else Basis.DERIVED
 
 
 def dockerfile_path(key: Node, context: Node | None, dockerfile: Node | None) -> str | None:
-    """The path from the source's root of the Dockerfile of the `build` at ``key``; None if it lies elsewhere or cannot
-    be known."""
+    """The path from the source's root of the Dockerfile of the `build` at ``key``; None if it lies elsewhere
+    or cannot be known."""
     if context is not None and (context.missing or _REMOTE_CONTEXT.match(context.text)):
         return None
     if dockerfile is not None and dockerfile.missing:
@@ -120,4 +153,8 @@ def dockerfile_path(key: Node, context: Node | None, dockerfile: Node | None) ->
 
 def _dockerfile_problem(path: str, text: str, offset: int) -> Problem:
     line = text.count("\n", 0, offset) + 1
-    return Problem(path, "E_PARSE", f"{posixpath.normpath(path)}, line {line}: FROM does not name an image that follows the OCI grammar.")
+    return Problem(
+        path,
+        "E_PARSE",
+        f"{posixpath.normpath(path)}, line {line}: FROM does not name an image that follows the OCI grammar.",
+    )

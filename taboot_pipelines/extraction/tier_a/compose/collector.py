@@ -50,21 +50,47 @@ class Collector:
         self.images: dict[str, tuple[ImageReference, Node]] = {}
         self.unresolved: dict[str, list[str]] = {}
 
-    def node(self, ref: NodeRef, where: Evidence, properties: Mapping[str, Any] | None = None, *, declared: bool = False,
-             aliases: tuple[str, ...] = (), confidence: float = 1.0) -> NodeRef:
-        """Claim a node; the first claim of it counts. Properties that are None or an empty list are left out."""
+    def node(
+        self,
+        ref: NodeRef,
+        where: Evidence,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        declared: bool = False,
+        aliases: tuple[str, ...] = (),
+        confidence: float = 1.0,
+    ) -> NodeRef:
+        """Claim a node; the first claim of it counts. Properties that are None or an empty list are left
+        out.
+        """
         given = {k: v for k, v in (properties or {}).items() if v is not None and v != []}
-        self.nodes.setdefault((ref.label, ref.key), NodeClaim(ref, where, given, declared, aliases, confidence))
+        self.nodes.setdefault(
+            (ref.label, ref.key), NodeClaim(ref, where, given, declared, aliases, confidence)
+        )
         return ref
 
-    def edge(self, type_: str, start: NodeRef, end: NodeRef, node: Node, method: str, end_basis: Basis | None = None, *,
-             where: Evidence | None = None, start_basis: Basis = Basis.DERIVED, confidence: float = 1.0, **properties: Any) -> None:
-        """Claim an edge that ``node`` states (or the span ``where``). ``end_basis`` None: ``bytes`` if the end's name stands
-        in the quote, else ``derived``."""
+    def edge(
+        self,
+        type_: str,
+        start: NodeRef,
+        end: NodeRef,
+        node: Node,
+        method: str,
+        end_basis: Basis | None = None,
+        *,
+        where: Evidence | None = None,
+        start_basis: Basis = Basis.DERIVED,
+        confidence: float = 1.0,
+        **properties: Any,
+    ) -> None:
+        """Claim an edge that ``node`` states (or the span ``where``). ``end_basis`` None: ``bytes`` if the
+        end's name stands in the quote, else ``derived``."""
         if end_basis is None:
             end_basis = Basis.BYTES if end.name in quote(node) else Basis.DERIVED
         given = {k: v for k, v in properties.items() if v is not None and v != []}
-        claim = EdgeClaim(type_, start, end, where or evidence(node), method, start_basis, end_basis, given, confidence)
+        claim = EdgeClaim(
+            type_, start, end, where or evidence(node), method, start_basis, end_basis, given, confidence
+        )
         self.edges.setdefault((type_, start, end, claim.evidence, method, ids.composite(given)), claim)
 
     def report(self, node: Node, code: str, what: str) -> None:

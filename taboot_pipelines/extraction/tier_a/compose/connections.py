@@ -11,23 +11,30 @@ from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.model.records import NodeRef
 
-# A scheme is looked for only where a word starts: from every letter of a long word it would take quadratic time.
+# A scheme is looked for only where a word starts: from every letter of a long word it would take quadratic
+# time.
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#\"'<>\\;]+)")
 _AUTHORITY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(?:(\d{1,5})|\$.*))?", re.ASCII)
-_HOST_PORT = re.compile(r"(?:^|(?<=[\s=,;@\"'(\[|]))([A-Za-z0-9][A-Za-z0-9._-]*):(\d{1,5})(?=$|[\s,;/\"')\]|?&])", re.ASCII)
+_HOST_PORT = re.compile(
+    r"(?:^|(?<=[\s=,;@\"'(\[|]))([A-Za-z0-9][A-Za-z0-9._-]*):(\d{1,5})(?=$|[\s,;/\"')\]|?&])", re.ASCII
+)
 
 
 def claim_connections(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
     """Connections to the services that the texts of this one name."""
     links = node.get("links")
-    local = {a: t for t, _, a in (i.text.partition(":") for i in (links.each() if links is not None else ())) if a}
+    local = {
+        a: t for t, _, a in (i.text.partition(":") for i in (links.each() if links is not None else ())) if a
+    }
     for text, quoted in _texts(c, name, node):
         for scheme, host, port in named_hosts(text):
             target = c.answering.get(host) or local.get(host)
             if target is None or target == name or target not in c.project.services:
                 continue
             end = c.service(target)
-            c.edge("CONNECTS_TO", ref, end, quoted, "compose_env_url", confidence=0.9, protocol=scheme, port=port)
+            c.edge(
+                "CONNECTS_TO", ref, end, quoted, "compose_env_url", confidence=0.9, protocol=scheme, port=port
+            )
         if quoted.missing and "://" in text:
             c.mark(name, "url", quoted)
 
@@ -50,7 +57,9 @@ def _texts(c: Collector, name: str, node: Node) -> Iterator[tuple[str, Node]]:
         yield value.text, value
 
 
-def _file_values(c: Collector, service: str, field: str, files: Node | None) -> Iterator[tuple[str, str, Node]]:
+def _file_values(
+    c: Collector, service: str, field: str, files: Node | None
+) -> Iterator[tuple[str, str, Node]]:
     """(name, value, the node that names the file) of `env_file` or `label_file`."""
     for item in (files.items if files.kind == SEQUENCE else [files]) if files is not None else ():
         node = item if item.kind == SCALAR else item.scalar("path")
@@ -58,7 +67,9 @@ def _file_values(c: Collector, service: str, field: str, files: Node | None) -> 
             continue
         path = resolve_path(node.origin.base, node.text)
         form = item.scalar("format")
-        values = c.loader.read_environment(path, c.project.environment, raw=form is not None and form.text == "raw")
+        values = c.loader.read_environment(
+            path, c.project.environment, raw=form is not None and form.text == "raw"
+        )
         if values is None:
             required = item.get("required")
             if required is None or required.boolean(default=True):

@@ -11,7 +11,16 @@ from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 
 
-def _depend(c: Collector, ref: NodeRef, target: str, quoted: Node, method: str, *, project: bool = True, **properties: Any) -> None:
+def _depend(
+    c: Collector,
+    ref: NodeRef,
+    target: str,
+    quoted: Node,
+    method: str,
+    *,
+    project: bool = True,
+    **properties: Any,
+) -> None:
     if SERVICE_NAME.fullmatch(target) is None:
         c.report(quoted, "E_PARSE", "this does not name a service or container.")
         return
@@ -32,7 +41,11 @@ def claim_dependencies(c: Collector, ref: NodeRef, name: str, node: Node) -> Non
             continue
         condition, required, restart = (options.scalar(k) for k in ("condition", "required", "restart"))
         _depend(
-            c, ref, target, key, "compose_depends_on",
+            c,
+            ref,
+            target,
+            key,
+            "compose_depends_on",
             condition=condition.text if condition is not None and not condition.missing else None,
             required=required.boolean(default=True) if required is not None else None,
             restart=restart.boolean() if restart is not None else None,
@@ -41,7 +54,9 @@ def claim_dependencies(c: Collector, ref: NodeRef, name: str, node: Node) -> Non
         links = node.get(field)
         for item in links.each() if links is not None else ():
             if not c.mark(name, field, item):
-                _depend(c, ref, item.text.partition(":")[0].lstrip("/"), item, f"compose_{field}", project=project)
+                _depend(
+                    c, ref, item.text.partition(":")[0].lstrip("/"), item, f"compose_{field}", project=project
+                )
     volumes = node.get("volumes_from")
     for item in volumes.each() if volumes is not None else ():
         if not c.mark(name, "volumes_from", item):

@@ -1,6 +1,7 @@
 """The images that a Dockerfile starts from: its ``FROM`` instructions, with ``ARG`` values put in.
 
-Reference: the Dockerfile reference of BuildKit (parser directives, line continuation, here-documents, build stages).
+Reference: the Dockerfile reference of BuildKit (parser directives, line continuation, here-documents, build
+stages).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ _TAKES_HEREDOC = frozenset({"RUN", "COPY", "ADD"})
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """A ``FROM`` of an image: the reference with its variables put in, the stage's name, and the instruction's code
-    points ``[start, end)``. ``missing`` names the variables without a value; they stand in ``reference`` as written."""
+    """A ``FROM`` of an image: the reference with its variables put in, the stage's name, and the
+    instruction's code points ``[start, end)``. ``missing`` names the variables without a value; they stand in
+    ``reference`` as written.
+    """
 
     reference: str
     stage: str | None
@@ -34,8 +37,8 @@ class BaseImage:
 def base_images(text: str, build_args: Mapping[str, str | None]) -> list[BaseImage]:
     """Every ``FROM`` that names an image, in order: earlier stages and ``scratch`` are none.
 
-    ``build_args`` are the values given to the build; an ``ARG`` before the first ``FROM`` takes its value from there,
-    else its default.
+    ``build_args`` are the values given to the build; an ``ARG`` before the first ``FROM`` takes its value
+    from there, else its default.
     """
     scope: dict[str, str | None] = {}
     stages: set[str] = set()
@@ -66,7 +69,9 @@ def base_images(text: str, build_args: Mapping[str, str | None]) -> list[BaseIma
 
 
 def _words(rest: str) -> list[str]:
-    return [m[0].replace('"', "").replace("'", "") for m in re.finditer(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+", rest)]
+    return [
+        m[0].replace('"', "").replace("'", "") for m in re.finditer(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+", rest)
+    ]
 
 
 def _instructions(text: str) -> list[tuple[str, str, int, int]]:

@@ -15,20 +15,21 @@ from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 class ComposeExtractor:
     """Docker Compose projects by the Compose specification, read into the graph as ``graph-mapping`` has it.
 
-    Deterministic, and it raises nothing on any input: what cannot be read is a :class:`Problem` of the interpretation.
+    Deterministic, and it raises nothing on any input: what cannot be read is a :class:`Problem` of the
+    interpretation.
     """
 
     name = "compose"
     version = "1"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
-        """Candidates from the listing alone: a directory's default file with its override is one unit, every other
-        YAML file is one by itself. Sorted by the path of the main file, which is the unit's name."""
+        """Candidates from the listing alone: a directory's default file with its override is one unit, every
+        other YAML file is one by itself. Sorted by the path of the main file, which is the unit's name."""
         return [UnitSpec(files[0], files) for files in group_units(paths)]
 
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
-        """The claims of one unit; empty if its main file is no Compose file. Evidence is in code points of what
-        ``view.read`` returned for the claim's file."""
+        """The claims of one unit; empty if its main file is no Compose file. Evidence is in code points of
+        what ``view.read`` returned for the claim's file."""
         loader = Loader(view)
         main = unit.files[0]
         directory, file = posixpath.split(main)
@@ -50,8 +51,8 @@ class ComposeExtractor:
 
     @staticmethod
     def _is_default(main: str, loader: Loader) -> bool:
-        """Whether Compose would take this file by itself. A file that comes before it is looked for through the view,
-        so that its appearance re-interprets the unit."""
+        """Whether Compose would take this file by itself. A file that comes before it is looked for through
+        the view, so that its appearance re-interprets the unit."""
         directory, file = posixpath.split(main)
         if file not in DEFAULT_FILES:
             return False

@@ -11,13 +11,40 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, En
 
 #: Compose's own order of the files it looks for in a directory.
 DEFAULT_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
-OVERRIDE_FILES = ("compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml")
-_MODEL_KEYS = frozenset({"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"})
+OVERRIDE_FILES = (
+    "compose.override.yml",
+    "compose.override.yaml",
+    "docker-compose.override.yml",
+    "docker-compose.override.yaml",
+)
+_MODEL_KEYS = frozenset(
+    {"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"}
+)
 #: Keys that tell a Compose service from what other programs call a service.
-_SERVICE_KEYS = frozenset({
-    "image", "build", "extends", "command", "entrypoint", "environment", "env_file", "ports", "expose", "volumes", "networks",
-    "network_mode", "depends_on", "labels", "container_name", "restart", "deploy", "links", "profiles", "healthcheck",
-})
+_SERVICE_KEYS = frozenset(
+    {
+        "image",
+        "build",
+        "extends",
+        "command",
+        "entrypoint",
+        "environment",
+        "env_file",
+        "ports",
+        "expose",
+        "volumes",
+        "networks",
+        "network_mode",
+        "depends_on",
+        "labels",
+        "container_name",
+        "restart",
+        "deploy",
+        "links",
+        "profiles",
+        "healthcheck",
+    }
+)
 _HINT = re.compile(r"services|include|image|build")
 
 
@@ -45,7 +72,9 @@ def normalize_project(name: str) -> str:
 
 
 def is_model(document: Node, path: str) -> bool:
-    """A Compose model: `services` or `include` at the top, and nothing that belongs to another program's file."""
+    """A Compose model: `services` or `include` at the top, and nothing that belongs to another program's
+    file.
+    """
     if document.kind != MAPPING:
         return False
     services, include = document.get("services"), document.get("include")
@@ -59,7 +88,9 @@ def is_model(document: Node, path: str) -> bool:
     if any(key not in _MODEL_KEYS and not key.startswith("x-") for key in document.entries):
         return False
     if services is None:
-        return include is not None and any(i.kind == SCALAR or i.get("path") is not None for i in include.items)
+        return include is not None and any(
+            i.kind == SCALAR or i.get("path") is not None for i in include.items
+        )
     return any(not _SERVICE_KEYS.isdisjoint(value.entries) for _, value in services.entries.values())
 
 
@@ -68,12 +99,19 @@ def _is_version_1(document: Node) -> bool:
     return (
         bool(document.entries)
         and "version" not in document.entries
-        and all(value.kind == MAPPING and ("image" in value.entries or "build" in value.entries) for _, value in document.entries.values())
+        and all(
+            value.kind == MAPPING and ("image" in value.entries or "build" in value.entries)
+            for _, value in document.entries.values()
+        )
     )
 
 
 def modernized(document: Node, path: str) -> Node:
-    if "services" in document.entries or "include" in document.entries or not (named_compose(path) and _is_version_1(document)):
+    if (
+        "services" in document.entries
+        or "include" in document.entries
+        or not (named_compose(path) and _is_version_1(document))
+    ):
         return document
     services: dict[str, Entry] = {}
     for name, (key, value) in document.entries.items():
@@ -81,13 +119,20 @@ def modernized(document: Node, path: str) -> Node:
         dockerfile = entries.pop("dockerfile", None)
         build = value.scalar("build")
         if dockerfile is not None and build is not None:
-            entries["build"] = (entries["build"][0], with_children(build, entries={"context": (build, build), "dockerfile": dockerfile}))
+            entries["build"] = (
+                entries["build"][0],
+                with_children(build, entries={"context": (build, build), "dockerfile": dockerfile}),
+            )
         services[name] = (key, with_children(value, entries=entries))
-    return with_children(document, entries={"services": (document, with_children(document, entries=services))})
+    return with_children(
+        document, entries={"services": (document, with_children(document, entries=services))}
+    )
 
 
 def group_units(paths: Collection[str]) -> list[tuple[str, ...]]:
-    """The YAML files of a listing by unit, main file first: a directory's default file with its override is one unit."""
+    """The YAML files of a listing by unit, main file first: a directory's default file with its override is
+    one unit.
+    """
     folders: dict[str, dict[str, str]] = {}
     for path in paths:
         if path.lower().endswith((".yml", ".yaml")):

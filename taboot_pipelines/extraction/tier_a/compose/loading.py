@@ -1,6 +1,6 @@
-"""A Compose project from its files, as ``docker compose config`` puts it together: ``.env``, interpolation, several
-documents, ``extends``, ``include``, override files. Nothing outside the source's root is read; a part that cannot be
-read becomes a :class:`Problem` and the rest stands.
+"""A Compose project from its files, as ``docker compose config`` puts it together: ``.env``, interpolation,
+several documents, ``extends``, ``include``, override files. Nothing outside the source's root is read; a part
+that cannot be read becomes a :class:`Problem` and the rest stands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
 from taboot_pipelines.model.records import FileView, Problem
 
-#: The longest chain of `extends`, the deepest `include`, and the most files that includes of one project may load.
+#: The longest chain of `extends`, the deepest `include`, and the most files that includes of one project may
+#: load.
 MAX_CHAIN = 32
 MAX_INCLUDES = 256
 
@@ -55,7 +56,9 @@ class Project:
 
 
 class Loader:
-    """Loads one project through one :class:`FileView`; keeps what it parsed, and which files it read as what."""
+    """Loads one project through one :class:`FileView`; keeps what it parsed, and which files it read as
+    what.
+    """
 
     def __init__(self, view: FileView) -> None:
         self.view = view
@@ -80,7 +83,9 @@ class Loader:
             self.problems.add(Problem(path, error.code, error.message))
             return None
 
-    def read_environment(self, path: str | None, environment: Environment, *, raw: bool = False) -> dict[str, str | None] | None:
+    def read_environment(
+        self, path: str | None, environment: Environment, *, raw: bool = False
+    ) -> dict[str, str | None] | None:
         """The assignments of an environment file; None if it is absent."""
         text = self.read(path)
         if text is None or path is None:
@@ -92,12 +97,16 @@ class Loader:
         return parse_env(text, environment)
 
     def load(self, files: Sequence[str], fallback_name: str, *, default_file: bool) -> Project | None:
-        """The project of ``files`` (the main file first), or None if they are no Compose files or the main one cannot be read.
+        """The project of ``files`` (the main file first), or None if they are no Compose files or the main
+        one cannot be read.
 
-        ``default_file``: whether ``COMPOSE_PROJECT_NAME`` and ``COMPOSE_FILE`` of the ``.env`` beside it apply.
+        ``default_file``: whether ``COMPOSE_PROJECT_NAME`` and ``COMPOSE_FILE`` of the ``.env`` beside it
+        apply.
         """
         base = posixpath.dirname(files[0])
-        if self.parsed(files[0], base) is None or not any(is_model(d, path) for path in files for d in self.parsed(path, base) or ()):
+        if self.parsed(files[0], base) is None or not any(
+            is_model(d, path) for path in files for d in self.parsed(path, base) or ()
+        ):
             self._misshapen(files, base)
             return None
         environment = dict(self.read_environment(posixpath.join(base, ".env"), {}) or {})
@@ -120,12 +129,18 @@ class Loader:
             model = merging.prune(model)
         services = model.get("services")
         networks = model.get("networks")
-        return Project(project, self._named(services, "service"), self._named(networks, "network"), environment)
+        return Project(
+            project, self._named(services, "service"), self._named(networks, "network"), environment
+        )
 
     def _misshapen(self, files: Sequence[str], base: str) -> None:
         """Say of files that Compose would take by their name why they are none."""
         for path in files:
-            for document in self.parsed(path, base) or () if posixpath.basename(path) in (*DEFAULT_FILES, *OVERRIDE_FILES) else ():
+            for document in (
+                self.parsed(path, base) or ()
+                if posixpath.basename(path) in (*DEFAULT_FILES, *OVERRIDE_FILES)
+                else ()
+            ):
                 services = document.get("services")
                 if document.kind != MAPPING:
                     self.problems.at(document, "E_PARSE", "the top of a Compose file is a mapping.")
@@ -145,7 +160,9 @@ class Loader:
         if not listed:
             return files
         separator = environment.get("COMPOSE_PATH_SEPARATOR") or ":"
-        paths = [p for p in (resolve_path(base, part.strip()) for part in listed.split(separator)[:MAX_CHAIN]) if p]
+        paths = [
+            p for p in (resolve_path(base, part.strip()) for part in listed.split(separator)[:MAX_CHAIN]) if p
+        ]
         if not paths or paths[0] != files[0]:
             return files
         self.subordinates.update(p for p in paths[1:] if p in self.view.paths)
@@ -199,10 +216,13 @@ class Loader:
             entries = dict(document.entries)
             if services is not None and services.kind == MAPPING:
                 resolved = {
-                    name: (key, self.extended(document, name, path, base, environment, ())) for name, (key, _) in services.entries.items()
+                    name: (key, self.extended(document, name, path, base, environment, ()))
+                    for name, (key, _) in services.entries.items()
                 }
                 entries["services"] = (entries["services"][0], with_children(services, entries=resolved))
-            layer = self._with_includes(with_children(document, entries=entries), environment, (*including, path))
+            layer = self._with_includes(
+                with_children(document, entries=entries), environment, (*including, path)
+            )
             model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
         return model
 
@@ -240,12 +260,21 @@ class Loader:
             if "$" in node.text:
                 result = expand(node.text, values)
                 if not result.valid:
-                    self.problems.at(node, "E_PARSE", "a variable is not written as Compose allows; the value is kept as it stands.")
+                    self.problems.at(
+                        node,
+                        "E_PARSE",
+                        "a variable is not written as Compose allows; the value is kept as it stands.",
+                    )
                     made = with_text(node, node.text, ("$",), plain=False)
                 else:
                     made = with_text(node, result.text, result.missing, plain=False)
         elif node.kind == MAPPING:
-            made = with_children(node, entries={k: (key, self._interpolate(v, values, done)) for k, (key, v) in node.entries.items()})
+            made = with_children(
+                node,
+                entries={
+                    k: (key, self._interpolate(v, values, done)) for k, (key, v) in node.entries.items()
+                },
+            )
             made.tag = node.tag
         else:
             made = with_children(node, items=[self._interpolate(i, values, done) for i in node.items])
@@ -253,9 +282,17 @@ class Loader:
         done[id(node)] = made
         return made
 
-    # --- extends -----------------------------------------------------------------------------------------------
+    # --- extends --------------------------------------------------------------------------------------------
 
-    def extended(self, document: Node, name: str, path: str, base: str, environment: int, stack: tuple[tuple[str, str], ...]) -> Node:
+    def extended(
+        self,
+        document: Node,
+        name: str,
+        path: str,
+        base: str,
+        environment: int,
+        stack: tuple[tuple[str, str], ...],
+    ) -> Node:
         """Service ``name`` of ``document`` with what it extends beneath it."""
         services = document.get("services")
         entry = services.entries.get(name) if services is not None else None
@@ -273,7 +310,13 @@ class Loader:
         return self._extended[key]
 
     def _base_of(
-        self, document: Node, extends: Node, path: str, base: str, environment: int, stack: tuple[tuple[str, str], ...]
+        self,
+        document: Node,
+        extends: Node,
+        path: str,
+        base: str,
+        environment: int,
+        stack: tuple[tuple[str, str], ...],
     ) -> Node | None:
         wanted = extends if extends.kind == SCALAR else extends.scalar("service")
         file = extends.scalar("file")
@@ -306,7 +349,7 @@ class Loader:
         self.problems.at(wanted, "E_NOT_FOUND", "the service that `extends` names is not in that file.")
         return None
 
-    # --- include -----------------------------------------------------------------------------------------------
+    # --- include --------------------------------------------------------------------------------------------
 
     def _with_includes(self, model: Node, environment: int, including: tuple[str, ...]) -> Node:
         include = model.get("include")
@@ -329,7 +372,12 @@ class Loader:
                 for name, entry in theirs.entries.items():
                     mine = combined.setdefault(name, entry)
                     if (mine[0].origin, mine[0].start) != (entry[0].origin, entry[0].start):
-                        self.problems.at(entry[0], "E_PARSE", f"an included {section[:-1]} has the name of another; the including file's counts.")
+                        self.problems.at(
+                            entry[0],
+                            "E_PARSE",
+                            f"an included {section[:-1]} has the name of another; the including file's"
+                            " counts.",
+                        )
                 entries[section] = (entries[section][0], with_children(own, entries=combined))
         return with_children(model, entries=entries)
 
@@ -351,12 +399,20 @@ class Loader:
             self.problems.at(item, "E_PARSE", "`include` names no file, or more than Compose projects need.")
             return None
         directory = item.scalar("project_directory")
-        base = posixpath.dirname(paths[0]) if directory is None else resolve_path(directory.origin.base, directory.text)
+        base = (
+            posixpath.dirname(paths[0])
+            if directory is None
+            else resolve_path(directory.origin.base, directory.text)
+        )
         if base is None:
             self.problems.at(item, "E_NOT_FOUND", "the project directory of `include` is not in the source.")
             return None
         env_files = item.get("env_file")
-        sources = [resolve_path(n.origin.base, n.text) for n in env_files.each()] if env_files is not None else [posixpath.join(base, ".env")]
+        sources = (
+            [resolve_path(n.origin.base, n.text) for n in env_files.each()]
+            if env_files is not None
+            else [posixpath.join(base, ".env")]
+        )
         outer = self._environments[environment]
         values: dict[str, str | None] = {}
         for source in sources:
@@ -391,8 +447,8 @@ def _with_bare_variables(service: Node, values: Environment) -> Node:
         return service
     changed = with_children(environment, entries={**entries, **given})
     changed.tag = environment.tag
-    made = with_children(service, entries={**service.entries, "environment": (service.entries["environment"][0], changed)})
+    made = with_children(
+        service, entries={**service.entries, "environment": (service.entries["environment"][0], changed)}
+    )
     made.tag = service.tag
     return made
-
-

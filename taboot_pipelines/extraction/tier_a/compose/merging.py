@@ -1,6 +1,7 @@
-"""How one Compose model overrides another (specification, "Merge and override"): mappings by key, sequences appended,
-commands replaced, lists of ``K=V`` read as mappings first; ``!reset`` takes a value away, ``!override`` replaces it.
-Nodes are never changed: a merge makes new ones whose leaves keep the place of the value that took effect.
+"""How one Compose model overrides another (specification, "Merge and override"): mappings by key, sequences
+appended, commands replaced, lists of ``K=V`` read as mappings first; ``!reset`` takes a value away,
+``!override`` replaces it. Nodes are never changed: a merge makes new ones whose leaves keep the place of the
+value that took effect.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ MODEL_RULES: Mapping[str, Rule] = {"services": {"*": SERVICE_RULES}, "include": 
 
 
 def pairs(node: Node | None) -> dict[str, Entry]:
-    """A mapping, or a list of ``K=V``, as entries. An item without ``=`` has a null value; both nodes are the item."""
+    """A mapping, or a list of ``K=V``, as entries. An item without ``=`` has a null value; both nodes are the
+    item.
+    """
     if node is None:
         return {}
     if node.kind == MAPPING:
@@ -102,7 +105,9 @@ def merge(base: Node, over: Node, rule: Rule | None) -> Node:
     return over
 
 
-def _merge_entries(place: Node, base: dict[str, Entry], over: dict[str, Entry], rules: Mapping[str, Rule]) -> Node:
+def _merge_entries(
+    place: Node, base: dict[str, Entry], over: dict[str, Entry], rules: Mapping[str, Rule]
+) -> Node:
     entries = dict(base)
     for name, (key, value) in over.items():
         old = entries.get(name)
@@ -127,7 +132,9 @@ def _build(node: Node) -> dict[str, Entry]:
 def prune(node: Node) -> Node:
     """``node`` without what is tagged ``!reset`` and had nothing to take away."""
     if node.kind == MAPPING:
-        return with_children(node, entries={n: (k, prune(v)) for n, (k, v) in node.entries.items() if v.tag != RESET})
+        return with_children(
+            node, entries={n: (k, prune(v)) for n, (k, v) in node.entries.items() if v.tag != RESET}
+        )
     if node.kind == SEQUENCE:
         return with_children(node, items=[prune(i) for i in node.items if i.tag != RESET])
     return node

@@ -22,7 +22,9 @@ def _real_network(c: Collector, name: str) -> str | None:
         return f"{c.project.name}_{name}"
     _, node = entry
     external = node.get("external")
-    written = node.scalar("name") or (external.scalar("name") if external is not None and external.is_map else None)
+    written = node.scalar("name") or (
+        external.scalar("name") if external is not None and external.is_map else None
+    )
     if written is not None:
         return None if written.missing else written.text
     is_external = external is not None and (external.is_map or external.boolean())
@@ -36,29 +38,46 @@ def claim_networks(c: Collector) -> None:
             continue
         real = _real_network(c, name)
         if real is None:
-            c.report(key, "E_PARSE", "the network's real name holds a variable without a value; it is left out.")
+            c.report(
+                key, "E_PARSE", "the network's real name holds a variable without a value; it is left out."
+            )
             continue
         external = node.get("external")
         driver = node.scalar("driver")
         ipam = node.get("ipam")
         config = ipam.get("config") if ipam is not None else None
-        subnets = [s for item in (config.items if config is not None else ()) if (s := item.scalar("subnet")) is not None]
+        subnets = [
+            s
+            for item in (config.items if config is not None else ())
+            if (s := item.scalar("subnet")) is not None
+        ]
         cidrs = list(dict.fromkeys(s.text for s in subnets if is_cidr(s.text)))
         is_external = external is not None and (external.is_map or external.boolean())
-        c.node(_network_ref(c, real), evidence(key), {
-            "name": real,
-            "driver": driver.text if driver is not None and not driver.missing else None,
-            "external": is_external,
-            "cidrs": cidrs,
-            "isPublic": any(is_public(cidr) for cidr in cidrs) if cidrs else None,
-        }, declared=True)
+        c.node(
+            _network_ref(c, real),
+            evidence(key),
+            {
+                "name": real,
+                "driver": driver.text if driver is not None and not driver.missing else None,
+                "external": is_external,
+                "cidrs": cidrs,
+                "isPublic": any(is_public(cidr) for cidr in cidrs) if cidrs else None,
+            },
+            declared=True,
+        )
 
 
-def memberships(c: Collector, name: str, key: Node, node: Node) -> Iterator[tuple[NodeRef, Node, Basis | None, str | None, list[str]]]:
+def memberships(
+    c: Collector, name: str, key: Node, node: Node
+) -> Iterator[tuple[NodeRef, Node, Basis | None, str | None, list[str]]]:
     """(network, quoted node, basis, networkMode, aliases) of a service's containers."""
     mode = node.scalar("network_mode")
     if mode is not None:
-        if c.mark(name, "network_mode", mode) or mode.text.startswith(("service:", "container:")) or mode.text == "none":
+        if (
+            c.mark(name, "network_mode", mode)
+            or mode.text.startswith(("service:", "container:"))
+            or mode.text == "none"
+        ):
             return
         network = "bridge" if mode.text == "default" else mode.text
         ref = _network_ref(c, network)
@@ -86,7 +105,13 @@ def memberships(c: Collector, name: str, key: Node, node: Node) -> Iterator[tupl
             c.report(network_key, "E_NOT_FOUND", "the network is not declared in the project.")
         ref = c.node(_network_ref(c, real), evidence(network_key), {"name": real})
         aliases = options.get("aliases")
-        yield ref, network_key, None, _driver(c, network), [a.text for a in aliases.each() if not a.missing] if aliases is not None else []
+        yield (
+            ref,
+            network_key,
+            None,
+            _driver(c, network),
+            [a.text for a in aliases.each() if not a.missing] if aliases is not None else [],
+        )
 
 
 def _default_network(c: Collector, key: Node) -> NodeRef | None:

@@ -1,8 +1,9 @@
 """YAML as a tree that remembers where each value stands.
 
-libyaml's events are read in a loop (never by recursion in C), so nesting, aliases and size are bounded before anything
-walks the tree. Offsets are code points of the text; libyaml does not count a byte order mark, so it is added back.
-Anchors are shared, not copied: an aliased value keeps the place of its anchor. Merge keys are resolved here.
+libyaml's events are read in a loop (never by recursion in C), so nesting, aliases and size are bounded before
+anything walks the tree. Offsets are code points of the text; libyaml does not count a byte order mark, so it
+is added back. Anchors are shared, not copied: an aliased value keeps the place of its anchor. Merge keys are
+resolved here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from taboot_pipelines.model.records import Problem
 
 #: Deeper nesting than this is refused; Compose's own schema ends well before 20.
 MAX_DEPTH = 64
-#: Nodes of one file, counted as written and counted with every alias expanded, and entries that merge keys may copy.
+#: Nodes of one file, counted as written and counted with every alias expanded, and entries that merge keys
+#: may copy.
 MAX_NODES = 1_000_000
 
 SCALAR, SEQUENCE, MAPPING = 0, 1, 2
@@ -41,7 +43,9 @@ Entry = tuple["Node", "Node"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A file as read: its path from the source's root, its text, and the directory its relative paths start from."""
+    """A file as read: its path from the source's root, its text, and the directory its relative paths start
+    from.
+    """
 
     path: str
     text: str
@@ -49,10 +53,25 @@ class Origin:
 
 
 class Node:
-    """A scalar (``text``), a sequence (``items``) or a mapping (``entries``: key -> (key node, value node)), standing at
-    code points ``[start, end)`` of ``origin``. ``missing`` names the variables that a scalar could not be given."""
+    """A scalar (``text``), a sequence (``items``) or a mapping (``entries``: key -> (key node, value node)),
+    standing at code points ``[start, end)`` of ``origin``. ``missing`` names the variables that a scalar
+    could not be given.
+    """
 
-    __slots__ = ("depth", "end", "entries", "items", "kind", "missing", "origin", "plain", "size", "start", "tag", "text")
+    __slots__ = (
+        "depth",
+        "end",
+        "entries",
+        "items",
+        "kind",
+        "missing",
+        "origin",
+        "plain",
+        "size",
+        "start",
+        "tag",
+        "text",
+    )
 
     def __init__(self, kind: int, origin: Origin, start: int, end: int, tag: str | None = None) -> None:
         self.kind = kind
@@ -113,7 +132,9 @@ def with_text(node: Node, text: str, missing: tuple[str, ...] = (), plain: bool 
     return made
 
 
-def with_children(node: Node, *, items: list[Node] | None = None, entries: dict[str, Entry] | None = None) -> Node:
+def with_children(
+    node: Node, *, items: list[Node] | None = None, entries: dict[str, Entry] | None = None
+) -> Node:
     """A sequence or mapping at the place of ``node`` with other children and no tag."""
     made = Node(SEQUENCE if items is not None else MAPPING, node.origin, node.start, node.end)
     if items is not None:
@@ -130,7 +151,9 @@ def position(text: str, offset: int) -> str:
 
 
 class Problems:
-    """The problems of a unit, each once, in the order found; bounded, since finding a position reads the text."""
+    """The problems of a unit, each once, in the order found; bounded, since finding a position reads the
+    text.
+    """
 
     limit = 200
 
@@ -139,7 +162,11 @@ class Problems:
 
     def add(self, problem: Problem) -> None:
         if len(self._found) == self.limit:
-            problem = Problem(problem.path, "E_PARSE", f"{problem.path}: there are more than {self.limit} problems; the rest is not listed.")
+            problem = Problem(
+                problem.path,
+                "E_PARSE",
+                f"{problem.path}: there are more than {self.limit} problems; the rest is not listed.",
+            )
         if len(self._found) <= self.limit:
             self._found.setdefault(problem)
 
@@ -158,16 +185,22 @@ class Problems:
 
 
 def parse(origin: Origin, problems: Problems) -> list[Node]:
-    """The documents of a file, in order. Raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE`` with the position."""
+    """The documents of a file, in order. Raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE`` with the
+    position.
+    """
     try:
         return _Builder(origin, problems).documents()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "an unknown position"
-        raise TabootError("E_PARSE", f"{origin.path}, {where}: this is not valid YAML.", path=origin.path) from None
+        raise TabootError(
+            "E_PARSE", f"{origin.path}, {where}: this is not valid YAML.", path=origin.path
+        ) from None
     except (yaml.YAMLError, ValueError):
         # Control characters and lone surrogates are refused before there is a mark.
-        raise TabootError("E_PARSE", f"{origin.path}: the text holds characters that YAML does not allow.", path=origin.path) from None
+        raise TabootError(
+            "E_PARSE", f"{origin.path}: the text holds characters that YAML does not allow.", path=origin.path
+        ) from None
 
 
 class _Builder:
@@ -208,7 +241,13 @@ class _Builder:
                         node.end = max(start + 1, start + len(text[start:end].rstrip()))
                 elif kind is MappingStartEvent or kind is SequenceStartEvent:
                     start = event.start_mark.index + shift
-                    node = Node(MAPPING if kind is MappingStartEvent else SEQUENCE, origin, start, event.end_mark.index + shift, event.tag)
+                    node = Node(
+                        MAPPING if kind is MappingStartEvent else SEQUENCE,
+                        origin,
+                        start,
+                        event.end_mark.index + shift,
+                        event.tag,
+                    )
                     if len(open_nodes) >= MAX_DEPTH:
                         raise self.fail("E_PARSE", start, f"the nesting is deeper than {MAX_DEPTH}.")
                     if event.anchor is not None:
@@ -264,13 +303,19 @@ class _Builder:
             size += child.size
             if child.depth > depth:
                 depth = child.depth
-            # An alias stands elsewhere: only what stands after the start and before the end belongs to the span.
+            # An alias stands elsewhere: only what stands after the start and before the end belongs to the
+            # span.
             if node.start <= child.start and own_end < child.end <= end:
                 own_end = child.end
         node.size, node.depth = size, depth + 1
         if size > MAX_NODES or node.depth > MAX_DEPTH:
-            raise self.fail("E_TOO_LARGE", node.start, f"its aliases expand to more than {MAX_NODES} nodes or {MAX_DEPTH} levels.")
-        # A block collection's end mark lies at the next token, behind comments; its own end is its last child's.
+            raise self.fail(
+                "E_TOO_LARGE",
+                node.start,
+                f"its aliases expand to more than {MAX_NODES} nodes or {MAX_DEPTH} levels.",
+            )
+        # A block collection's end mark lies at the next token, behind comments; its own end is its last
+        # child's.
         node.end = end if flow else own_end
         if node.kind == SEQUENCE:
             node.items = children
@@ -302,6 +347,8 @@ class _Builder:
                 continue
             self.copied += len(other.entries)
             if self.copied > MAX_NODES:
-                raise self.fail("E_TOO_LARGE", other.start, f"its merge keys copy more than {MAX_NODES} entries.")
+                raise self.fail(
+                    "E_TOO_LARGE", other.start, f"its merge keys copy more than {MAX_NODES} entries."
+                )
             for name, entry in other.entries.items():
                 entries.setdefault(name, entry)

@@ -24,7 +24,9 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What one entry says. ``open`` if a range is published for one target (which of them is taken is not known)."""
+    """What one entry says. ``open`` if a range is published for one target (which of them is taken is not
+    known).
+    """
 
     bindings: tuple[Binding, ...]
     open: bool = False
@@ -68,7 +70,9 @@ def _short(text: str) -> Ports | None:
 
 
 def _long(node: Node) -> Ports | None:
-    target, published, protocol, host_ip = (node.scalar(k) for k in ("target", "published", "protocol", "host_ip"))
+    target, published, protocol, host_ip = (
+        node.scalar(k) for k in ("target", "published", "protocol", "host_ip")
+    )
     if target is None:
         return None
     address = None
@@ -76,7 +80,9 @@ def _long(node: Node) -> Ports | None:
         address = _address(host_ip.text)
         if address is None:
             return None
-    return _bindings(target.text, published.text if published else "", protocol.text if protocol else "tcp", address)
+    return _bindings(
+        target.text, published.text if published else "", protocol.text if protocol else "tcp", address
+    )
 
 
 def _bindings(target_text: str, published_text: str, protocol: str, address: str | None) -> Ports | None:
@@ -90,5 +96,9 @@ def _bindings(target_text: str, published_text: str, protocol: str, address: str
     if published is None:
         return None
     if len(published) != len(targets):
-        return Ports((Binding(targets[0], None, protocol, address),), open=True) if len(targets) == 1 else None
-    return Ports(tuple(Binding(t, p or None, protocol, address) for t, p in zip(targets, published, strict=True)))
+        return (
+            Ports((Binding(targets[0], None, protocol, address),), open=True) if len(targets) == 1 else None
+        )
+    return Ports(
+        tuple(Binding(t, p or None, protocol, address) for t, p in zip(targets, published, strict=True))
+    )

@@ -25,12 +25,16 @@ from taboot_pipelines.model.records import Role
 _NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file")
 
 
-def references(text: str, path: str, env: Mapping[str, str | None], project_directory: str | None = None) -> set[tuple[str, Role]]:
-    """(path from the source's root, role) of the files that the Compose text at ``path`` names, present or not.
+def references(
+    text: str, path: str, env: Mapping[str, str | None], project_directory: str | None = None
+) -> set[tuple[str, Role]]:
+    """(path from the source's root, role) of the files that the Compose text at ``path`` names, present or
+    not.
 
-    Files of `extends` and `include` and Dockerfiles are documents; `env_file`, `label_file` and each ``.env`` are input.
-    ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults to the text's own directory. A text
-    that is no Compose file, or no YAML, names nothing. What only a merge of two files names is not seen here.
+    Files of `extends` and `include` and Dockerfiles are documents; `env_file`, `label_file` and each ``.env``
+    are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults to the text's
+    own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge of two files
+    names is not seen here.
     """
     base = posixpath.dirname(path) if project_directory is None else project_directory
     if not looks_like_compose(path, text):
@@ -53,7 +57,9 @@ def references(text: str, path: str, env: Mapping[str, str | None], project_dire
 def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[str | None, Role]]:
     include = document.get("include")
     for item in (include.items if include.kind == SEQUENCE else [include]) if include is not None else ():
-        paths = [_resolved(n, env) for n in ([item] if item.kind == SCALAR else (item.get("path") or item).each())]
+        paths = [
+            _resolved(n, env) for n in ([item] if item.kind == SCALAR else (item.get("path") or item).each())
+        ]
         yield from ((p, "document") for p in paths)
         directory, files = item.scalar("project_directory"), item.get("env_file")
         if files is not None:
@@ -77,7 +83,12 @@ def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[s
         if build is not None and build.get("dockerfile_inline") is None:
             context = build if build.kind == SCALAR else build.scalar("context")
             dockerfile = build.scalar("dockerfile")
-            yield dockerfile_path(service.entries["build"][0], _expanded(context, env), _expanded(dockerfile, env)), "document"
+            yield (
+                dockerfile_path(
+                    service.entries["build"][0], _expanded(context, env), _expanded(dockerfile, env)
+                ),
+                "document",
+            )
 
 
 def _expanded(node: Node | None, env: Mapping[str, str | None]) -> Node | None:

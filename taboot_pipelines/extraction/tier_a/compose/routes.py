@@ -11,7 +11,8 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import Node
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname
 from taboot_pipelines.model.records import Evidence, NodeRef
 
-#: The proxy, the evidence for it (None: the route that names it), its properties, and its basis as an edge's start.
+#: The proxy, the evidence for it (None: the route that names it), its properties, and its basis as an edge's
+#: start.
 Proxy = tuple[NodeRef, Evidence | None, dict[str, Any], Basis]
 
 
@@ -28,8 +29,12 @@ def find_proxy(c: Collector, services: list[tuple[str, Node, Node]]) -> Proxy:
     return NodeRef("ReverseProxy", (name,), name), None, {"type": "traefik"}, Basis.SOURCE
 
 
-def claim_routes(c: Collector, ref: NodeRef, name: str, key: Node, proxy: Proxy, routes: Mapping[str, traefik.Labels]) -> None:
-    """The routes and endpoints of one service's labels; ``routes`` are those of every service of the project."""
+def claim_routes(
+    c: Collector, ref: NodeRef, name: str, key: Node, proxy: Proxy, routes: Mapping[str, traefik.Labels]
+) -> None:
+    """The routes and endpoints of one service's labels; ``routes`` are those of every service of the
+    project.
+    """
     own = routes[name]
     start, where, properties, basis = proxy
     for router in own.routers.values():
@@ -39,15 +44,34 @@ def claim_routes(c: Collector, ref: NodeRef, name: str, key: Node, proxy: Proxy,
         if router.rule is None and router.protocol != "udp":
             continue
         for end, balancer in _balancers(c, ref, name, router, routes):
-            found = traefik.targets(router.rule.text) if router.rule is not None else [traefik.Target(None, None, None)]
+            found = (
+                traefik.targets(router.rule.text)
+                if router.rule is not None
+                else [traefik.Target(None, None, None)]
+            )
             if not found:
                 c.report(quoted, "E_PARSE", "the router's rule cannot be read.")
             c.node(start, where or evidence(quoted), properties)
             for target in found:
                 c.edge(
-                    "ROUTES_TO", start, end, quoted, "compose_traefik_labels", start_basis=basis, host=target.host, path=target.path,
-                    location=target.location, tls=router.tls, port=balancer.port if balancer is not None else None,
-                    scheme=router.protocol if router.protocol != "http" else balancer.scheme if balancer is not None and balancer.scheme in SCHEMES else None,
+                    "ROUTES_TO",
+                    start,
+                    end,
+                    quoted,
+                    "compose_traefik_labels",
+                    start_basis=basis,
+                    host=target.host,
+                    path=target.path,
+                    location=target.location,
+                    tls=router.tls,
+                    port=balancer.port if balancer is not None else None,
+                    scheme=(
+                        router.protocol
+                        if router.protocol != "http"
+                        else balancer.scheme
+                        if balancer is not None and balancer.scheme in SCHEMES
+                        else None
+                    ),
                 )
     for balancer in own.balancers.values():
         scheme = (balancer.scheme or "http") if balancer.protocol == "http" else balancer.protocol
@@ -59,7 +83,9 @@ def claim_routes(c: Collector, ref: NodeRef, name: str, key: Node, proxy: Proxy,
         c.edge("EXPOSES_ENDPOINT", ref, end, balancer.node, "compose_traefik_labels", Basis.DERIVED)
 
 
-def _balancers(c: Collector, ref: NodeRef, name: str, router: traefik.Router, routes: Mapping[str, traefik.Labels]) -> list[tuple[NodeRef, traefik.Balancer | None]]:
+def _balancers(
+    c: Collector, ref: NodeRef, name: str, router: traefik.Router, routes: Mapping[str, traefik.Labels]
+) -> list[tuple[NodeRef, traefik.Balancer | None]]:
     """The Compose services that a router leads to: those whose labels define its service, else its own."""
     own = routes[name].balancers
     if router.service is None:
@@ -71,6 +97,10 @@ def _balancers(c: Collector, ref: NodeRef, name: str, router: traefik.Router, ro
     if provider not in ("", "docker", "swarm"):
         return []
     key = (router.protocol, wanted)
-    found: list[tuple[NodeRef, traefik.Balancer | None]] = [(c.service(other), labels.balancers[key]) for other, labels in routes.items() if key in labels.balancers]
+    found: list[tuple[NodeRef, traefik.Balancer | None]] = [
+        (c.service(other), labels.balancers[key])
+        for other, labels in routes.items()
+        if key in labels.balancers
+    ]
     # A service that no label defines is the one Traefik makes of the container itself.
     return [(ref, own[key])] if key in own else found or [(ref, None)]

@@ -22,7 +22,15 @@ from taboot_pipelines.model.records import NodeClaim, NodeRef
 
 #: Replicas of one service that become containers of their own.
 MAX_REPLICAS = 100
-_RESTARTS = {"none": "no", "no": "no", "false": "no", "any": "always", "always": "always", "on-failure": "on-failure", "unless-stopped": "unless-stopped"}
+_RESTARTS = {
+    "none": "no",
+    "no": "no",
+    "false": "no",
+    "any": "always",
+    "always": "always",
+    "on-failure": "on-failure",
+    "unless-stopped": "unless-stopped",
+}
 
 
 def claim_project(c: Collector) -> None:
@@ -54,7 +62,12 @@ def claim_project(c: Collector) -> None:
     for name, marks in c.unresolved.items():
         found = c.nodes[("Service", (c.scope, name))]
         c.nodes[("Service", (c.scope, name))] = NodeClaim(
-            found.node, found.evidence, {**found.properties, "unresolved": marks}, found.declared, found.aliases, found.confidence
+            found.node,
+            found.evidence,
+            {**found.properties, "unresolved": marks},
+            found.declared,
+            found.aliases,
+            found.confidence,
         )
 
 
@@ -76,15 +89,21 @@ def _declare(c: Collector, name: str, key: Node, node: Node) -> None:
     image = c.images.get(name)
     port = _first_port(node)
     profiles = node.get("profiles")
-    c.node(c.service(name), evidence(key), {
-        "schemaVersion": SCHEMA_VERSION,
-        "version": version_of(image[0]) if image is not None else None,
-        "protocol": port[1] if port else None,
-        "port": port[0] if port else None,
-        "profiles": [p.text for p in profiles.each()] if profiles is not None else None,
-        "restart": _restart(node)[0],
-        "containerName": alias,
-    }, declared=True, aliases=(alias,) if alias and alias != name else ())
+    c.node(
+        c.service(name),
+        evidence(key),
+        {
+            "schemaVersion": SCHEMA_VERSION,
+            "version": version_of(image[0]) if image is not None else None,
+            "protocol": port[1] if port else None,
+            "port": port[0] if port else None,
+            "profiles": [p.text for p in profiles.each()] if profiles is not None else None,
+            "restart": _restart(node)[0],
+            "containerName": alias,
+        },
+        declared=True,
+        aliases=(alias,) if alias and alias != name else (),
+    )
 
 
 def _network_aliases(node: Node) -> Iterator[str]:
@@ -106,7 +125,9 @@ def _first_port(node: Node) -> tuple[int, str] | None:
 
 
 def _restart(node: Node) -> tuple[str | None, str | None]:
-    """The policy as written, and as the model names it. ``deploy.restart_policy`` counts more, as Compose has it."""
+    """The policy as written, and as the model names it. ``deploy.restart_policy`` counts more, as Compose has
+    it.
+    """
     deploy = node.get("deploy")
     policy = deploy.get("restart_policy") if deploy is not None else None
     written = policy.scalar("condition") if policy is not None else node.scalar("restart")
@@ -137,15 +158,22 @@ def _containers(c: Collector, name: str, key: Node, node: Node) -> None:
         own = container is not None and not container.missing and index == 1
         title = container.text if own and container is not None else f"{c.project.name}-{name}-{index}"
         ref = NodeRef("Container", (ids.digest(c.source.namespace, c.scope, name, index),), title)
-        c.node(ref, evidence(container if own and container is not None else key), {
-            "name": title,
-            "image": image[1].text if image is not None else None,
-            "composeProject": c.project.name,
-            "composeService": name,
-            "declared": True,
-        }, declared=True)
+        c.node(
+            ref,
+            evidence(container if own and container is not None else key),
+            {
+                "name": title,
+                "image": image[1].text if image is not None else None,
+                "composeProject": c.project.name,
+                "composeService": name,
+                "declared": True,
+            },
+            declared=True,
+        )
         for network, quoted, basis, mode, aliases in joined:
-            c.edge("RUNS_IN", ref, network, quoted, "compose_networks", basis, networkMode=mode, aliases=aliases)
+            c.edge(
+                "RUNS_IN", ref, network, quoted, "compose_networks", basis, networkMode=mode, aliases=aliases
+            )
         if c.host is not None:
             c.node(c.host, evidence(key), declared=True)
             c.edge("RUNS", ref, c.host, key, "compose_host", Basis.SOURCE, restartPolicy=restart)

@@ -1,4 +1,6 @@
-"""Traefik's Docker labels (v2 and v3): routers, the services they lead to, and what a rule says about host and path."""
+"""Traefik's Docker labels (v2 and v3): routers, the services they lead to, and what a rule says about host
+and path.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,12 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
         match = _LABEL.fullmatch(name)
         if match is None:
             continue
-        protocol, kind, who, field_name = match[1].lower(), match[2].lower(), match[3], (match[4] or "").lower()
+        protocol, kind, who, field_name = (
+            match[1].lower(),
+            match[2].lower(),
+            match[3],
+            (match[4] or "").lower(),
+        )
         text = node.text
         if kind == "routers":
             router = found.routers.setdefault((protocol, who.lower()), Router(who, protocol))
@@ -80,11 +87,20 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
                 router.service = text.strip()
             elif field_name == "tls":
                 router.tls, router.tls_off = node.boolean(default=True), not node.boolean(default=True)
-            elif field_name.startswith("tls.") or (field_name == "entrypoints" and not _SECURE_ENTRYPOINTS.isdisjoint(e.strip().lower() for e in text.split(","))):
+            elif field_name.startswith("tls.") or (
+                field_name == "entrypoints"
+                and not _SECURE_ENTRYPOINTS.isdisjoint(e.strip().lower() for e in text.split(","))
+            ):
                 router.tls = True
         elif field_name.startswith("loadbalancer"):
             balancer = found.balancers.setdefault((protocol, who.lower()), Balancer(who, protocol))
-            if field_name == "loadbalancer.server.port" and text.isascii() and text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= 65535:
+            if (
+                field_name == "loadbalancer.server.port"
+                and text.isascii()
+                and text.strip().isdecimal()
+                and len(text) < 12
+                and 1 <= int(text) <= 65535
+            ):
                 balancer.port, balancer.node = int(text), node
             elif field_name == "loadbalancer.server.scheme":
                 balancer.scheme = text.strip().lower()
@@ -94,18 +110,28 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
 
 
 def targets(rule: str) -> list[Target]:
-    """What a rule matches, one entry for each host and path of each alternative; [] if the rule cannot be read.
+    """What a rule matches, one entry for each host and path of each alternative; [] if the rule cannot be
+    read.
 
-    Negated matchers and those on headers, methods or clients say nothing about where a request goes, and are passed over.
+    Negated matchers and those on headers, methods or clients say nothing about where a request goes, and are
+    passed over.
     """
     parser = _Rule(rule)
     alternatives = parser.parse()
     found: dict[Target, None] = {}
     for matchers in alternatives or ():
-        hosts: list[str | None] = [a for name, args, _ in matchers if name in _HOSTS for a in args if a and not any(c.isspace() for c in a)]
+        hosts: list[str | None] = [
+            a
+            for name, args, _ in matchers
+            if name in _HOSTS
+            for a in args
+            if a and not any(c.isspace() for c in a)
+        ]
         paths: list[tuple[str | None, str | None]] = [
             (raw, a if name in _LITERAL_PATHS and a.startswith("/") and "{" not in a else None)
-            for name, args, raw in matchers if name in _PATHS for a in args
+            for name, args, raw in matchers
+            if name in _PATHS
+            for a in args
         ]
         for host in hosts or [None]:
             for location, path in paths or [(None, "/")]:
@@ -149,7 +175,11 @@ class _Rule:
         while value is not None and self.peek() == "&&":
             self.take()
             other = self.one(depth)
-            value = None if other is None or len(value) * len(other) > _MAX_ALTERNATIVES else [[*a, *b] for a in value for b in other]
+            value = (
+                None
+                if other is None or len(value) * len(other) > _MAX_ALTERNATIVES
+                else [[*a, *b] for a in value for b in other]
+            )
         return value
 
     def one(self, depth: int) -> list[list[Matcher]] | None:

@@ -15,8 +15,16 @@ _VPN = re.compile(
 )
 _WIREGUARD = frozenset({"wireguard", "wg-easy", "wg", "nordlynx"})
 #: The tunnel types that an image's name gives away by itself.
-_TYPES = {"wireguard": "wireguard", "wg-easy": "wireguard", "wg": "wireguard", "nordlynx": "wireguard", "openvpn": "openvpn",
-          "tailscale": "tailscale", "zerotier": "zerotier", "netbird": "netbird"}
+_TYPES = {
+    "wireguard": "wireguard",
+    "wg-easy": "wireguard",
+    "wg": "wireguard",
+    "nordlynx": "wireguard",
+    "openvpn": "openvpn",
+    "tailscale": "tailscale",
+    "zerotier": "zerotier",
+    "netbird": "netbird",
+}
 
 
 def _vpn_kind(c: Collector, name: str) -> str | None:
@@ -28,7 +36,9 @@ def _vpn_kind(c: Collector, name: str) -> str | None:
 def _tunnel(c: Collector, service: str, kind: str) -> NodeRef:
     _, image = c.images[service]
     ref = NodeRef("VPNTunnel", (ids.digest(c.source.namespace, c.scope, service),), service)
-    return c.node(ref, evidence(image), {"name": service, "type": _TYPES.get(kind), "declared": True}, confidence=0.8)
+    return c.node(
+        ref, evidence(image), {"name": service, "type": _TYPES.get(kind), "declared": True}, confidence=0.8
+    )
 
 
 def claim_vpn(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
@@ -44,4 +54,12 @@ def claim_vpn(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
     if kind in _WIREGUARD and kind is not None and capabilities is not None:
         added = {item.text.upper().removeprefix("CAP_") for item in capabilities.each()}
         if "NET_ADMIN" in added:
-            c.edge("USES_VPN", ref, _tunnel(c, name, kind), c.images[name][1], "compose_vpn", Basis.DERIVED, confidence=0.8)
+            c.edge(
+                "USES_VPN",
+                ref,
+                _tunnel(c, name, kind),
+                c.images[name][1],
+                "compose_vpn",
+                Basis.DERIVED,
+                confidence=0.8,
+            )

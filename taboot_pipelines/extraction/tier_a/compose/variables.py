@@ -1,7 +1,7 @@
 """Variables: interpolation as the Compose specification has it, and files of ``NAME=value`` lines.
 
-An environment maps a name to its value, or to None where the name is set but its value cannot be known. What stays
-without a value is kept as written and named in the result: nothing is guessed.
+An environment maps a name to its value, or to None where the name is set but its value cannot be known. What
+stays without a value is kept as written and named in the result: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _MAX_VALUE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """``text`` with its variables replaced; those without a value stand in it as written, and in ``missing`` by name."""
+    """``text`` with its variables replaced; those without a value stand in it as written, and in ``missing``
+    by name.
+    """
 
     text: str
     missing: tuple[str, ...] = ()
@@ -55,7 +57,8 @@ class _Expansion:
         while at < n:
             dollar = text.find("$", at)
             if nesting:
-                # Looked for again only when passed, so that many variables in one word cost no more than its length.
+                # Looked for again only when passed, so that many variables in one word cost no more than its
+                # length.
                 brace = text.find("}", at) if brace < at else brace
                 if brace < 0:
                     self.valid = False
@@ -135,7 +138,8 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "'": "'"}
 
 
 def parse_env(text: str, environment: Environment) -> dict[str, str | None]:
-    """The assignments of an ``.env`` file (or an ``env_file``), expanded from ``environment`` and from earlier lines.
+    """The assignments of an ``.env`` file (or an ``env_file``), expanded from ``environment`` and from
+    earlier lines.
 
     Values: bare up to `` #``, single-quoted as they stand, double-quoted with escapes; quotes may span lines.
     A name without ``=`` is taken from ``environment``. Lines that are no assignment are passed over.
@@ -190,7 +194,9 @@ def _closing(text: str, at: int, quote: str) -> int:
 
 def _unescape(body: str) -> str:
     # An escaped dollar is handed on as ``$$``, which the expansion reads as a plain one.
-    return re.sub(r"\\(.)", lambda m: "$$" if m[1] == "$" else _ESCAPES.get(m[1], m[0]), body, flags=re.DOTALL)
+    return re.sub(
+        r"\\(.)", lambda m: "$$" if m[1] == "$" else _ESCAPES.get(m[1], m[0]), body, flags=re.DOTALL
+    )
 
 
 def _expanded(text: str, scope: Environment) -> str | None:

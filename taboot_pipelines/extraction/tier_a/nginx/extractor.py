@@ -1,4 +1,6 @@
-"""Routes read through the mapping "nginx, SWAG": reverse proxies, what they route to, and the endpoints behind them."""
+"""Routes read through the mapping "nginx, SWAG": reverse proxies, what they route to, and the endpoints
+behind them.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,23 @@ _NAME_CHARACTER = re.compile(r"[A-Za-z0-9_-]")
 
 
 class NginxExtractor:
-    """Tier A for nginx: a unit is one configuration file (or fragment of SWAG) with everything it includes."""
+    """Tier A for nginx: a unit is one configuration file (or fragment of SWAG) with everything it
+    includes.
+    """
 
     name = "nginx"
     version = "1"
 
     def units(self, paths: Iterable[str]) -> list[UnitSpec]:
-        """Each file handed in is a unit, named by its path; which files are in force is the connector's to say."""
+        """Each file handed in is a unit, named by its path; which files are in force is the connector's to
+        say.
+        """
         return [UnitSpec(path, (path,)) for path in sorted(set(paths))]
 
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
-        """What the unit's main file and its includes say. Raises nothing but what the store behind ``view`` raises;
-        what cannot be read, followed or resolved is a problem beside the rest (``E_PARSE``, ``E_CYCLE``, ``E_UNRESOLVED``,
-        ``E_TOO_LARGE``, ``E_NOT_FOUND``)."""
+        """What the unit's main file and its includes say. Raises nothing but what the store behind ``view``
+        raises; what cannot be read, followed or resolved is a problem beside the rest (``E_PARSE``,
+        ``E_CYCLE``, ``E_UNRESOLVED``, ``E_TOO_LARGE``, ``E_NOT_FOUND``)."""
         reader = Reader(unit.files[0], view)
         reader.read()
         claims = _Claims(reader, source, unit.files[0])
@@ -102,7 +108,9 @@ class _Claims:
 
     def _miss(self, miss: Miss, place: Place) -> None:
         if miss is Miss.VARIABLE:
-            self._reader.problem_at(place, "E_UNRESOLVED", "the target depends on a variable that only a request sets")
+            self._reader.problem_at(
+                place, "E_UNRESOLVED", "the target depends on a variable that only a request sets"
+            )
         elif miss is Miss.SYNTAX:
             self._reader.problem_at(place, "E_UNRESOLVED", "the target is not an address")
 
@@ -125,55 +133,98 @@ class _Claims:
             return
         end_basis = _basis(end.name, target.host, text)
         server = route.server
-        names: list[str | None] = [n for n in dict.fromkeys(server.names if server else ()) if n and not any(map(str.isspace, n))]
+        names: list[str | None] = [
+            n for n in dict.fromkeys(server.names if server else ()) if n and not any(map(str.isspace, n))
+        ]
         self._statements += len(names) + 1
         if self.full():
-            self._reader.problem(self._main, "E_TOO_LARGE", f"{self._main} states more than {MAX_STATEMENTS} relations; the rest was left out.")
+            self._reader.problem(
+                self._main,
+                "E_TOO_LARGE",
+                f"{self._main} states more than {MAX_STATEMENTS} relations; the rest was left out.",
+            )
             return
         for name in names or [None]:
             properties = {
-                "host": name, "location": route.location, "path": route.path,
-                "tls": server is not None and server.tls, "port": port, "scheme": target.scheme,
+                "host": name,
+                "location": route.location,
+                "path": route.path,
+                "tls": server is not None and server.tls,
+                "port": port,
+                "scheme": target.scheme,
             }
-            self._edge(EdgeClaim("ROUTES_TO", self._proxy, end, evidence, method, Basis.SOURCE, end_basis, properties))
+            self._edge(
+                EdgeClaim(
+                    "ROUTES_TO", self._proxy, end, evidence, method, Basis.SOURCE, end_basis, properties
+                )
+            )
         self._node(self._proxy, evidence, {"type": "nginx", "configPath": self._main}, once=True)
         if target.bare:
             self._node(end, evidence, {})
-            self._exposures.append(_Exposure(end, node, evidence, method, end_basis, _basis(node.name, target.host, text), route))
+            self._exposures.append(
+                _Exposure(end, node, evidence, method, end_basis, _basis(node.name, target.host, text), route)
+            )
         else:
             self._direct.append((node, evidence, route))
 
-    def _node(self, node: NodeRef, evidence: Evidence, properties: dict[str, object], once: bool = False) -> None:
+    def _node(
+        self, node: NodeRef, evidence: Evidence, properties: dict[str, object], once: bool = False
+    ) -> None:
         self._nodes.setdefault((node, "" if once else evidence.path), NodeClaim(node, evidence, properties))
 
     def _edge(self, edge: EdgeClaim) -> None:
         try:
             check_edge(edge.type, edge.start.label, edge.end.label, edge.properties, edge.confidence)
         except TabootError:
-            self._reader.problem_at(Place(edge.evidence.path, edge.evidence.start, edge.evidence.end, 0), "E_UNRESOLVED", "a route does not follow the model")
+            self._reader.problem_at(
+                Place(edge.evidence.path, edge.evidence.start, edge.evidence.end, 0),
+                "E_UNRESOLVED",
+                "a route does not follow the model",
+            )
             return
-        key = (edge.type, edge.start, edge.end, edge.evidence, *(edge.properties.get(p) for p in ("host", "location", "tls")))
+        key = (
+            edge.type,
+            edge.start,
+            edge.end,
+            edge.evidence,
+            *(edge.properties.get(p) for p in ("host", "location", "tls")),
+        )
         self._edges.setdefault(key, edge)
 
     def result(self) -> Interpretation:
-        # An endpoint stands for the whole of the service behind it: of several locations that reach it, the one with
-        # the shortest path, the front door, says how it is guarded.
+        # An endpoint stands for the whole of the service behind it: of several locations that reach it, the
+        # one with the shortest path, the front door, says how it is guarded.
         fronts: dict[NodeRef, Route] = {}
-        for node, route in [(e.endpoint, e.route) for e in self._exposures] + [(n, r) for n, _, r in self._direct]:
+        for node, route in [(e.endpoint, e.route) for e in self._exposures] + [
+            (n, r) for n, _, r in self._direct
+        ]:
             front = fronts.get(node)
             if front is None or _rank(route) < _rank(front):
                 fronts[node] = route
         for exposure in self._exposures:
             auth, include = _auth(fronts[exposure.endpoint])
-            self._edge(EdgeClaim(
-                "EXPOSES_ENDPOINT", exposure.service, exposure.endpoint, exposure.evidence, exposure.method,
-                exposure.start_basis, exposure.end_basis, {"auth": auth, **({"authInclude": include} if include else {})},
-            ))
-        for node, evidence in [(e.endpoint, e.evidence) for e in self._exposures] + [(n, e) for n, e, _ in self._direct]:
+            self._edge(
+                EdgeClaim(
+                    "EXPOSES_ENDPOINT",
+                    exposure.service,
+                    exposure.endpoint,
+                    exposure.evidence,
+                    exposure.method,
+                    exposure.start_basis,
+                    exposure.end_basis,
+                    {"auth": auth, **({"authInclude": include} if include else {})},
+                )
+            )
+        for node, evidence in [(e.endpoint, e.evidence) for e in self._exposures] + [
+            (n, e) for n, e, _ in self._direct
+        ]:
             self._node(node, evidence, {"authRequired": _auth(fronts[node])[0] != "none"})
         reader = self._reader
         return Interpretation(
-            tuple(self._nodes.values()), tuple(self._edges.values()), frozenset(reader.subordinates - {self._main}), frozenset(),
+            tuple(self._nodes.values()),
+            tuple(self._edges.values()),
+            frozenset(reader.subordinates - {self._main}),
+            frozenset(),
             tuple(reader.problems),
         )
 
@@ -198,13 +249,18 @@ def _quote(route: Route) -> Evidence:
     for s in route.sets:
         if s.path == place.path and s.home == place.home:
             start, end = min(start, s.start), max(end, s.end)
-    return Evidence(place.path, start, end) if end - start <= MAX_QUOTE else Evidence(place.path, place.start, place.end)
+    return (
+        Evidence(place.path, start, end)
+        if end - start <= MAX_QUOTE
+        else Evidence(place.path, place.start, place.end)
+    )
 
 
 def _basis(name: str, host: str, quote: str) -> Basis:
     if _stands(name, quote):
         return Basis.BYTES
-    # The directive writes the address out, only not in the endpoint's normal form; a variable makes it derived.
+    # The directive writes the address out, only not in the endpoint's normal form; a variable makes it
+    # derived.
     return Basis.NORMALIZED if "$" not in quote and _stands(host, quote) else Basis.DERIVED
 
 
@@ -212,7 +268,10 @@ def _stands(name: str, quote: str) -> bool:
     at = quote.find(name)
     while at >= 0:
         end = at + len(name)
-        if not (at and _NAME_CHARACTER.match(quote[at - 1])) and _NAME_CHARACTER.match(quote[end : end + 1]) is None:
+        if (
+            not (at and _NAME_CHARACTER.match(quote[at - 1]))
+            and _NAME_CHARACTER.match(quote[end : end + 1]) is None
+        ):
             return True
         at = quote.find(name, at + 1)
     return False

@@ -1,10 +1,10 @@
 """Which files of a source an ``include`` means.
 
-nginx resolves a relative name against the directory of its main file. A source may begin above, at or below that
-directory, and an absolute name is one of the machine nginx runs on (``/config/nginx/proxy.conf``). So names are looked
-for below the main file's directory and then each of its parents up to the source's root; of an absolute name, the
-longest tail that is there counts. The bare file name of an absolute *pattern* does not: ``/etc/nginx/conf.d/*.conf``
-must not take in every file beside the main one.
+nginx resolves a relative name against the directory of its main file. A source may begin above, at or below
+that directory, and an absolute name is one of the machine nginx runs on (``/config/nginx/proxy.conf``). So
+names are looked for below the main file's directory and then each of its parents up to the source's root; of
+an absolute name, the longest tail that is there counts. The bare file name of an absolute *pattern* does not:
+``/etc/nginx/conf.d/*.conf`` must not take in every file beside the main one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """nginx configuration text to a tree of directives with exact offsets.
 
-The grammar is that of nginx's own reader (``ngx_conf_read_token``): words end at blanks, ``;`` or ``{``; ``${`` does
-not open a block; a backslash escapes the next character; quotes count only where a word begins; ``#`` comments run to
-the end of the line. Blocks of lua-nginx-module (``*_by_lua_block``) are skipped by Lua's own lexical rules.
+The grammar is that of nginx's own reader (``ngx_conf_read_token``): words end at blanks, ``;`` or ``{``;
+``${`` does not open a block; a backslash escapes the next character; quotes count only where a word begins;
+``#`` comments run to the end of the line. Blocks of lua-nginx-module (``*_by_lua_block``) are skipped by
+Lua's own lexical rules.
 
-nginx refuses a file at its first error. Here each error is a note with its line, and what can still be read stands.
+nginx refuses a file at its first error. Here each error is a note with its line, and what can still be read
+stands.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-#: Blocks nested deeper than this are read past, not kept: no configuration is, and the walk over the tree recurses.
+#: Blocks nested deeper than this are read past, not kept: no configuration is, and the walk over the tree
+#: recurses.
 MAX_DEPTH = 64
 #: Further errors of a file are counted only.
 MAX_ERRORS = 100
@@ -29,28 +32,34 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([\"'\\trn])")
 _CONTROL = {"t": "\t", "r": "\r", "n": "\n"}
-_LUA = re.compile(r"""--(?:\[(?P<comment>=*)\[)?|\[(?P<long>=*)\[|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|[{}]""", re.DOTALL)
+_LUA = re.compile(
+    r"""--(?:\[(?P<comment>=*)\[)?|\[(?P<long>=*)\[|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|[{}]""",
+    re.DOTALL,
+)
 
-#: Directives that begin a statement. One of them at the start of a line, among the arguments of another directive,
-#: is what a missing semicolon looks like.
+#: Directives that begin a statement. One of them at the start of a line, among the arguments of another
+#: directive, is what a missing semicolon looks like.
 _STATEMENT_NAMES = (
-    "access_log add_header alias allow auth_basic auth_basic_user_file auth_request auth_request_set autoindex charset "
-    "client_body_buffer_size client_max_body_size default_type deny error_log error_page etag events expires fastcgi_index "
-    "fastcgi_param fastcgi_pass geo grpc_pass gzip http http2 if include index keepalive_timeout limit_except limit_req "
-    "listen location log_format map more_set_headers proxy_buffering proxy_buffers proxy_cache proxy_connect_timeout "
-    "proxy_cookie_path proxy_hide_header proxy_http_version proxy_pass proxy_read_timeout proxy_redirect proxy_send_timeout "
-    "proxy_set_header proxy_ssl_verify resolver return rewrite root satisfy scgi_pass send_timeout sendfile server "
-    "server_name set ssl ssl_certificate ssl_certificate_key ssl_protocols stream sub_filter tcp_nodelay try_files "
-    "types upstream uwsgi_pass"
+    "access_log add_header alias allow auth_basic auth_basic_user_file auth_request auth_request_set"
+    " autoindex charset client_body_buffer_size client_max_body_size default_type deny error_log error_page"
+    " etag events expires fastcgi_index fastcgi_param fastcgi_pass geo grpc_pass gzip http http2 if include"
+    " index keepalive_timeout limit_except limit_req listen location log_format map more_set_headers"
+    " proxy_buffering proxy_buffers proxy_cache proxy_connect_timeout proxy_cookie_path proxy_hide_header"
+    " proxy_http_version proxy_pass proxy_read_timeout proxy_redirect proxy_send_timeout proxy_set_header"
+    " proxy_ssl_verify resolver return rewrite root satisfy scgi_pass send_timeout sendfile server"
+    " server_name set ssl ssl_certificate ssl_certificate_key ssl_protocols stream sub_filter tcp_nodelay"
+    " try_files types upstream uwsgi_pass"
 )
 _STATEMENTS = frozenset(_STATEMENT_NAMES.split())
 
 
 @dataclass(slots=True)
 class Directive:
-    """``name args…;`` or ``name args… {children}``. ``[start, end)`` in code points, from the name to the ``;`` or ``}``.
+    """``name args…;`` or ``name args… {children}``. ``[start, end)`` in code points, from the name to the
+    ``;`` or ``}``.
 
-    ``args`` are unescaped and without quotes. ``children`` is None for a simple directive and for a Lua block.
+    ``args`` are unescaped and without quotes. ``children`` is None for a simple directive and for a Lua
+    block.
     """
 
     name: str
@@ -160,17 +169,25 @@ class _Parser:
         return [] if top is None or top.children is None else top.children
 
     def _add(self, words: list[_Word], end: int, block: bool) -> Directive:
-        directive = Directive(_value(words[0]), [_value(w) for w in words[1:]], words[0].start, end, [] if block else None)
+        directive = Directive(
+            _value(words[0]), [_value(w) for w in words[1:]], words[0].start, end, [] if block else None
+        )
         self._level().append(directive)
         return directive
 
     def _take(self) -> list[_Word]:
-        """The words of the statement that ends here; statements before it whose semicolon is missing are added."""
+        """The words of the statement that ends here; statements before it whose semicolon is missing are
+        added.
+        """
         words, self.words = self.words, []
         cut = 0
         for i in range(1, len(words)):
             word = words[i]
-            if word.text in _STATEMENTS and not word.quoted and "\n" in self.text[words[i - 1].end : word.start]:
+            if (
+                word.text in _STATEMENTS
+                and not word.quoted
+                and "\n" in self.text[words[i - 1].end : word.start]
+            ):
                 self.note(words[cut].start, "the directive is not ended by ';'")
                 self._add(words[cut:i], words[i - 1].end, block=False)
                 cut = i
@@ -235,7 +252,9 @@ def _value(word: _Word) -> str:
 
 
 def _lua_end(text: str, position: int) -> int | None:
-    """Just behind the ``}`` that closes the Lua block whose text begins at ``position``; None if there is none."""
+    """Just behind the ``}`` that closes the Lua block whose text begins at ``position``; None if there is
+    none.
+    """
     depth, absent = 1, set[str]()
     while (m := _LUA.search(text, position)) is not None:
         position = m.end()

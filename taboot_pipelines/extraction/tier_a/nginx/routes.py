@@ -1,8 +1,10 @@
-"""From a tree of directives to routes: which location passes requests on, to what, under which names and guards.
+"""From a tree of directives to routes: which location passes requests on, to what, under which names and
+guards.
 
-Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen`` are the
-server's. ``set`` runs before the request is passed on, so the last assignment of a block counts wherever it stands in
-it, and an inner block's goes over an outer one's; a value is put together from what its variables hold at that point.
+Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
+are the server's. ``set`` runs before the request is passed on, so the last assignment of a block counts
+wherever it stands in it, and an inner block's goes over an outer one's; a value is put together from what its
+variables hold at that point.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from taboot_pipelines.extraction.tier_a.nginx.targets import (
 )
 from taboot_pipelines.model.records import FileView, Problem
 
-#: Includes inside includes; nesting of blocks over all files; directives looked at in one unit. Files that include one
-#: another twice each would otherwise double the work with every file.
+#: Includes inside includes; nesting of blocks over all files; directives looked at in one unit. Files that
+#: include one another twice each would otherwise double the work with every file.
 MAX_INCLUDE_DEPTH = 24
 MAX_BLOCK_DEPTH = 100
 MAX_DIRECTIVES = 200_000
@@ -40,7 +42,9 @@ _DATA_BLOCKS = frozenset({"map", "geo", "types", "split_clients", "charset_map",
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Code points ``[start, end)`` of ``path``; ``home`` names the block of the file that the statement stands in."""
+    """Code points ``[start, end)`` of ``path``; ``home`` names the block of the file that the statement
+    stands in.
+    """
 
     path: str
     start: int
@@ -120,7 +124,9 @@ class _Item:
 
 
 class Reader:
-    """Reads one unit: :attr:`routes`, :attr:`upstreams`, :attr:`subordinates`, :attr:`problems`, :attr:`texts`."""
+    """Reads one unit: :attr:`routes`, :attr:`upstreams`, :attr:`subordinates`, :attr:`problems`,
+    :attr:`texts`.
+    """
 
     def __init__(self, main: str, view: FileView) -> None:
         self._main = main
@@ -150,7 +156,7 @@ class Reader:
         lines = self._lines.setdefault(place.path, Lines(self.texts.get(place.path, "")))
         self.problem(place.path, code, f"{place.path}, line {lines.of(place.start)}: {what}.")
 
-    # --- files ---------------------------------------------------------------------------------------------------
+    # --- files ----------------------------------------------------------------------------------------------
 
     def _tree(self, path: str) -> list[Directive] | None:
         if path not in self._trees:
@@ -181,7 +187,12 @@ class Reader:
             if self._budget < 0:
                 if not self._exhausted:
                     self._exhausted = True
-                    self.problem(self._main, "E_TOO_LARGE", f"{self._main} and its includes hold more than {MAX_DIRECTIVES} directives; the rest was not read.")
+                    self.problem(
+                        self._main,
+                        "E_TOO_LARGE",
+                        f"{self._main} and its includes hold more than {MAX_DIRECTIVES} directives; the rest"
+                        " was not read.",
+                    )
                 return
             item = _Item(directive, path, home, chain)
             yield item
@@ -196,14 +207,16 @@ class Reader:
                 self.problem_at(item.place, "E_CYCLE", f"the include leads back to {target}")
                 continue
             if len(item.chain) > MAX_INCLUDE_DEPTH:
-                self.problem_at(item.place, "E_TOO_LARGE", f"includes are nested deeper than {MAX_INCLUDE_DEPTH}")
+                self.problem_at(
+                    item.place, "E_TOO_LARGE", f"includes are nested deeper than {MAX_INCLUDE_DEPTH}"
+                )
                 continue
             self.subordinates.add(target)
             tree = self._tree(target)
             if tree is not None:
                 yield from self._items(tree, target, (*item.chain, target))
 
-    # --- blocks --------------------------------------------------------------------------------------------------
+    # --- blocks ---------------------------------------------------------------------------------------------
 
     def _block(self, items: Iterator[_Item], context: _Context, outer: dict[str, _Value]) -> None:
         """One block: first what holds for all of it, then what it passes on and the blocks in it."""
@@ -225,7 +238,9 @@ class Reader:
             elif name == "auth_basic" and args:
                 context = replace(context, basic=args[0] != "off")
             elif name == "auth_request" and args:
-                context = replace(context, guarded=args[0] != "off", guard=context.guard if args[0] != "off" else None)
+                context = replace(
+                    context, guarded=args[0] != "off", guard=context.guard if args[0] != "off" else None
+                )
             elif context.server is not None and not context.inside:
                 _serve(context.server, name, args)
         if context.server is not None and not context.stream and not context.inside:
@@ -245,7 +260,9 @@ class Reader:
         if d.name in ("http", "stream"):
             inner = replace(inner, stream=d.name == "stream")
         elif d.name == "server":
-            inner = replace(inner, server=Server(stream=context.stream), location=None, path=None, inside=False)
+            inner = replace(
+                inner, server=Server(stream=context.stream), location=None, path=None, inside=False
+            )
         elif d.name == "location":
             if not d.args or len(d.args) > 2:
                 self.problem_at(place, "E_PARSE", "a location takes one or two arguments")
@@ -256,7 +273,8 @@ class Reader:
                 self._upstream(item, context)
             return
         elif d.name in ("if", "limit_except"):
-            # Server-level `if` has no location of its own and passes nothing on; `set` in it may not come about.
+            # Server-level `if` has no location of its own and passes nothing on; `set` in it may not come
+            # about.
             inner = replace(inner, inside=True)
         else:
             if d.name in _DATA_BLOCKS:
@@ -277,7 +295,12 @@ class Reader:
         for inner in self._items(d.children or [], item.path, item.chain):
             server = inner.directive
             # A server marked down gets no request.
-            if server.name == "server" and server.args and server.children is None and "down" not in server.args[1:]:
+            if (
+                server.name == "server"
+                and server.args
+                and server.children is None
+                and "down" not in server.args[1:]
+            ):
                 peers.append(Peer(server.args[0], inner.place))
 
     def _pass(self, item: _Item, context: _Context, env: dict[str, _Value]) -> None:
@@ -286,10 +309,20 @@ class Reader:
             self.problem_at(item.place, "E_PARSE", f"{d.name} takes one argument")
             return
         value, sets = _expand(d.args[0], env)
-        self.routes.append(Route(
-            d.name, value, item.place, sets, context.server, context.location, context.path,
-            context.basic, context.guard, context.guarded,
-        ))
+        self.routes.append(
+            Route(
+                d.name,
+                value,
+                item.place,
+                sets,
+                context.server,
+                context.location,
+                context.path,
+                context.basic,
+                context.guard,
+                context.guarded,
+            )
+        )
 
     def peers(self, route: Route, target: Target) -> Iterator[tuple[Target | Miss, Place]] | None:
         """The servers of the upstream that ``target`` names; None if it names none."""
@@ -324,17 +357,24 @@ def _serve(server: Server, name: str, args: list[str]) -> None:
 
 
 def _guard(name: str, inside: bool) -> str | None:
-    """The stem of an included file that puts single sign-on before a location; the ``-server`` half only defines it,
-    and so does a ``-location`` file outside a location."""
+    """The stem of an included file that puts single sign-on before a location; the ``-server`` half only
+    defines it, and so does a ``-location`` file outside a location."""
     stem = posixpath.basename(name)
     stem = stem.removesuffix(".conf")
-    if not stem.isprintable() or _SSO.search(stem) is None or stem.endswith("-server") or (stem.endswith("-location") and not inside):
+    if (
+        not stem.isprintable()
+        or _SSO.search(stem) is None
+        or stem.endswith("-server")
+        or (stem.endswith("-location") and not inside)
+    ):
         return None
     return stem
 
 
 def _expand(text: str, env: dict[str, _Value]) -> tuple[str, tuple[Place, ...]]:
-    """``text`` with known variables put in, and the assignments they came from, in order; unknown ones stay."""
+    """``text`` with known variables put in, and the assignments they came from, in order; unknown ones
+    stay.
+    """
     if "$" not in text:
         return text, ()
     sets: dict[Place, None] = {}

@@ -10,11 +10,23 @@ from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, normal_h
 
 #: The scheme of what each directive talks to; ``proxy_pass`` writes its own.
 PASSES: dict[str, str | None] = {
-    "proxy_pass": None, "grpc_pass": "grpc", "fastcgi_pass": "fastcgi", "uwsgi_pass": "uwsgi", "scgi_pass": "scgi",
+    "proxy_pass": None,
+    "grpc_pass": "grpc",
+    "fastcgi_pass": "fastcgi",
+    "uwsgi_pass": "uwsgi",
+    "scgi_pass": "scgi",
 }
 _SCHEMES = {
-    "http": "http", "https": "https", "ws": "ws", "wss": "wss", "grpc": "grpc", "grpcs": "grpc+tls",
-    "uwsgi": "uwsgi", "suwsgi": "uwsgi", "fastcgi": "fastcgi", "scgi": "scgi",
+    "http": "http",
+    "https": "https",
+    "ws": "ws",
+    "wss": "wss",
+    "grpc": "grpc",
+    "grpcs": "grpc+tls",
+    "uwsgi": "uwsgi",
+    "suwsgi": "uwsgi",
+    "fastcgi": "fastcgi",
+    "scgi": "scgi",
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Variables that begin with a path or a query: what stands before them is the whole authority.
@@ -95,7 +107,9 @@ _META = frozenset("^$.|?*+()[]{}")
 
 
 def location_path(args: list[str]) -> str | None:
-    """The literal prefix that every URI of a ``location args… {`` begins with; None where the pattern fixes none."""
+    """The literal prefix that every URI of a ``location args… {`` begins with; None where the pattern fixes
+    none.
+    """
     if len(args) == 1 and (m := _GLUED.fullmatch(args[0])) is not None:
         args = [m[1], m[2]]
     modifier, pattern = ("", args[0]) if len(args) == 1 else (args[0], args[1])

@@ -50,8 +50,8 @@ class Read:
 
 
 def check(read: Read) -> None:
-    """Every claim follows the model, every quote lies in its file, every ``bytes`` end stands in its quote, every end
-    is claimed as a node, and no node is claimed twice."""
+    """Every claim follows the model, every quote lies in its file, every ``bytes`` end stands in its quote,
+    every end is claimed as a node, and no node is claimed twice."""
     keys = [(n.node.label, n.node.key) for n in read.result.nodes]
     assert len(keys) == len(set(keys))
     for node in read.result.nodes:
@@ -67,7 +67,13 @@ def check(read: Read) -> None:
     assert len(read.result.edges) == len({repr(e) for e in read.result.edges})
 
 
-def interpret(files: Mapping[str, str] | str, main: str | None = None, *, host: str | None = None, proxy: str | None = None) -> Read:
+def interpret(
+    files: Mapping[str, str] | str,
+    main: str | None = None,
+    *,
+    host: str | None = None,
+    proxy: str | None = None,
+) -> Read:
     """The interpretation of the unit whose main file is ``main`` (default: the first unit). A single text is
     ``app/compose.yaml``. Texts are dedented, so that tests can indent them."""
     texts = {"app/compose.yaml": files} if isinstance(files, str) else dict(files)
@@ -76,6 +82,8 @@ def interpret(files: Mapping[str, str] | str, main: str | None = None, *, host: 
     units = extractor.units(texts)
     unit = next(u for u in units if main in (None, u.name))
     view = FileView(frozenset(texts), texts.__getitem__)
-    read = Read(texts, extractor.interpret(unit, view, SourceFacts("default", "lab", host, proxy)), view.reads)
+    read = Read(
+        texts, extractor.interpret(unit, view, SourceFacts("default", "lab", host, proxy)), view.reads
+    )
     check(read)
     return read

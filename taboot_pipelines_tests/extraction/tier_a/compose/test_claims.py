@@ -9,8 +9,14 @@ from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, inter
 
 
 def service(body: str, rest: str = "", **options: str) -> Read:
-    """A project ``app`` whose service ``web`` has ``body`` (a flow mapping's inside); ``db`` and ``cache`` stand beside it."""
-    return interpret(f"services:\n  web: {{{body}}}\n  db: {{image: postgres}}\n  cache: {{image: redis, container_name: redis-main}}\n{rest}", **options)
+    """A project ``app`` whose service ``web`` has ``body`` (a flow mapping's inside); ``db`` and ``cache``
+    stand beside it.
+    """
+    return interpret(
+        f"services:\n  web: {{{body}}}\n  db: {{image: postgres}}\n  cache: {{image: redis, container_name:"
+        f" redis-main}}\n{rest}",
+        **options,
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,25 +37,47 @@ def service(body: str, rest: str = "", **options: str) -> Read:
         ("'0:80'", []),
         ("{target: 80}", []),
         ("{target: 80, published: 8080}", [("0.0.0.0", 8080, "tcp", 80)]),
-        ("{target: 80, published: '8080', host_ip: 10.0.0.1, protocol: udp, mode: host}", [("10.0.0.1", 8080, "udp", 80)]),
+        (
+            "{target: 80, published: '8080', host_ip: 10.0.0.1, protocol: udp, mode: host}",
+            [("10.0.0.1", 8080, "udp", 80)],
+        ),
         ("{target: 80, published: ''}", []),
     ],
 )
 def test_ports(port: str, binds: list[tuple[str, int, str, int]]) -> None:
     read = service(f"image: nginx, ports: [{port}]")
-    found = [(e.end.name, e.properties["port"], e.properties["protocol"], e.properties["targetPort"]) for e in read.edges("BINDS")]
+    found = [
+        (e.end.name, e.properties["port"], e.properties["protocol"], e.properties["targetPort"])
+        for e in read.edges("BINDS")
+    ]
     assert found == binds
     assert not read.result.problems
     for edge in read.edges("BINDS"):
         assert read.quote(edge.evidence) == port
         written = edge.properties.get("hostIp")
-        assert edge.end_basis is (Basis.DERIVED if written is None else Basis.BYTES if written in port else Basis.NORMALIZED)
+        assert edge.end_basis is (
+            Basis.DERIVED if written is None else Basis.BYTES if written in port else Basis.NORMALIZED
+        )
     properties = read.node("Service", "web").properties
     assert properties["port"] in (80, 8080, 53, 8000, 4000)
 
 
-@pytest.mark.parametrize("port", ["abc", "'80:'", "'99999:80'", "'80:0'", "'1-3:1-4'", "[80]", "{published: 80}", "'300.1.1.1:80:80'", "{target: x}",
-                                  "'8080-8090:80'", "null"])
+@pytest.mark.parametrize(
+    "port",
+    [
+        "abc",
+        "'80:'",
+        "'99999:80'",
+        "'80:0'",
+        "'1-3:1-4'",
+        "[80]",
+        "{published: 80}",
+        "'300.1.1.1:80:80'",
+        "{target: x}",
+        "'8080-8090:80'",
+        "null",
+    ],
+)
 def test_a_port_that_says_nothing_certain_is_a_problem(port: str) -> None:
     read = service(f"image: nginx, ports: [{port}]")
     assert not read.edges("BINDS")
@@ -69,21 +97,29 @@ def test_depends_on_quotes_the_item_and_keeps_conditions() -> None:
     assert read.pairs("DEPENDS_ON") == [("web", "db"), ("web", "cache")]
     assert read.quotes("DEPENDS_ON") == ["db", "cache"]
     assert {(e.start_basis, e.end_basis) for e in read.edges("DEPENDS_ON")} == {(Basis.DERIVED, Basis.BYTES)}
-    read = service("image: nginx, depends_on: {db: {condition: service_healthy, required: false, restart: true}}")
+    read = service(
+        "image: nginx, depends_on: {db: {condition: service_healthy, required: false, restart: true}}"
+    )
     (edge,) = read.edges("DEPENDS_ON")
     assert edge.properties == {"condition": "service_healthy", "required": False, "restart": True}
 
 
 def test_every_way_to_depend() -> None:
     read = service(
-        "image: nginx, links: ['db:database', cache], volumes_from: ['db:ro', 'container:old:rw'], network_mode: 'service:cache',"
-        " ipc: 'container:shm', pid: 'service:db', external_links: ['legacy:l', other], depends_on: [web]"
+        "image: nginx, links: ['db:database', cache], volumes_from: ['db:ro', 'container:old:rw'],"
+        " network_mode: 'service:cache', ipc: 'container:shm', pid: 'service:db', external_links:"
+        " ['legacy:l', other], depends_on: [web]"
     )
     assert [(e.method, e.end.key) for e in read.edges("DEPENDS_ON")] == [
-        ("compose_links", ("lab/app", "db")), ("compose_links", ("lab/app", "cache")),
-        ("compose_external_links", ("", "legacy")), ("compose_external_links", ("", "other")),
-        ("compose_volumes_from", ("lab/app", "db")), ("compose_volumes_from", ("", "old")),
-        ("compose_network_mode", ("lab/app", "cache")), ("compose_ipc", ("", "shm")), ("compose_pid", ("lab/app", "db")),
+        ("compose_links", ("lab/app", "db")),
+        ("compose_links", ("lab/app", "cache")),
+        ("compose_external_links", ("", "legacy")),
+        ("compose_external_links", ("", "other")),
+        ("compose_volumes_from", ("lab/app", "db")),
+        ("compose_volumes_from", ("", "old")),
+        ("compose_network_mode", ("lab/app", "cache")),
+        ("compose_ipc", ("", "shm")),
+        ("compose_pid", ("lab/app", "db")),
     ]
     assert read.quotes("DEPENDS_ON")[0] == "'db:database'"
     assert "app-web-1" not in [e.start.name for e in read.edges("RUNS_IN")]
@@ -97,7 +133,10 @@ def test_a_dependency_on_what_is_not_declared_is_kept_and_reported() -> None:
 
 
 def test_said_twice_gives_two_supports() -> None:
-    assert [e.method for e in service("image: nginx, links: [db], depends_on: [db]").edges("DEPENDS_ON")] == ["compose_depends_on", "compose_links"]
+    assert [e.method for e in service("image: nginx, links: [db], depends_on: [db]").edges("DEPENDS_ON")] == [
+        "compose_depends_on",
+        "compose_links",
+    ]
 
 
 def test_networks_real_names_modes_and_aliases() -> None:
@@ -123,23 +162,44 @@ def test_networks_real_names_modes_and_aliases() -> None:
     """)
     runs = {(e.start.name, e.end.key[0], e.properties.get("networkMode")) for e in read.edges("RUNS_IN")}
     assert runs == {
-        ("app-a-1", "lab/app_default", "bridge"), ("app-b-1", "lab/app_front", "macvlan"), ("app-b-1", "lab/ext", None),
-        ("app-b-1", "lab/app_default", "bridge"), ("app-c-1", "lab/real-1", "custom"), ("app-c-1", "lab/legacy", None),
-        ("app-c-1", "lab/app_over", "overlay"), ("app-d-1", "lab/host", "host"), ("app-f-1", "lab/bridge", "bridge"), ("app-h-1", "lab/lan", "custom"),
+        ("app-a-1", "lab/app_default", "bridge"),
+        ("app-b-1", "lab/app_front", "macvlan"),
+        ("app-b-1", "lab/ext", None),
+        ("app-b-1", "lab/app_default", "bridge"),
+        ("app-c-1", "lab/real-1", "custom"),
+        ("app-c-1", "lab/legacy", None),
+        ("app-c-1", "lab/app_over", "overlay"),
+        ("app-d-1", "lab/host", "host"),
+        ("app-f-1", "lab/bridge", "bridge"),
+        ("app-h-1", "lab/lan", "custom"),
         ("app-i-1", "lab/host", "host"),
     }
     (aliased,) = [e for e in read.edges("RUNS_IN") if e.end.name == "real-1"]
     assert aliased.properties["aliases"] == ["www", "api"] and read.quote(aliased.evidence) == "named"
     front = read.node("Network", "app_front").properties
-    assert front["cidrs"] == ["10.1.0.0/16", "2001:db8::/32"] and front["isPublic"] is False and front["driver"] == "macvlan"
+    assert (
+        front["cidrs"] == ["10.1.0.0/16", "2001:db8::/32"]
+        and front["isPublic"] is False
+        and front["driver"] == "macvlan"
+    )
     assert read.node("Network", "ext").properties["external"] is True
     assert read.node("Network", "legacy").properties["external"] is True
     assert {n.node.name for n in read.nodes("Network")} >= {"app_unused", "host", "bridge", "lan"}
 
 
 def test_networks_of_two_projects_meet_on_one_host() -> None:
-    one = interpret({"a/compose.yaml": "services: {x: {image: i, networks: [n]}}\nnetworks: {n: {name: proxy}}"}, host="tower")
-    two = interpret({"b/compose.yaml": "services: {x: {image: i, networks: [p]}}\nnetworks: {p: {external: true, name: proxy}}"}, host="tower")
+    one = interpret(
+        {"a/compose.yaml": "services: {x: {image: i, networks: [n]}}\nnetworks: {n: {name: proxy}}"},
+        host="tower",
+    )
+    two = interpret(
+        {
+            "b/compose.yaml": (
+                "services: {x: {image: i, networks: [p]}}\nnetworks: {p: {external: true, name: proxy}}"
+            )
+        },
+        host="tower",
+    )
     assert one.edges("RUNS_IN")[0].end == two.edges("RUNS_IN")[0].end
 
 
@@ -150,29 +210,49 @@ def test_a_default_network_with_a_name_of_its_own() -> None:
 
 
 def test_containers_replicas_and_the_host_that_runs_them() -> None:
-    read = interpret("""
+    read = interpret(
+        """
         services:
           one: {image: redis:7, container_name: main, restart: "on-failure:5"}
           three: {image: nginx, deploy: {replicas: 3, restart_policy: {condition: any}}}
           none: {image: nginx, scale: 0, restart: "no"}
           many: {image: nginx, scale: 5000}
-    """, host="tower")
+    """,
+        host="tower",
+    )
     names = [n.node.name for n in read.nodes("Container")]
     assert names[:4] == ["main", "app-three-1", "app-three-2", "app-three-3"]
     assert len(names) == 104 and read.codes() == ["E_TOO_LARGE"]
     container = read.node("Container", "main")
-    assert dict(container.properties) == {"name": "main", "image": "redis:7", "composeProject": "app", "composeService": "one", "declared": True}
+    assert dict(container.properties) == {
+        "name": "main",
+        "image": "redis:7",
+        "composeProject": "app",
+        "composeService": "one",
+        "declared": True,
+    }
     assert read.quote(container.evidence) == "main" and len(container.node.key[0]) == 64
-    assert {e.properties["restartPolicy"] for e in read.edges("RUNS") if e.start.name == "main"} == {"on-failure"}
-    assert {e.properties["restartPolicy"] for e in read.edges("RUNS") if "three" in e.start.name} == {"always"}
+    assert {e.properties["restartPolicy"] for e in read.edges("RUNS") if e.start.name == "main"} == {
+        "on-failure"
+    }
+    assert {e.properties["restartPolicy"] for e in read.edges("RUNS") if "three" in e.start.name} == {
+        "always"
+    }
     assert all(e.end_basis is Basis.SOURCE and e.end.name == "tower" for e in read.edges("RUNS"))
     one = read.node("Service", "one")
-    assert one.aliases == ("main",) and one.properties["restart"] == "on-failure:5" and one.properties["version"] == "7"
+    assert (
+        one.aliases == ("main",)
+        and one.properties["restart"] == "on-failure:5"
+        and one.properties["version"] == "7"
+    )
 
 
 def test_container_ids_depend_on_namespace_scope_service_and_index_alone() -> None:
     one = interpret("services: {x: {image: a}}").nodes("Container")[0].node.key
-    assert one == interpret("name: app\nservices:\n  x: {image: b, ports: ['1:1']}").nodes("Container")[0].node.key
+    assert (
+        one
+        == interpret("name: app\nservices:\n  x: {image: b, ports: ['1:1']}").nodes("Container")[0].node.key
+    )
     assert one != interpret("name: other\nservices: {x: {image: a}}").nodes("Container")[0].node.key
 
 
@@ -196,7 +276,11 @@ def test_images_and_builds(body: str, image: str, basis: Basis, quote: str) -> N
 
 def test_a_build_keeps_dockerfile_target_and_the_names_of_its_arguments() -> None:
     read = service("build: {context: ., dockerfile: D, target: t, args: {SECRET: hush, B: }}")
-    assert read.edges("BUILDS")[0].properties == {"dockerfile": "D", "target": "t", "buildArgs": ["B", "SECRET"]}
+    assert read.edges("BUILDS")[0].properties == {
+        "dockerfile": "D",
+        "target": "t",
+        "buildArgs": ["B", "SECRET"],
+    }
     assert "hush" not in repr(read.result)
 
 
@@ -218,8 +302,16 @@ def test_a_build_keeps_dockerfile_target_and_the_names_of_its_arguments() -> Non
     ],
 )
 def test_the_dockerfile_that_a_build_takes(build: str, images: list[str]) -> None:
-    read = interpret({"app/compose.yaml": f"services: {{web: {{build: {build}}}}}", "app/Dockerfile": "FROM base:1", "app/sub/Dockerfile": "FROM sub:1"})
-    assert [e.end.name.removeprefix("docker.io/library/") for e in read.edges("BUILDS", "dockerfile_from")] == images
+    read = interpret(
+        {
+            "app/compose.yaml": f"services: {{web: {{build: {build}}}}}",
+            "app/Dockerfile": "FROM base:1",
+            "app/sub/Dockerfile": "FROM sub:1",
+        }
+    )
+    assert [
+        e.end.name.removeprefix("docker.io/library/") for e in read.edges("BUILDS", "dockerfile_from")
+    ] == images
     assert len(read.edges("BUILDS", "compose_build")) == 1
 
 
@@ -235,7 +327,10 @@ def test_an_image_that_is_no_reference_gives_no_edge() -> None:
         ("environment: ['URL=postgres://u:p@db:5432/x']", [("db", "postgres", 5432)]),
         ("environment: {URL: 'jdbc:mysql://db/x?a=b'}", [("db", "mysql", None)]),
         ("environment: {A: 'db:5432'}", [("db", "tcp", 5432)]),
-        ("environment: {A: 'mongodb://db:1,redis-main:2/x'}", [("db", "mongodb", 1), ("cache", "mongodb", 2)]),
+        (
+            "environment: {A: 'mongodb://db:1,redis-main:2/x'}",
+            [("db", "mongodb", 1), ("cache", "mongodb", 2)],
+        ),
         ("environment: {A: 'http://db:${P}/'}", [("db", "http", None)]),
         ("command: --db=db:5432", [("db", "tcp", 5432)]),
         ("command: [wait, 'tcp://cache:1']", [("cache", "tcp", 1)]),
@@ -254,14 +349,24 @@ def test_connections(body: str, found: list[tuple[str, str, int | None]]) -> Non
 
 
 def test_connections_of_an_env_file_quote_the_name_of_the_file() -> None:
-    files = {"app/compose.yaml": """
+    files = {
+        "app/compose.yaml": (
+            """
         services:
-          web: {image: x, env_file: [a.env, {path: gone.env, required: false}, lost.env, {path: raw.env, format: raw}], environment: [B=http://db:2]}
+          web:
+            image: x
+            env_file: [a.env, {path: gone.env, required: false}, lost.env, {path: raw.env, format: raw}]
+            environment: [B=http://db:2]
           db: {image: y}
-    """, "app/a.env": "A=http://db:1/ # c\nB=http://db:9\n", "app/raw.env": "C=http://$db http://db:3/\n"}
+    """
+        ),
+        "app/a.env": "A=http://db:1/ # c\nB=http://db:9\n",
+        "app/raw.env": "C=http://$db http://db:3/\n",
+    }
     read = interpret(files)
-    assert [(e.properties["port"], read.quote(e.evidence), e.end_basis) for e in read.edges("CONNECTS_TO")] == [
-        (2, "B=http://db:2", Basis.BYTES), (1, "a.env", Basis.DERIVED), (3, "raw.env", Basis.DERIVED)]
+    assert [
+        (e.properties["port"], read.quote(e.evidence), e.end_basis) for e in read.edges("CONNECTS_TO")
+    ] == [(2, "B=http://db:2", Basis.BYTES), (1, "a.env", Basis.DERIVED), (3, "raw.env", Basis.DERIVED)]
     assert read.codes() == ["E_NOT_FOUND"]
     assert read.reads["app/gone.env"] is False
     assert read.result.environment == {"app/a.env", "app/raw.env"}
@@ -272,15 +377,30 @@ def test_connections_of_an_env_file_quote_the_name_of_the_file() -> None:
     [
         ("['a.lan:10.0.0.1']", [("a.lan", "10.0.0.1", "A", "'a.lan:10.0.0.1'", Basis.BYTES, Basis.BYTES)]),
         ("[A.lan=::1]", [("a.lan", "::1", "AAAA", "A.lan=::1", Basis.NORMALIZED, Basis.BYTES)]),
-        ("['a:[2001:DB8::1]']", [("a", "2001:db8::1", "AAAA", "'a:[2001:DB8::1]'", Basis.BYTES, Basis.NORMALIZED)]),
-        ("{a: 10.0.0.1, b: 'host-gateway'}", [("a", "10.0.0.1", "A", "a: 10.0.0.1", Basis.BYTES, Basis.BYTES)]),
+        (
+            "['a:[2001:DB8::1]']",
+            [("a", "2001:db8::1", "AAAA", "'a:[2001:DB8::1]'", Basis.BYTES, Basis.NORMALIZED)],
+        ),
+        (
+            "{a: 10.0.0.1, b: 'host-gateway'}",
+            [("a", "10.0.0.1", "A", "a: 10.0.0.1", Basis.BYTES, Basis.BYTES)],
+        ),
         ("['a:host-gateway']", []),
     ],
 )
 def test_extra_hosts(hosts: str, found: list[tuple[object, ...]]) -> None:
     read = service(f"image: x, extra_hosts: {hosts}")
-    assert [(e.start.name, e.end.name, e.properties["recordType"], read.quote(e.evidence), e.start_basis, e.end_basis)
-            for e in read.edges("RESOLVES_TO")] == found
+    assert [
+        (
+            e.start.name,
+            e.end.name,
+            e.properties["recordType"],
+            read.quote(e.evidence),
+            e.start_basis,
+            e.end_basis,
+        )
+        for e in read.edges("RESOLVES_TO")
+    ] == found
     assert not read.result.problems
 
 
@@ -307,7 +427,13 @@ def test_service_properties() -> None:
           c: {image: nginx}
     """)
     assert read.node("Service", "a").properties == {
-        "schemaVersion": "1.0.0", "version": "16.2-alpine", "protocol": "udp", "port": 5432, "profiles": ["x", "y"], "restart": "unless-stopped"}
+        "schemaVersion": "1.0.0",
+        "version": "16.2-alpine",
+        "protocol": "udp",
+        "port": 5432,
+        "profiles": ["x", "y"],
+        "restart": "unless-stopped",
+    }
     assert read.node("Service", "b").properties == {"schemaVersion": "1.0.0", "protocol": "tcp", "port": 8080}
     assert read.node("Service", "c").properties == {"schemaVersion": "1.0.0"}
     assert read.quote(read.node("Service", "a").evidence) == "a"

@@ -1,4 +1,6 @@
-"""Whatever stands in the files, interpretation ends soon with claims that hold or with problems, never with an exception."""
+"""Whatever stands in the files, interpretation ends soon with claims that hold or with problems, never with
+an exception.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,15 @@ from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, check
 
-DATA = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[4].parent / "shared" / "data"))
+DATA = Path(
+    os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[4].parent / "shared" / "data")
+)
 REAL = sorted((DATA / "awesome-compose").rglob("compose.yaml"))
 
 SEED = """\
 name: ${N:-app}
-x-a: &a {image: "redis:7", environment: {A: "http://db:1"}, labels: ["traefik.http.routers.x.rule=Host(`a`) && Path(`/b`)"]}
+x-a: &a {image: "redis:7", environment: {A: "http://db:1"},
+  labels: ["traefik.http.routers.x.rule=Host(`a`) && Path(`/b`)"]}
 include: [more.yml]
 services:
   web:
@@ -38,7 +43,11 @@ networks: {n: {name: real, ipam: {config: [{subnet: 10.0.0.0/8}]}}}
 def run(text: str, others: dict[str, str] | None = None, path: str = "app/compose.yaml") -> Read:
     files = {path: text, **(others or {})}
     view = FileView(frozenset(files), files.__getitem__)
-    read = Read(files, ComposeExtractor().interpret(UnitSpec(path, (path,)), view, SourceFacts("default", "lab")), view.reads)
+    read = Read(
+        files,
+        ComposeExtractor().interpret(UnitSpec(path, (path,)), view, SourceFacts("default", "lab")),
+        view.reads,
+    )
     check(read)
     return read
 
@@ -89,27 +98,78 @@ def test_hostile_files_are_problems(text: str, code: str) -> None:
 
 def test_a_syntax_error_gives_its_position_and_none_of_the_content() -> None:
     (problem,) = run("services:\n  web:\n    image: hunter2\n   bad: hunter2\n").result.problems
-    assert problem.code == "E_PARSE" and "line 4, column 4" in problem.message and "hunter2" not in problem.message
+    assert (
+        problem.code == "E_PARSE"
+        and "line 4, column 4" in problem.message
+        and "hunter2" not in problem.message
+    )
 
 
 def test_a_later_duplicate_counts_and_the_rest_stands() -> None:
     assert run("services: {web: {image: x, image: y}, db: {image: z}}").pairs("BUILDS") == [
-        ("web", "docker.io/library/y:latest"), ("db", "docker.io/library/z:latest")]
+        ("web", "docker.io/library/y:latest"),
+        ("db", "docker.io/library/z:latest"),
+    ]
 
 
-@pytest.mark.parametrize("value", ["5", "[]", "[[1]]", "{}", "{a: [b]}", "null", "''", "true", "[null, {}]", "{'': null}", "!reset x", "!!binary x", "&q [x]"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "5",
+        "[]",
+        "[[1]]",
+        "{}",
+        "{a: [b]}",
+        "null",
+        "''",
+        "true",
+        "[null, {}]",
+        "{'': null}",
+        "!reset x",
+        "!!binary x",
+        "&q [x]",
+    ],
+)
 def test_a_field_of_the_wrong_form_breaks_nothing_else(value: str) -> None:
-    fields = ("build", "ports", "depends_on", "networks", "network_mode", "labels", "environment", "env_file", "extends", "deploy", "command",
-              "extra_hosts", "links", "volumes_from", "profiles", "restart", "container_name", "expose", "scale", "cap_add", "label_file", "ipc")
+    fields = (
+        "build",
+        "ports",
+        "depends_on",
+        "networks",
+        "network_mode",
+        "labels",
+        "environment",
+        "env_file",
+        "extends",
+        "deploy",
+        "command",
+        "extra_hosts",
+        "links",
+        "volumes_from",
+        "profiles",
+        "restart",
+        "container_name",
+        "expose",
+        "scale",
+        "cap_add",
+        "label_file",
+        "ipc",
+    )
     for field in fields:
         read = run(f"services:\n  web: {{image: nginx, {field}: {value}}}\n  db: {{image: redis}}\n")
         assert ("db", "docker.io/library/redis:latest") in read.pairs("BUILDS"), field
     run(f"services: {value}\ninclude: {value}\nnetworks: {value}\nname: {value}\n")
-    run(f"services: {{web: {value}}}\nnetworks: {{n: {value}, default: {value}}}\ninclude: [{value}, {{path: {value}}}]")
+    run(
+        f"services: {{web: {value}}}\nnetworks: {{n: {value}, default: {value}}}\ninclude: [{value}, {{path:"
+        f" {value}}}]"
+    )
 
 
 def test_offsets_count_code_points_and_the_byte_order_mark() -> None:
-    text = "\ufeff# 🐳 é\r\nservices:\r\n  wéb: {image: x}\r\n  web: {image: 'rédis'}\r\n  '🐳': {image: y}\r\n  db:\r\n    image: >-\r\n      redis:7\r\n"
+    text = (
+        "\ufeff# 🐳 é\r\nservices:\r\n  wéb: {image: x}\r\n  web: {image: 'rédis'}\r\n  '🐳': {image: y}\r\n "
+        " db:\r\n    image: >-\r\n      redis:7\r\n"
+    )
     read = run(text)
     assert [read.quote(n.evidence) for n in read.nodes("Service")] == ["web", "db"]
     assert read.quotes("BUILDS") == [">-\r\n      redis:7"]
@@ -122,13 +182,29 @@ def test_a_large_one_line_file_ends_soon() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["a" * 400_000 + " ://x", "a:" * 100_000, "http://" * 200_000, "${A:-" + "$B" * 100_000 + "}", "${A" * 100_000, "$" * 200_001,
-     "Host(`a`)||" * 20_000, "(" * 100_000, "http://" + "a," * 100_000, "," * 200_000],
+    [
+        "a" * 400_000 + " ://x",
+        "a:" * 100_000,
+        "http://" * 200_000,
+        "${A:-" + "$B" * 100_000 + "}",
+        "${A" * 100_000,
+        "$" * 200_001,
+        "Host(`a`)||" * 20_000,
+        "(" * 100_000,
+        "http://" + "a," * 100_000,
+        "," * 200_000,
+    ],
     ids=range(10),
 )
 def test_long_values_cost_no_more_than_their_length(value: str) -> None:
-    read = run("services: {web: {image: x, command: '" + value + "', labels: {'traefik.http.routers.r.rule': '" + value + "'}}}",
-               {"app/.env": f"X={value}\n'{value}", "app/Dockerfile": f"ARG X={value}\nFROM {value}\nRUN <<{value}"})
+    read = run(
+        "services: {web: {image: x, command: '"
+        + value
+        + "', labels: {'traefik.http.routers.r.rule': '"
+        + value
+        + "'}}}",
+        {"app/.env": f"X={value}\n'{value}", "app/Dockerfile": f"ARG X={value}\nFROM {value}\nRUN <<{value}"},
+    )
     assert read.pairs("BUILDS") == [("web", "docker.io/library/x:latest")]
 
 
@@ -138,8 +214,12 @@ def test_many_problems_are_cut_off() -> None:
 
 
 def test_includes_that_multiply_are_bounded() -> None:
-    others = {f"app/{n}.yml": f"include: [{n + 1}.yml, {{path: {n + 1}.yml, env_file: {n}.env}}]" for n in range(30)}
-    others |= {f"app/{n}.env": f"V{n}=1\n" for n in range(30)} | {"app/30.yml": "services: {last: {image: y}}"}
+    others = {
+        f"app/{n}.yml": f"include: [{n + 1}.yml, {{path: {n + 1}.yml, env_file: {n}.env}}]" for n in range(30)
+    }
+    others |= {f"app/{n}.env": f"V{n}=1\n" for n in range(30)} | {
+        "app/30.yml": "services: {last: {image: y}}"
+    }
     assert "E_PARSE" in run("include: [0.yml]\nservices: {web: {image: x}}", others).codes()
 
 
@@ -156,13 +236,18 @@ def test_a_file_that_cannot_be_decoded_is_a_problem_of_its_own() -> None:
         return "services: {web: {image: x}}"
 
     view = FileView(frozenset({"app/compose.yaml", "app/.env"}), load)
-    result = ComposeExtractor().interpret(UnitSpec("app/compose.yaml", ("app/compose.yaml",)), view, SourceFacts("default", "lab"))
+    result = ComposeExtractor().interpret(
+        UnitSpec("app/compose.yaml", ("app/compose.yaml",)), view, SourceFacts("default", "lab")
+    )
     assert [p.code for p in result.problems] == ["E_ENCODING"] and result.edges
 
 
 def test_no_value_of_the_environment_reaches_a_claim() -> None:
-    read = run("services: {web: {image: x, environment: {P: hunter2, U: 'http://u:hunter2@db:1'}, env_file: x.env}, db: {image: y}}",
-               {"app/x.env": "P=hunter2\nQ=http://u:hunter2@db:2\n"})
+    read = run(
+        "services: {web: {image: x, environment: {P: hunter2, U: 'http://u:hunter2@db:1'}, env_file: x.env},"
+        " db: {image: y}}",
+        {"app/x.env": "P=hunter2\nQ=http://u:hunter2@db:2\n"},
+    )
     assert len(read.edges("CONNECTS_TO")) == 2 and "hunter2" not in repr(read.result)
 
 
@@ -184,9 +269,52 @@ def mutated(draw: st.DrawFn) -> str:
         a, b = sorted((draw(st.integers(0, len(text))), draw(st.integers(0, len(text)))))
         b = min(b, a + 40)
         kind = draw(st.integers(0, 3))
-        middle = "" if kind == 0 else text[a:b] * 2 if kind == 1 else draw(st.sampled_from(
-            ["{", "}", "[", "]", "&a ", "*a", "!reset ", "!override ", "${", "}", "$", ": ", "- ", "\n", "\n  ", "<<: *a", "null", "'", '"', "|", "🐳", "\u0085",
-             "service:web", "0-99999", "\t", "#", "---\n", "`"])) if kind == 2 else draw(st.text(max_size=5))
+        middle = (
+            ""
+            if kind == 0
+            else (
+                text[a:b] * 2
+                if kind == 1
+                else (
+                    draw(
+                        st.sampled_from(
+                            [
+                                "{",
+                                "}",
+                                "[",
+                                "]",
+                                "&a ",
+                                "*a",
+                                "!reset ",
+                                "!override ",
+                                "${",
+                                "}",
+                                "$",
+                                ": ",
+                                "- ",
+                                "\n",
+                                "\n  ",
+                                "<<: *a",
+                                "null",
+                                "'",
+                                '"',
+                                "|",
+                                "🐳",
+                                "\u0085",
+                                "service:web",
+                                "0-99999",
+                                "\t",
+                                "#",
+                                "---\n",
+                                "`",
+                            ]
+                        )
+                    )
+                    if kind == 2
+                    else draw(st.text(max_size=5))
+                )
+            )
+        )
         text = text[:a] + middle + text[b:]
     return text
 
@@ -194,12 +322,26 @@ def mutated(draw: st.DrawFn) -> str:
 @fuzz
 @given(mutated(), mutated())
 def test_any_mutation_with_any_other_file(text: str, other: str) -> None:
-    others = {"app/more.yml": other, "app/x.env": other, "app/.env": text[:200], "app/src/Dockerfile": other, "app/Dockerfile": text}
+    others = {
+        "app/more.yml": other,
+        "app/x.env": other,
+        "app/.env": text[:200],
+        "app/src/Dockerfile": other,
+        "app/Dockerfile": text,
+    }
     first = run(text, others)
     assert run(text, dict(reversed(list(others.items())))).result == first.result
 
 
 def test_the_seed_of_the_mutations_is_a_rich_project() -> None:
     read = run(SEED, {"app/more.yml": "services: {extra: {image: x}}", "app/x.env": "A=http://extra:1"})
-    assert {e.type for e in read.result.edges} == {"BUILDS", "BINDS", "DEPENDS_ON", "RUNS_IN", "RESOLVES_TO", "CONNECTS_TO", "ROUTES_TO"}
+    assert {e.type for e in read.result.edges} == {
+        "BUILDS",
+        "BINDS",
+        "DEPENDS_ON",
+        "RUNS_IN",
+        "RESOLVES_TO",
+        "CONNECTS_TO",
+        "ROUTES_TO",
+    }
     assert not read.result.problems

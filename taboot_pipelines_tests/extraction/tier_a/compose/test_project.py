@@ -15,8 +15,19 @@ def images(read) -> list[str]:
 
 
 def test_units_follow_composes_own_order() -> None:
-    paths = ["a/docker-compose.yml", "a/compose.yaml", "a/compose.override.yaml", "a/docker-compose.override.yml", "b/docker-compose.yaml",
-             "b/docker-compose.yml", "b/docker-compose.override.yml", "c/stack.yml", "c/compose.override.yml", "README.md", "compose.yml"]
+    paths = [
+        "a/docker-compose.yml",
+        "a/compose.yaml",
+        "a/compose.override.yaml",
+        "a/docker-compose.override.yml",
+        "b/docker-compose.yaml",
+        "b/docker-compose.yml",
+        "b/docker-compose.override.yml",
+        "c/stack.yml",
+        "c/compose.override.yml",
+        "README.md",
+        "compose.yml",
+    ]
     units = {u.name: u.files for u in ComposeExtractor().units(paths)}
     assert units == {
         "a/compose.yaml": ("a/compose.yaml", "a/compose.override.yaml"),
@@ -39,9 +50,17 @@ def test_units_follow_composes_own_order() -> None:
         ({"compose.yaml": WEB}, None, "lab/lab"),
         ({"app/compose.yaml": "name: Shop\n" + WEB}, None, "lab/shop"),
         ({"app/compose.yaml": "name: ${N:-shop}-x\n" + WEB}, None, "lab/shop-x"),
-        ({"app/compose.yaml": "name: a\n" + WEB, "app/.env": "COMPOSE_PROJECT_NAME=envname"}, None, "lab/envname"),
+        (
+            {"app/compose.yaml": "name: a\n" + WEB, "app/.env": "COMPOSE_PROJECT_NAME=envname"},
+            None,
+            "lab/envname",
+        ),
         ({"app/compose.yaml": WEB, "app/stack.prod.yml": WEB}, "app/stack.prod.yml", "lab/app-stackprod"),
-        ({"app/compose.yaml": WEB, "app/docker-compose.yml": WEB}, "app/docker-compose.yml", "lab/app-docker-compose"),
+        (
+            {"app/compose.yaml": WEB, "app/docker-compose.yml": WEB},
+            "app/docker-compose.yml",
+            "lab/app-docker-compose",
+        ),
         ({"app/compose.yaml": WEB, "app/compose.override.yml": "name: over\n"}, None, "lab/over"),
     ],
 )
@@ -82,7 +101,9 @@ def test_host_takes_the_place_of_the_source_in_scopes() -> None:
     ],
 )
 def test_variables(dotenv: str, template: str, tag: str | None) -> None:
-    read = interpret({"app/compose.yaml": f"services: {{web: {{image: 'nginx:{template}'}}}}", "app/.env": dotenv})
+    read = interpret(
+        {"app/compose.yaml": f"services: {{web: {{image: 'nginx:{template}'}}}}", "app/.env": dotenv}
+    )
     assert images(read) == ([f"nginx:{tag}"] if tag is not None else [])
     assert read.result.environment == {"app/.env"}
 
@@ -97,7 +118,9 @@ def test_a_variable_without_a_value_gives_no_guessed_edge_and_is_marked(template
 
 
 def test_an_env_value_that_cannot_be_known_is_not_replaced_by_a_default() -> None:
-    read = interpret({"app/compose.yaml": "services: {web: {image: 'nginx:${T:-1}'}}", "app/.env": "T=$HOME/x"})
+    read = interpret(
+        {"app/compose.yaml": "services: {web: {image: 'nginx:${T:-1}'}}", "app/.env": "T=$HOME/x"}
+    )
     assert not read.edges("BUILDS")
 
 
@@ -113,8 +136,10 @@ def test_a_dollar_is_escaped_by_another_and_a_stray_one_is_a_problem() -> None:
 
 
 def test_override_files_merge_by_the_specification() -> None:
-    read = interpret({
-        "app/compose.yaml": """
+    read = interpret(
+        {
+            "app/compose.yaml": (
+                """
             services:
               web:
                 image: nginx:1
@@ -127,8 +152,10 @@ def test_override_files_merge_by_the_specification() -> None:
               db: {image: postgres:1, ports: ["5432:5432"], container_name: pg}
               gone: {image: busybox}
             networks: {front: }
-        """,
-        "app/compose.override.yml": """
+        """
+            ),
+            "app/compose.override.yml": (
+                """
             services:
               web:
                 image: nginx:2
@@ -141,15 +168,25 @@ def test_override_files_merge_by_the_specification() -> None:
               cache: {image: redis}
               gone: !reset null
             networks: {back: {name: shared, external: true}}
-        """,
-    })
+        """
+            ),
+        }
+    )
     assert {n.node.name for n in read.nodes("Service")} == {"web", "db", "cache"}
     assert images(read) == ["nginx:2", "postgres:1", "redis:latest"]
     assert [e.properties["port"] for e in read.edges("BINDS")] == [80, 81, 80, 6000]
     assert read.pairs("DEPENDS_ON") == [("web", "db"), ("web", "cache")]
     assert read.edges("DEPENDS_ON")[1].properties == {"condition": "service_healthy", "required": False}
-    assert sorted((e.end.name, e.properties["port"]) for e in read.edges("CONNECTS_TO")) == [("cache", 3), ("cache", 9), ("db", 2), ("db", 7)]
-    assert {p for p in read.pairs("RUNS_IN") if p[0] == "app-web-1"} == {("app-web-1", "app_front"), ("app-web-1", "shared")}
+    assert sorted((e.end.name, e.properties["port"]) for e in read.edges("CONNECTS_TO")) == [
+        ("cache", 3),
+        ("cache", 9),
+        ("db", 2),
+        ("db", 7),
+    ]
+    assert {p for p in read.pairs("RUNS_IN") if p[0] == "app-web-1"} == {
+        ("app-web-1", "app_front"),
+        ("app-web-1", "shared"),
+    }
     where = {e.end.name: e.evidence.path for e in read.edges("BUILDS")}
     assert where["docker.io/library/nginx:2"] == "app/compose.override.yml"
     assert where["docker.io/library/postgres:1"] == "app/compose.yaml"
@@ -157,16 +194,25 @@ def test_override_files_merge_by_the_specification() -> None:
 
 
 def test_null_in_an_override_changes_nothing_but_what_is_replaced_whole() -> None:
-    read = interpret({
-        "a/compose.yaml": """
+    read = interpret(
+        {
+            "a/compose.yaml": (
+                """
             services:
-              web: {image: nginx, command: "http://db:1/", environment: {E: "http://db:2"}, extra_hosts: {h: 10.0.0.1}, restart: always, build: b}
+              web: {image: nginx, command: "http://db:1/", environment: {E: "http://db:2"},
+                    extra_hosts: {h: 10.0.0.1}, restart: always, build: b}
               db: {image: pg}
-        """,
-        "a/compose.override.yaml": """
-            services: {web: {image: , command: , environment: [E], extra_hosts: ["i:10.0.0.2"], restart: null, build: {target: t}}, db: }
-        """,
-    }, "a/compose.yaml")
+        """
+            ),
+            "a/compose.override.yaml": (
+                """
+            services: {web: {image: , command: , environment: [E], extra_hosts: ["i:10.0.0.2"],
+                             restart: null, build: {target: t}}, db: }
+        """
+            ),
+        },
+        "a/compose.yaml",
+    )
     assert images(read) == ["nginx:latest", "pg:latest"]
     assert not read.edges("CONNECTS_TO")
     assert read.pairs("RESOLVES_TO") == [("h", "10.0.0.1"), ("i", "10.0.0.2")]
@@ -181,13 +227,18 @@ def test_services_that_only_the_override_declares() -> None:
 
 def test_a_broken_override_leaves_the_main_file_and_a_broken_main_file_nothing() -> None:
     read = interpret({"a/compose.yaml": WEB, "a/compose.override.yaml": "services: ["}, "a/compose.yaml")
-    assert images(read) == ["nginx:latest"] and [p.path for p in read.result.problems] == ["a/compose.override.yaml"]
+    assert images(read) == ["nginx:latest"] and [p.path for p in read.result.problems] == [
+        "a/compose.override.yaml"
+    ]
     read = interpret({"a/compose.yaml": "services: [", "a/compose.override.yaml": WEB}, "a/compose.yaml")
     assert not read.result.nodes and read.codes() == ["E_PARSE"]
 
 
 def test_documents_of_one_file_override_each_other() -> None:
-    read = interpret("services: {web: {image: 'nginx:1', ports: ['1:1']}}\n---\nservices: {web: {image: 'nginx:2', ports: ['2:2']}}\n")
+    read = interpret(
+        "services: {web: {image: 'nginx:1', ports: ['1:1']}}\n---\nservices: {web: {image: 'nginx:2', ports:"
+        " ['2:2']}}\n"
+    )
     assert images(read) == ["nginx:2"]
     assert [e.properties["port"] for e in read.edges("BINDS")] == [1, 2]
 
@@ -218,8 +269,10 @@ def test_anchors_and_merge_keys_keep_the_place_of_what_they_bring() -> None:
 
 
 def test_extends_across_files_rebases_paths_and_makes_them_subordinate() -> None:
-    read = interpret({
-        "app/compose.yaml": """
+    read = interpret(
+        {
+            "app/compose.yaml": (
+                """
             services:
               web:
                 extends: {file: ../common/base.yml, service: mid}
@@ -227,23 +280,32 @@ def test_extends_across_files_rebases_paths_and_makes_them_subordinate() -> None
               db: {image: postgres}
               same: {extends: web}
               short: {extends: {service: db}, image: postgres:9}
-        """,
-        "common/base.yml": """
+        """
+            ),
+            "common/base.yml": (
+                """
             services:
               mid: {extends: {service: root, file: deep/root.yml}, build: {args: [V=3]}, ports: ["8:8"]}
-        """,
-        "common/deep/root.yml": """
+        """
+            ),
+            "common/deep/root.yml": (
+                """
             services:
               root: {build: src, env_file: vars.env, restart: always}
-        """,
-        "common/deep/src/Dockerfile": "ARG V=1\nFROM alpine:$V\n",
-        "common/deep/vars.env": "URL=http://db:80/\n",
-    }, "app/compose.yaml")
+        """
+            ),
+            "common/deep/src/Dockerfile": "ARG V=1\nFROM alpine:$V\n",
+            "common/deep/vars.env": "URL=http://db:80/\n",
+        },
+        "app/compose.yaml",
+    )
     assert read.result.subordinates == {"common/base.yml", "common/deep/root.yml"}
     assert read.result.environment == {"common/deep/vars.env"}
     assert ("web", "docker.io/library/alpine:3") in read.pairs("BUILDS", "dockerfile_from")
     assert ("same", "docker.io/library/alpine:3") in read.pairs("BUILDS", "dockerfile_from")
-    assert {e.evidence.path for e in read.edges("BUILDS", "dockerfile_from")} == {"common/deep/src/Dockerfile"}
+    assert {e.evidence.path for e in read.edges("BUILDS", "dockerfile_from")} == {
+        "common/deep/src/Dockerfile"
+    }
     assert read.node("Service", "same").properties["restart"] == "always"
     assert [read.quote(e.evidence) for e in read.edges("BINDS")] == ['"8:8"', '"8:8"']
     connects = [(e.start.name, e.properties["port"], e.evidence.path) for e in read.edges("CONNECTS_TO")]
@@ -255,19 +317,48 @@ def test_extends_across_files_rebases_paths_and_makes_them_subordinate() -> None
     [
         ({"a/compose.yaml": "services: {x: {extends: y, image: i}, y: {extends: x}}"}, "E_CYCLE"),
         ({"a/compose.yaml": "services: {x: {extends: x, image: i}}"}, "E_CYCLE"),
-        ({"a/compose.yaml": "services: {x: {extends: {file: b.yml, service: y}, image: i}}",
-          "a/b.yml": "services: {y: {extends: {file: compose.yaml, service: x}}}"}, "E_CYCLE"),
-        ({"a/compose.yaml": "services: {x: {extends: {file: gone.yml, service: y}, image: i}}"}, "E_NOT_FOUND"),
-        ({"a/compose.yaml": "services: {x: {extends: {file: ../../../etc/x.yml, service: y}, image: i}}"}, "E_NOT_FOUND"),
+        (
+            {
+                "a/compose.yaml": "services: {x: {extends: {file: b.yml, service: y}, image: i}}",
+                "a/b.yml": "services: {y: {extends: {file: compose.yaml, service: x}}}",
+            },
+            "E_CYCLE",
+        ),
+        (
+            {"a/compose.yaml": "services: {x: {extends: {file: gone.yml, service: y}, image: i}}"},
+            "E_NOT_FOUND",
+        ),
+        (
+            {"a/compose.yaml": "services: {x: {extends: {file: ../../../etc/x.yml, service: y}, image: i}}"},
+            "E_NOT_FOUND",
+        ),
         ({"a/compose.yaml": "services: {x: {extends: y, image: i}}"}, "E_NOT_FOUND"),
         ({"a/compose.yaml": "services: {x: {extends: [], image: i}}"}, "E_PARSE"),
         ({"a/compose.yaml": "include: [compose.yaml]\nservices: {x: {image: i}}"}, "E_CYCLE"),
-        ({"a/compose.yaml": "include: [b.yml]\nservices: {x: {image: i}}", "a/b.yml": "include: [compose.yaml]"}, "E_CYCLE"),
+        (
+            {
+                "a/compose.yaml": "include: [b.yml]\nservices: {x: {image: i}}",
+                "a/b.yml": "include: [compose.yaml]",
+            },
+            "E_CYCLE",
+        ),
         ({"a/compose.yaml": "include: [gone.yml]\nservices: {x: {image: i}}"}, "E_NOT_FOUND"),
-        ({"a/compose.yaml": "services: " + "{" + ", ".join(f"s{n}: {{extends: s{n + 1}}}" for n in range(50)) + ", s50: {}, x: {image: i}}"}, "E_PARSE"),
+        (
+            {
+                "a/compose.yaml": (
+                    "services: "
+                    + "{"
+                    + ", ".join(f"s{n}: {{extends: s{n + 1}}}" for n in range(50))
+                    + ", s50: {}, x: {image: i}}"
+                )
+            },
+            "E_PARSE",
+        ),
     ],
 )
-def test_a_broken_extends_or_include_is_a_problem_and_the_rest_stands(files: dict[str, str], code: str) -> None:
+def test_a_broken_extends_or_include_is_a_problem_and_the_rest_stands(
+    files: dict[str, str], code: str
+) -> None:
     read = interpret(files, "a/compose.yaml")
     assert code in read.codes()
     assert ("x", "docker.io/library/i:latest") in read.pairs("BUILDS")
@@ -275,33 +366,55 @@ def test_a_broken_extends_or_include_is_a_problem_and_the_rest_stands(files: dic
 
 
 def test_an_absent_file_that_was_looked_for_is_part_of_the_inputs() -> None:
-    read = interpret({"a/docker-compose.yml": "services: {x: {extends: {file: gone.yml, service: y}, build: src}}"})
-    assert read.reads == {"a/compose.yaml": False, "a/compose.yml": False, "a/docker-compose.yml": True, "a/.env": False, "a/gone.yml": False,
-                          "a/src/Dockerfile": False}
+    read = interpret(
+        {"a/docker-compose.yml": "services: {x: {extends: {file: gone.yml, service: y}, build: src}}"}
+    )
+    assert read.reads == {
+        "a/compose.yaml": False,
+        "a/compose.yml": False,
+        "a/docker-compose.yml": True,
+        "a/.env": False,
+        "a/gone.yml": False,
+        "a/src/Dockerfile": False,
+    }
 
 
 def test_include_brings_services_with_their_own_directory_and_environment() -> None:
-    read = interpret({
-        "app/compose.yaml": """
+    read = interpret(
+        {
+            "app/compose.yaml": (
+                """
             include:
               - ../db/compose.yaml
               - {path: [../mq/a.yml, ../mq/b.yml], project_directory: ../mq/home, env_file: [../mq/x.env]}
             services:
               web: {image: "nginx:$TAG", depends_on: [db, mq]}
-        """,
-        "app/.env": "TAG=9\n",
-        "db/compose.yaml": "name: other\ninclude: [more.yml]\nservices: {db: {build: img, image: 'pg:$TAG-$OWN'}}\nnetworks: {default: {name: dbnet}}",
-        "db/.env": "TAG=1\nOWN=2\n",
-        "db/more.yml": "services: {extra: {image: extra}}",
-        "db/img/Dockerfile": "FROM scratch\n",
-        "mq/a.yml": "services: {mq: {image: 'rabbit:$V', build: .}}",
-        "mq/b.yml": "services: {mq: {ports: ['1:1']}}",
-        "mq/x.env": "V=3\n",
-        "mq/home/Dockerfile": "FROM erlang\n",
-    }, "app/compose.yaml")
-    assert {n.node.key for n in read.nodes("Service")} == {("lab/app", n) for n in ("web", "db", "extra", "mq")}
-    assert {"docker.io/library/nginx:9", "docker.io/library/pg:9-2", "docker.io/library/rabbit:3", "docker.io/library/erlang:latest"} <= {
-        e.end.name for e in read.edges("BUILDS")}
+        """
+            ),
+            "app/.env": "TAG=9\n",
+            "db/compose.yaml": (
+                "name: other\ninclude: [more.yml]\nservices: {db: {build: img, image:"
+                " 'pg:$TAG-$OWN'}}\nnetworks: {default: {name: dbnet}}"
+            ),
+            "db/.env": "TAG=1\nOWN=2\n",
+            "db/more.yml": "services: {extra: {image: extra}}",
+            "db/img/Dockerfile": "FROM scratch\n",
+            "mq/a.yml": "services: {mq: {image: 'rabbit:$V', build: .}}",
+            "mq/b.yml": "services: {mq: {ports: ['1:1']}}",
+            "mq/x.env": "V=3\n",
+            "mq/home/Dockerfile": "FROM erlang\n",
+        },
+        "app/compose.yaml",
+    )
+    assert {n.node.key for n in read.nodes("Service")} == {
+        ("lab/app", n) for n in ("web", "db", "extra", "mq")
+    }
+    assert {
+        "docker.io/library/nginx:9",
+        "docker.io/library/pg:9-2",
+        "docker.io/library/rabbit:3",
+        "docker.io/library/erlang:latest",
+    } <= {e.end.name for e in read.edges("BUILDS")}
     assert read.result.subordinates == {"db/compose.yaml", "db/more.yml", "mq/a.yml", "mq/b.yml"}
     assert read.result.environment == {"app/.env", "db/.env", "mq/x.env"}
     assert {e.end.name for e in read.edges("RUNS_IN")} == {"dbnet"}
@@ -309,22 +422,40 @@ def test_include_brings_services_with_their_own_directory_and_environment() -> N
 
 
 def test_what_an_include_brings_does_not_replace_what_the_file_says() -> None:
-    read = interpret({"a/compose.yaml": "include: [b.yml]\nservices: {x: {image: mine}}", "a/b.yml": "services: {x: {image: theirs}, y: {image: y}}"},
-                     "a/compose.yaml")
+    read = interpret(
+        {
+            "a/compose.yaml": "include: [b.yml]\nservices: {x: {image: mine}}",
+            "a/b.yml": "services: {x: {image: theirs}, y: {image: y}}",
+        },
+        "a/compose.yaml",
+    )
     assert images(read) == ["mine:latest", "y:latest"]
     assert read.codes() == ["E_PARSE"]
 
 
 def test_compose_file_of_the_environment_names_the_files() -> None:
-    read = interpret({"a/compose.yaml": WEB, "a/prod.yml": "services: {web: {image: 'nginx:9'}}", "a/compose.override.yml": "services: {web: {image: no}}",
-                      "a/.env": "COMPOSE_FILE=compose.yaml:prod.yml"}, "a/compose.yaml")
+    read = interpret(
+        {
+            "a/compose.yaml": WEB,
+            "a/prod.yml": "services: {web: {image: 'nginx:9'}}",
+            "a/compose.override.yml": "services: {web: {image: no}}",
+            "a/.env": "COMPOSE_FILE=compose.yaml:prod.yml",
+        },
+        "a/compose.yaml",
+    )
     assert images(read) == ["nginx:9"]
     assert read.result.subordinates == {"a/prod.yml"}
 
 
 def test_the_first_format_is_read_and_other_yaml_is_not() -> None:
-    read = interpret({"a/docker-compose.yml": "web:\n  build: src\n  dockerfile: D\n  net: host\n  links: [db]\ndb:\n  image: postgres\n",
-                      "a/src/D": "FROM alpine\n"})
+    read = interpret(
+        {
+            "a/docker-compose.yml": (
+                "web:\n  build: src\n  dockerfile: D\n  net: host\n  links: [db]\ndb:\n  image: postgres\n"
+            ),
+            "a/src/D": "FROM alpine\n",
+        }
+    )
     assert read.pairs("DEPENDS_ON", "compose_links") == [("web", "db")]
     assert ("web", "docker.io/library/alpine:latest") in read.pairs("BUILDS")
     for path, text in {
@@ -345,7 +476,14 @@ def test_the_first_format_is_read_and_other_yaml_is_not() -> None:
 
 
 def test_bare_environment_names_take_the_projects_value() -> None:
-    read = interpret({"app/compose.yaml": "services: {a: {image: x, environment: [URL]}, b: {image: x, environment: {URL: }}, db: {image: y}}",
-                      "app/.env": "URL=http://db:8/"})
+    read = interpret(
+        {
+            "app/compose.yaml": (
+                "services: {a: {image: x, environment: [URL]}, b: {image: x, environment: {URL: }}, db:"
+                " {image: y}}"
+            ),
+            "app/.env": "URL=http://db:8/",
+        }
+    )
     assert read.pairs("CONNECTS_TO") == [("a", "db"), ("b", "db")]
     assert [e.end_basis.value for e in read.edges("CONNECTS_TO")] == ["derived", "derived"]

@@ -15,13 +15,18 @@ from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, SourceFacts
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, check
 
-DATA = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[4].parent / "shared" / "data"))
+DATA = Path(
+    os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[4].parent / "shared" / "data")
+)
 pytestmark = pytest.mark.skipif(not (DATA / "awesome-compose").is_dir(), reason="the test data is not here")
 
 
 def read_folder(root: Path, suffixes: tuple[str, ...]) -> dict[str, str]:
-    return {p.relative_to(root).as_posix(): p.read_text("utf-8", "replace") for p in sorted(root.rglob("*"))
-            if p.is_file() and (p.suffix in suffixes or p.name.startswith((".env", "Dockerfile")))}
+    return {
+        p.relative_to(root).as_posix(): p.read_text("utf-8", "replace")
+        for p in sorted(root.rglob("*"))
+        if p.is_file() and (p.suffix in suffixes or p.name.startswith((".env", "Dockerfile")))
+    }
 
 
 def interpret_all(files: dict[str, str]) -> dict[str, Read]:
@@ -29,7 +34,9 @@ def interpret_all(files: dict[str, str]) -> dict[str, Read]:
     found = {}
     for unit in extractor.units(files):
         view = FileView(frozenset(files), files.__getitem__)
-        found[unit.name] = Read(files, extractor.interpret(unit, view, SourceFacts("default", "lab")), view.reads)
+        found[unit.name] = Read(
+            files, extractor.interpret(unit, view, SourceFacts("default", "lab")), view.reads
+        )
         check(found[unit.name])
     return found
 
@@ -45,21 +52,31 @@ def test_awesome_compose_agrees_with_its_gold() -> None:
         assert not read.result.problems
         assert [n.node.key for n in read.nodes("Service")] == [(f"lab/{project}", name) for name in services]
         assert [n.properties["composeService"] for n in read.nodes("Container")] == list(services)
-        assert read.pairs("DEPENDS_ON") == [(name, d) for name, s in services.items() for d in s["depends_on"]]
+        assert read.pairs("DEPENDS_ON") == [
+            (name, d) for name, s in services.items() for d in s["depends_on"]
+        ]
         assert all(e.end_basis is Basis.BYTES for e in read.edges("DEPENDS_ON"))
-        assert [(e.start.name, e.end.name) for e in read.edges("BUILDS") if e.method != "dockerfile_from"] == [
-            (name, parse_reference(s["image"] or f"{project}-{name}").name) for name, s in services.items()]
-        assert [(e.start.name, f"{e.properties['port']}:{e.properties['targetPort']}") for e in read.edges("BINDS")] == [
-            (name, re.sub("/.*", "", p)) for name, s in services.items() for p in s["ports"]]
+        assert [
+            (e.start.name, e.end.name) for e in read.edges("BUILDS") if e.method != "dockerfile_from"
+        ] == [(name, parse_reference(s["image"] or f"{project}-{name}").name) for name, s in services.items()]
+        assert [
+            (e.start.name, f"{e.properties['port']}:{e.properties['targetPort']}")
+            for e in read.edges("BINDS")
+        ] == [(name, re.sub("/.*", "", p)) for name, s in services.items() for p in s["ports"]]
         assert [e.end.name for e in read.edges("RUNS_IN")] == [
-            f"{project}_{n}" for s in services.values() for n in s["networks"] or ["default"]]
-        assert all(e.evidence.path.endswith("Dockerfile") and e.end.name.rpartition("/")[2] in read.quote(e.evidence)
-                   for e in read.edges("BUILDS", "dockerfile_from"))
+            f"{project}_{n}" for s in services.values() for n in s["networks"] or ["default"]
+        ]
+        assert all(
+            e.evidence.path.endswith("Dockerfile") and e.end.name.rpartition("/")[2] in read.quote(e.evidence)
+            for e in read.edges("BUILDS", "dockerfile_from")
+        )
 
 
 def test_the_environment_of_the_wireguard_example() -> None:
     files = read_folder(DATA / "awesome-compose", (".yml", ".yaml"))
-    read = interpret_all({p: t for p, t in files.items() if p.startswith("wireguard/")})["wireguard/compose.yaml"]
+    read = interpret_all({p: t for p, t in files.items() if p.startswith("wireguard/")})[
+        "wireguard/compose.yaml"
+    ]
     assert read.result.environment == {"wireguard/.env"}
     (edge,) = read.edges("BINDS")
     assert (edge.properties["port"], edge.properties["protocol"]) == (51820, "udp")
@@ -80,5 +97,7 @@ def test_the_compose_snippets_of_the_linuxserver_documentation() -> None:
             (read,) = interpret_all({f"{page.stem}{n}/compose.yaml": block}).values()
             if "services:\n" in block and "\n    image: " in block:
                 read_any += 1
-                assert {n.node.name for n in read.nodes("Image")} == {parse_reference(i).name for i in re.findall(r"\n    image: ['\"]?([^\s'\"]+)", block)}
+                assert {n.node.name for n in read.nodes("Image")} == {
+                    parse_reference(i).name for i in re.findall(r"\n    image: ['\"]?([^\s'\"]+)", block)
+                }
     assert read_any > 100

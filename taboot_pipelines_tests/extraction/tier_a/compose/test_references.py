@@ -24,15 +24,25 @@ services:
 
 def test_every_file_with_its_role() -> None:
     assert references(TEXT, "app/compose.yaml", {"K": "prod"}) == {
-        ("app/.env", "input"), ("db/compose.yaml", "document"), ("db/.env", "input"), ("app/x.yml", "document"), ("app/x.env", "input"),
-        ("app/src/D.prod", "document"), ("app/web.env", "input"), ("up.env", "input"), ("app/labels.txt", "input"),
-        ("common/base.yml", "document"), ("app/Dockerfile", "document"),
+        ("app/.env", "input"),
+        ("db/compose.yaml", "document"),
+        ("db/.env", "input"),
+        ("app/x.yml", "document"),
+        ("app/x.env", "input"),
+        ("app/src/D.prod", "document"),
+        ("app/web.env", "input"),
+        ("up.env", "input"),
+        ("app/labels.txt", "input"),
+        ("common/base.yml", "document"),
+        ("app/Dockerfile", "document"),
     }
 
 
 def test_a_project_directory_of_its_own() -> None:
     assert references("services: {a: {build: .}}", "db/compose.yaml", {}, project_directory="app") == {
-        ("app/.env", "input"), ("app/Dockerfile", "document")}
+        ("app/.env", "input"),
+        ("app/Dockerfile", "document"),
+    }
 
 
 def test_nothing_but_compose_files_names_files() -> None:

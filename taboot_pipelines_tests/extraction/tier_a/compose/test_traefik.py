@@ -16,8 +16,15 @@ from taboot_pipelines_tests.extraction.tier_a.compose.helpers import interpret
         ("Host(`a`, `b`)", [("a", None, "/"), ("b", None, "/")]),
         ("Host(`a`) || Host(`b`)", [("a", None, "/"), ("b", None, "/")]),
         ('Host("a") && PathPrefix("/x")', [("a", 'PathPrefix("/x")', "/x")]),
-        ("(Host(`a`)||Host(`b`))&&(Path(`/x`)||PathPrefix(`/y`))", [
-            ("a", "Path(`/x`)", "/x"), ("a", "PathPrefix(`/y`)", "/y"), ("b", "Path(`/x`)", "/x"), ("b", "PathPrefix(`/y`)", "/y")]),
+        (
+            "(Host(`a`)||Host(`b`))&&(Path(`/x`)||PathPrefix(`/y`))",
+            [
+                ("a", "Path(`/x`)", "/x"),
+                ("a", "PathPrefix(`/y`)", "/y"),
+                ("b", "Path(`/x`)", "/x"),
+                ("b", "PathPrefix(`/y`)", "/y"),
+            ],
+        ),
         ("HostRegexp(`{s:[a-z]+}.b`)", [("{s:[a-z]+}.b", None, "/")]),
         ("PathRegexp(`^/x`)", [(None, "PathRegexp(`^/x`)", None)]),
         ("Host(`a`) && !Path(`/no`) && Headers(`X`, `y`)", [("a", None, "/")]),
@@ -48,19 +55,33 @@ def test_one_route_for_each_host_and_an_endpoint_for_the_port() -> None:
               - traefik.http.services.app.loadbalancer.server.port=8080
           plain:
             image: x
-            labels: {"traefik.http.routers.p.rule": "PathPrefix(`/p`)", "traefik.http.routers.p.tls": "false", "traefik.http.routers.p.entrypoints": websecure}
+            labels: {"traefik.http.routers.p.rule": "PathPrefix(`/p`)", "traefik.http.routers.p.tls": "false",
+                     "traefik.http.routers.p.entrypoints": websecure}
           off:
             image: x
             labels: {traefik.enable: false, "traefik.http.routers.o.rule": "Host(`o`)"}
           swarm:
             image: x
-            deploy: {labels: ["traefik.http.routers.s.rule=Host(`s`)", "traefik.http.routers.s.tls.certresolver=le", "traefik.http.routers.s.service=app"]}
+            deploy:
+              labels: ["traefik.http.routers.s.rule=Host(`s`)", "traefik.http.routers.s.tls.certresolver=le",
+                       "traefik.http.routers.s.service=app"]
     """)
-    routes = [(e.start.name, e.end.name, e.properties.get("host"), e.properties.get("path"), e.properties["tls"], e.properties.get("port"))
-              for e in read.edges("ROUTES_TO")]
+    routes = [
+        (
+            e.start.name,
+            e.end.name,
+            e.properties.get("host"),
+            e.properties.get("path"),
+            e.properties["tls"],
+            e.properties.get("port"),
+        )
+        for e in read.edges("ROUTES_TO")
+    ]
     assert routes == [
-        ("edge", "app", "a.x", "/", True, 8080), ("edge", "app", "b.x", "/", True, 8080),
-        ("edge", "plain", None, "/p", False, None), ("edge", "app", "s", "/", True, 8080),
+        ("edge", "app", "a.x", "/", True, 8080),
+        ("edge", "app", "b.x", "/", True, 8080),
+        ("edge", "plain", None, "/p", False, None),
+        ("edge", "app", "s", "/", True, 8080),
     ]
     assert read.nodes("ReverseProxy")[0].properties == {"type": "traefik", "version": "v3.1"}
     (exposed,) = read.edges("EXPOSES_ENDPOINT")
@@ -72,7 +93,9 @@ def test_one_route_for_each_host_and_an_endpoint_for_the_port() -> None:
 def test_without_traefik_in_the_project_the_sources_proxy_routes() -> None:
     text = "services: {app: {image: x, labels: {'traefik.http.routers.a.rule': 'Host(`${H:-a}`)'}}}"
     read = interpret(text, proxy="gate")
-    assert [(e.start.name, e.start_basis, e.properties["host"]) for e in read.edges("ROUTES_TO")] == [("gate", Basis.SOURCE, "a")]
+    assert [(e.start.name, e.start_basis, e.properties["host"]) for e in read.edges("ROUTES_TO")] == [
+        ("gate", Basis.SOURCE, "a")
+    ]
     assert interpret(text).edges("ROUTES_TO")[0].start.name == "lab"
 
 
@@ -90,6 +113,8 @@ def test_tcp_udp_and_services_of_other_providers() -> None:
               traefik.http.routers.file.service: x@file
               traefik.http.services.s.loadbalancer.server.port: "99999"
     """)
-    assert [(e.properties.get("host"), e.properties.get("scheme"), e.properties["tls"], e.properties.get("port")) for e in read.edges("ROUTES_TO")] == [
-        ("db.x", "tcp", True, 5432), (None, "udp", False, None)]
+    assert [
+        (e.properties.get("host"), e.properties.get("scheme"), e.properties["tls"], e.properties.get("port"))
+        for e in read.edges("ROUTES_TO")
+    ] == [("db.x", "tcp", True, 5432), (None, "udp", False, None)]
     assert [e.end.key for e in read.edges("EXPOSES_ENDPOINT")] == [("tcp", "db", 5432, "/")]

@@ -10,12 +10,18 @@ from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import EdgeClaim, FileView, Interpretation, SourceFacts, UnitSpec
 
-DATA = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[4] / ".." / "shared" / "data").resolve()
+DATA = Path(
+    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[4] / ".." / "shared" / "data"
+).resolve()
 SOURCE = SourceFacts("default", "swag")
 
 
-def read(files: Mapping[str, str], main: str | None = None, source: SourceFacts = SOURCE) -> tuple[Interpretation, FileView]:
-    """Interpret ``files`` with ``main`` (default: the first) as the main file; what comes out follows the model."""
+def read(
+    files: Mapping[str, str], main: str | None = None, source: SourceFacts = SOURCE
+) -> tuple[Interpretation, FileView]:
+    """Interpret ``files`` with ``main`` (default: the first) as the main file; what comes out follows the
+    model.
+    """
     view = FileView(frozenset(files), files.__getitem__)
     unit = UnitSpec(main or next(iter(files)), (main or next(iter(files)),))
     result = NginxExtractor().interpret(unit, view, source)
@@ -48,7 +54,10 @@ def exposures(result: Interpretation) -> list[EdgeClaim]:
 
 def ends(result: Interpretation) -> list[tuple[object, ...]]:
     """(host, location, path, end key) of every route, in order."""
-    return [(e.properties["host"], e.properties["location"], e.properties["path"], e.end.key) for e in routes(result)]
+    return [
+        (e.properties["host"], e.properties["location"], e.properties["path"], e.end.key)
+        for e in routes(result)
+    ]
 
 
 def in_location(body: str, before: str = "") -> str:

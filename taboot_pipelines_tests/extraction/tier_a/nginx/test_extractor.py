@@ -45,8 +45,19 @@ def test_a_swag_subdomain() -> None:
     (route,), (exposure,) = routes(result), exposures(result)
     assert (route.start.label, route.start.key) == ("ReverseProxy", ("swag",))
     assert (route.end.label, route.end.key) == ("Service", ("", "adminer"))
-    assert route.properties == {"host": "adminer.*", "location": "/", "path": "/", "tls": True, "port": 8080, "scheme": "http"}
-    assert (route.start_basis, route.end_basis, route.method) == (Basis.SOURCE, Basis.BYTES, "nginx_proxy_pass")
+    assert route.properties == {
+        "host": "adminer.*",
+        "location": "/",
+        "path": "/",
+        "tls": True,
+        "port": 8080,
+        "scheme": "http",
+    }
+    assert (route.start_basis, route.end_basis, route.method) == (
+        Basis.SOURCE,
+        Basis.BYTES,
+        "nginx_proxy_pass",
+    )
     quote = SWAG[route.evidence.start : route.evidence.end]
     assert quote.startswith("set $upstream_app adminer;")
     assert quote.endswith("proxy_pass $upstream_proto://$upstream_app:$upstream_port;")
@@ -66,56 +77,122 @@ def test_the_sources_proxy_names_the_proxy() -> None:
 
 
 def test_a_fragment_without_a_server_has_no_host() -> None:
-    result, _ = read({"a.subfolder.conf": "location ^~ /a/ {\n proxy_pass http://a:1;\n}\nlocation /a { return 301 /a/; }\n#location /b { proxy_pass http://b; }"})
+    result, _ = read(
+        {
+            "a.subfolder.conf": (
+                "location ^~ /a/ {\n proxy_pass http://a:1;\n}\nlocation /a { return 301 /a/; }\n#location /b"
+                " { proxy_pass http://b; }"
+            )
+        }
+    )
     assert ends(result) == [(None, "^~ /a/", "/a/", ("", "a"))]
     assert routes(result)[0].properties["tls"] is False
 
 
 def test_one_edge_per_server_name() -> None:
-    result, _ = read({"a.conf": in_location("proxy_pass http://a:1;", "server_name a.org *.a.org '~^x(?<y>.+)$'; server_name a.org;")})
+    result, _ = read(
+        {
+            "a.conf": in_location(
+                "proxy_pass http://a:1;", "server_name a.org *.a.org '~^x(?<y>.+)$'; server_name a.org;"
+            )
+        }
+    )
     assert [e.properties["host"] for e in routes(result)] == ["a.org", "*.a.org", "~^x(?<y>.+)$"]
     assert len(exposures(result)) == 1
 
 
-@pytest.mark.parametrize(("args", "path"), [
-    (["/a"], "/a"), (["=", "/a"], "/a"), (["^~", "/a/"], "/a/"), (["=/a"], "/a"), (["~^/a/b"], "/a/b"), (["@x"], None),
-    (["~", "^/api/v1"], "/api/v1"), (["~", "/api"], None), (["~", "(/x)?/api"], None), (["~*", r"\.php$"], None),
-    (["~", "^/ab?c"], "/a"), (["~", "^/ab*"], "/a"), (["~", "^/ab+"], "/ab"), (["~", r"^/a\.b/(c|d)"], "/a.b/"), (["~", "^/a|/b"], None),
-    (["~", "^/a(b|c)|d"], None), (["~", "^/a[|]b"], "/a"), (["~", r"^/a\d"], "/a"), (["~", "^/a$"], "/a"), (["~", "^/a{2}"], "/"), (["~", "^(/a)"], None),
-])
+@pytest.mark.parametrize(
+    ("args", "path"),
+    [
+        (["/a"], "/a"),
+        (["=", "/a"], "/a"),
+        (["^~", "/a/"], "/a/"),
+        (["=/a"], "/a"),
+        (["~^/a/b"], "/a/b"),
+        (["@x"], None),
+        (["~", "^/api/v1"], "/api/v1"),
+        (["~", "/api"], None),
+        (["~", "(/x)?/api"], None),
+        (["~*", r"\.php$"], None),
+        (["~", "^/ab?c"], "/a"),
+        (["~", "^/ab*"], "/a"),
+        (["~", "^/ab+"], "/ab"),
+        (["~", r"^/a\.b/(c|d)"], "/a.b/"),
+        (["~", "^/a|/b"], None),
+        (["~", "^/a(b|c)|d"], None),
+        (["~", "^/a[|]b"], "/a"),
+        (["~", r"^/a\d"], "/a"),
+        (["~", "^/a$"], "/a"),
+        (["~", "^/a{2}"], "/"),
+        (["~", "^(/a)"], None),
+    ],
+)
 def test_the_literal_prefix_of_a_location(args: list[str], path: str | None) -> None:
     assert location_path(args) == path
 
 
 def test_nested_blocks_belong_to_the_innermost_location() -> None:
-    result, _ = read({"a.conf": """server { location /a { proxy_pass http://a:1;
+    result, _ = read(
+        {
+            "a.conf": (
+                """server { location /a { proxy_pass http://a:1;
         location ~ ^/a/x { proxy_pass http://b:2; }
         if ($x) { proxy_pass http://c:3; }
-        limit_except GET { proxy_pass http://d:4; } } }"""})
+        limit_except GET { proxy_pass http://d:4; } } }"""
+            )
+        }
+    )
     assert sorted(ends(result), key=str) == [
-        (None, "/a", "/a", ("", "a")), (None, "/a", "/a", ("", "c")), (None, "/a", "/a", ("", "d")), (None, "~ ^/a/x", "/a/x", ("", "b")),
+        (None, "/a", "/a", ("", "a")),
+        (None, "/a", "/a", ("", "c")),
+        (None, "/a", "/a", ("", "d")),
+        (None, "~ ^/a/x", "/a/x", ("", "b")),
     ]
 
 
-@pytest.mark.parametrize(("listen", "tls"), [
-    ("listen 80;", False), ("listen 443 ssl;", True), ("listen [::]:443 ssl http2;", True), ("listen 443 quic;", True),
-    ("ssl on;", True), ("listen 443;", False), ("#listen 443 ssl;", False), ("listen 80; listen 8443 ssl;", True),
-])
+@pytest.mark.parametrize(
+    ("listen", "tls"),
+    [
+        ("listen 80;", False),
+        ("listen 443 ssl;", True),
+        ("listen [::]:443 ssl http2;", True),
+        ("listen 443 quic;", True),
+        ("ssl on;", True),
+        ("listen 443;", False),
+        ("#listen 443 ssl;", False),
+        ("listen 80; listen 8443 ssl;", True),
+    ],
+)
 def test_tls(listen: str, tls: bool) -> None:
     result, _ = read({"a.conf": in_location("proxy_pass http://a:1;", listen + "\n")})
     assert routes(result)[0].properties["tls"] is tls
 
 
-@pytest.mark.parametrize(("conf", "name", "basis"), [
-    # The innermost block's assignment counts, its last one, wherever it stands in the block.
-    ("set $h outer; server { set $h middle; location / { set $h inner; proxy_pass http://$h; } }", "inner", Basis.BYTES),
-    ("server { set $h middle; location / { proxy_pass http://$h; } }", "middle", Basis.DERIVED),
-    ("server { location / { proxy_pass http://$h; set $h one; set $h two; } }", "two", Basis.BYTES),
-    ("server { location / { set $a one; set $h $a-x; set $a two; proxy_pass http://${h}; } }", "one-x", Basis.DERIVED),
-    ("server { location / { set $u http://one:9/x; proxy_pass $u; } }", "one", Basis.BYTES),
-    # Another location's assignment does not.
-    ("server { set $h all; location /x { set $h x; } location / { proxy_pass http://$h; } }", "all", Basis.DERIVED),
-])
+@pytest.mark.parametrize(
+    ("conf", "name", "basis"),
+    [
+        # The innermost block's assignment counts, its last one, wherever it stands in the block.
+        (
+            "set $h outer; server { set $h middle; location / { set $h inner; proxy_pass http://$h; } }",
+            "inner",
+            Basis.BYTES,
+        ),
+        ("server { set $h middle; location / { proxy_pass http://$h; } }", "middle", Basis.DERIVED),
+        ("server { location / { proxy_pass http://$h; set $h one; set $h two; } }", "two", Basis.BYTES),
+        (
+            "server { location / { set $a one; set $h $a-x; set $a two; proxy_pass http://${h}; } }",
+            "one-x",
+            Basis.DERIVED,
+        ),
+        ("server { location / { set $u http://one:9/x; proxy_pass $u; } }", "one", Basis.BYTES),
+        # Another location's assignment does not.
+        (
+            "server { set $h all; location /x { set $h x; } location / { proxy_pass http://$h; } }",
+            "all",
+            Basis.DERIVED,
+        ),
+    ],
+)
 def test_set_variables(conf: str, name: str, basis: Basis) -> None:
     result, _ = read({"a.conf": conf})
     (route,) = routes(result)
@@ -129,7 +206,10 @@ def test_a_quote_stays_small() -> None:
     assert route.evidence.end - route.evidence.start == len("proxy_pass http://$h;")
 
 
-@pytest.mark.parametrize("value", ["http://$backend:80", "http://a:$p", "$unset", "http://$host$request_uri", "$what://a:1", "http://a$1"])
+@pytest.mark.parametrize(
+    "value",
+    ["http://$backend:80", "http://a:$p", "$unset", "http://$host$request_uri", "$what://a:1", "http://a$1"],
+)
 def test_what_only_a_request_knows_is_marked_and_gives_no_edge(value: str) -> None:
     result, _ = read({"a.conf": "location / {\n proxy_pass " + value + ";\n}"})
     assert result.edges == () and result.nodes == ()
@@ -137,13 +217,22 @@ def test_what_only_a_request_knows_is_marked_and_gives_no_edge(value: str) -> No
     assert problem.code == "E_UNRESOLVED" and "line 2" in problem.message and value not in problem.message
 
 
-@pytest.mark.parametrize(("value", "key"), [
-    ("http://a", ("http", "a", 80, "/")), ("https://a", ("https", "a", 443, "/")), ("http://a:81/x/$1", ("http", "a", 81, "/")),
-    ("http://a:81$request_uri", ("http", "a", 81, "/")), ("http://a$request_uri", ("http", "a", 80, "/")), ("http://a?x=$args", ("http", "a", 80, "/")),
-    ("http://my_app.A:82", ("http", "my_app.a", 82, "/")), ("http://10.0.0.1:9", ("http", "10.0.0.1", 9, "/")),
-    ("http://[2001:DB8::1]:9/", ("http", "2001:db8::1", 9, "/")), ("http://localhost:9", ("http", "localhost", 9, "/")),
-    ("https://x.example.org.", ("https", "x.example.org", 443, "/")),
-])
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("http://a", ("http", "a", 80, "/")),
+        ("https://a", ("https", "a", 443, "/")),
+        ("http://a:81/x/$1", ("http", "a", 81, "/")),
+        ("http://a:81$request_uri", ("http", "a", 81, "/")),
+        ("http://a$request_uri", ("http", "a", 80, "/")),
+        ("http://a?x=$args", ("http", "a", 80, "/")),
+        ("http://my_app.A:82", ("http", "my_app.a", 82, "/")),
+        ("http://10.0.0.1:9", ("http", "10.0.0.1", 9, "/")),
+        ("http://[2001:DB8::1]:9/", ("http", "2001:db8::1", 9, "/")),
+        ("http://localhost:9", ("http", "localhost", 9, "/")),
+        ("https://x.example.org.", ("https", "x.example.org", 443, "/")),
+    ],
+)
 def test_endpoints(value: str, key: tuple[object, ...]) -> None:
     result, _ = read({"a.conf": in_location(f"proxy_pass {value};")})
     assert [n.node.key for n in result.nodes if n.node.label == "Endpoint"] == [key]
@@ -152,12 +241,18 @@ def test_endpoints(value: str, key: tuple[object, ...]) -> None:
     assert len(exposures(result)) == bare
 
 
-@pytest.mark.parametrize(("directive", "key", "method"), [
-    ("grpc_pass grpc://a:50051", ("grpc", "a", 50051, "/"), "nginx_grpc_pass"), ("grpc_pass a:50051", ("grpc", "a", 50051, "/"), "nginx_grpc_pass"),
-    ("grpc_pass grpcs://a", ("grpc+tls", "a", 443, "/"), "nginx_grpc_pass"), ("fastcgi_pass php:9000", ("fastcgi", "php", 9000, "/"), "nginx_fastcgi_pass"),
-    ("uwsgi_pass a:3031", ("uwsgi", "a", 3031, "/"), "nginx_uwsgi_pass"), ("uwsgi_pass uwsgi://a:1", ("uwsgi", "a", 1, "/"), "nginx_uwsgi_pass"),
-    ("scgi_pass a:4000", ("scgi", "a", 4000, "/"), "nginx_scgi_pass"),
-])
+@pytest.mark.parametrize(
+    ("directive", "key", "method"),
+    [
+        ("grpc_pass grpc://a:50051", ("grpc", "a", 50051, "/"), "nginx_grpc_pass"),
+        ("grpc_pass a:50051", ("grpc", "a", 50051, "/"), "nginx_grpc_pass"),
+        ("grpc_pass grpcs://a", ("grpc+tls", "a", 443, "/"), "nginx_grpc_pass"),
+        ("fastcgi_pass php:9000", ("fastcgi", "php", 9000, "/"), "nginx_fastcgi_pass"),
+        ("uwsgi_pass a:3031", ("uwsgi", "a", 3031, "/"), "nginx_uwsgi_pass"),
+        ("uwsgi_pass uwsgi://a:1", ("uwsgi", "a", 1, "/"), "nginx_uwsgi_pass"),
+        ("scgi_pass a:4000", ("scgi", "a", 4000, "/"), "nginx_scgi_pass"),
+    ],
+)
 def test_other_protocols(directive: str, key: tuple[object, ...], method: str) -> None:
     result, _ = read({"a.conf": in_location(directive + ";")})
     (exposure,) = exposures(result)
@@ -171,47 +266,90 @@ def test_a_unix_socket_is_no_edge_and_no_problem(value: str) -> None:
 
 
 def test_upstreams_give_an_edge_per_server_with_the_servers_line_as_quote() -> None:
-    conf = """http { server { location / { proxy_pass https://pool; } location /b { set $u pool; proxy_pass http://$u/x; } location /c { proxy_pass http://pool:90; } }
-    upstream pool { zone z 64k; server a:1 weight=5; server b backup; server 10.0.0.9:3; server unix:/x; server gone:4 down; keepalive 8; } }"""
+    conf = """http { server { location / { proxy_pass https://pool; }
+      location /b { set $u pool; proxy_pass http://$u/x; } location /c { proxy_pass http://pool:90; } }
+    upstream pool { zone z 64k; server a:1 weight=5; server b backup; server 10.0.0.9:3;
+      server unix:/x; server gone:4 down; keepalive 8; } }"""
     result, _ = read({"nginx.conf": conf})
-    found = {(e.properties["location"], e.end.key, conf[e.evidence.start : e.evidence.end], e.method) for e in routes(result)}
+    found = {
+        (e.properties["location"], e.end.key, conf[e.evidence.start : e.evidence.end], e.method)
+        for e in routes(result)
+    }
     lines = [("a", "server a:1 weight=5;"), ("b", "server b backup;")]
     assert found == {
-        *(("/", ("", n), q, "nginx_upstream") for n, q in lines), *(("/b", ("", n), q, "nginx_upstream") for n, q in lines),
-        ("/", ("https", "10.0.0.9", 3, "/"), "server 10.0.0.9:3;", "nginx_upstream"), ("/b", ("http", "10.0.0.9", 3, "/"), "server 10.0.0.9:3;", "nginx_upstream"),
+        *(("/", ("", n), q, "nginx_upstream") for n, q in lines),
+        *(("/b", ("", n), q, "nginx_upstream") for n, q in lines),
+        ("/", ("https", "10.0.0.9", 3, "/"), "server 10.0.0.9:3;", "nginx_upstream"),
+        ("/b", ("http", "10.0.0.9", 3, "/"), "server 10.0.0.9:3;", "nginx_upstream"),
         # With a port it is a host, whatever an upstream is called.
         ("/c", ("", "pool"), "proxy_pass http://pool:90;", "nginx_proxy_pass"),
     }
     # "If a port is not specified, the port 80 is used."
-    assert {e.end.key for e in exposures(result) if e.start.name == "b"} == {("https", "b", 80, "/"), ("http", "b", 80, "/")}
+    assert {e.end.key for e in exposures(result) if e.start.name == "b"} == {
+        ("https", "b", 80, "/"),
+        ("http", "b", 80, "/"),
+    }
 
 
 def test_streams() -> None:
-    result, _ = read({"nginx.conf": """stream { upstream dns { server 192.0.2.1:53; server ns:5353; }
-        server { listen 53 udp; proxy_pass dns; } server { listen 5432; proxy_pass db:5432; } server { listen 9 ssl; proxy_pass db; } }"""})
+    result, _ = read(
+        {
+            "nginx.conf": (
+                """stream { upstream dns { server 192.0.2.1:53; server ns:5353; }
+        server { listen 53 udp; proxy_pass dns; } server { listen 5432; proxy_pass db:5432; }
+        server { listen 9 ssl; proxy_pass db; } }"""
+            )
+        }
+    )
     assert [(e.end.key, e.properties["tls"], e.properties["location"]) for e in routes(result)] == [
-        (("udp", "192.0.2.1", 53, "/"), False, None), (("", "ns"), False, None), (("", "db"), False, None),
+        (("udp", "192.0.2.1", 53, "/"), False, None),
+        (("", "ns"), False, None),
+        (("", "db"), False, None),
     ]
     assert [p.code for p in result.problems] == ["E_UNRESOLVED"]
 
 
-@pytest.mark.parametrize(("before", "inside", "auth", "include"), [
-    ("", "", "none", None), ("", "auth_basic 'R';", "basic", None), ("auth_basic 'R';", "", "basic", None), ("auth_basic 'R';", "auth_basic off;", "none", None),
-    ("", "include /config/nginx/authelia-location.conf;", "oauth2", "authelia-location"), ("", "#include /config/nginx/authelia-location.conf;", "none", None),
-    ("include /config/nginx/authentik-server.conf;", "", "none", None), ("include /config/nginx/authelia-server.conf;", "include /config/nginx/authelia-location.conf;", "oauth2", "authelia-location"),
-    ("", "include /config/nginx/ldap-location.conf; auth_basic 'R';", "oauth2", "ldap-location"), ("", "include tinyauth-location.conf;", "oauth2", "tinyauth-location"),
-    ("include snippets/authelia-location.conf;", "include snippets/authelia-authrequest.conf;", "oauth2", "authelia-authrequest"),
-    ("auth_request /sso;", "", "oauth2", None), ("auth_request /sso;", "auth_request off;", "none", None), ("", "include /config/nginx/proxy.conf;", "none", None),
-])
+@pytest.mark.parametrize(
+    ("before", "inside", "auth", "include"),
+    [
+        ("", "", "none", None),
+        ("", "auth_basic 'R';", "basic", None),
+        ("auth_basic 'R';", "", "basic", None),
+        ("auth_basic 'R';", "auth_basic off;", "none", None),
+        ("", "include /config/nginx/authelia-location.conf;", "oauth2", "authelia-location"),
+        ("", "#include /config/nginx/authelia-location.conf;", "none", None),
+        ("include /config/nginx/authentik-server.conf;", "", "none", None),
+        (
+            "include /config/nginx/authelia-server.conf;",
+            "include /config/nginx/authelia-location.conf;",
+            "oauth2",
+            "authelia-location",
+        ),
+        ("", "include /config/nginx/ldap-location.conf; auth_basic 'R';", "oauth2", "ldap-location"),
+        ("", "include tinyauth-location.conf;", "oauth2", "tinyauth-location"),
+        (
+            "include snippets/authelia-location.conf;",
+            "include snippets/authelia-authrequest.conf;",
+            "oauth2",
+            "authelia-authrequest",
+        ),
+        ("auth_request /sso;", "", "oauth2", None),
+        ("auth_request /sso;", "auth_request off;", "none", None),
+        ("", "include /config/nginx/proxy.conf;", "none", None),
+    ],
+)
 def test_auth(before: str, inside: str, auth: str, include: str | None) -> None:
     result, _ = read({"a.conf": in_location(inside + "\n proxy_pass http://a:1;", before + "\n")})
     (exposure,) = exposures(result)
     assert (exposure.properties["auth"], exposure.properties.get("authInclude")) == (auth, include)
-    assert [n.properties["authRequired"] for n in result.nodes if n.node.label == "Endpoint"] == [auth != "none"]
+    assert [n.properties["authRequired"] for n in result.nodes if n.node.label == "Endpoint"] == [
+        auth != "none"
+    ]
 
 
 def test_the_front_door_says_how_an_endpoint_is_guarded() -> None:
-    conf = """server { location /api { proxy_pass http://a:1; } location / { include /config/nginx/authelia-location.conf; proxy_pass http://a:1; } }"""
+    conf = """server { location /api { proxy_pass http://a:1; }
+      location / { include /config/nginx/authelia-location.conf; proxy_pass http://a:1; } }"""
     result, _ = read({"a.conf": conf})
     assert {e.properties["auth"] for e in exposures(result)} == {"oauth2"}
     assert len(exposures(result)) == 2
@@ -219,16 +357,26 @@ def test_the_front_door_says_how_an_endpoint_is_guarded() -> None:
 
 def test_includes_are_followed_and_the_evidence_names_their_files() -> None:
     files = {
-        "nginx.conf": "http { include /etc/nginx/conf.d/*.conf; include mime.types; include /config/nginx/absent.conf; }",
+        "nginx.conf": (
+            "http { include /etc/nginx/conf.d/*.conf; include mime.types; include"
+            " /config/nginx/absent.conf; }"
+        ),
         "conf.d/a.conf": "server { server_name a; location / { include snippets/pass.conf; } }",
-        "conf.d/b.conf": "server { server_name b; listen 443 ssl; include /config/nginx/snippets/pass.conf; location /b { proxy_pass http://b:2; } }",
+        "conf.d/b.conf": (
+            "server { server_name b; listen 443 ssl; include /config/nginx/snippets/pass.conf; location /b {"
+            " proxy_pass http://b:2; } }"
+        ),
         "conf.d/.hidden.conf": "server { location / { proxy_pass http://hidden:1; } }",
         "conf.d/sub/c.conf": "server { location / { proxy_pass http://c:1; } }",
         "snippets/pass.conf": "proxy_pass http://app:1;",
         "mime.types": "types { text/html html; }",
     }
     result, view = read(files)
-    assert {(e.properties["host"], e.end.name, e.evidence.path) for e in routes(result)} == {("a", "app", "snippets/pass.conf"), ("b", "app", "snippets/pass.conf"), ("b", "b", "conf.d/b.conf")}
+    assert {(e.properties["host"], e.end.name, e.evidence.path) for e in routes(result)} == {
+        ("a", "app", "snippets/pass.conf"),
+        ("b", "app", "snippets/pass.conf"),
+        ("b", "b", "conf.d/b.conf"),
+    }
     assert result.subordinates == {"conf.d/a.conf", "conf.d/b.conf", "snippets/pass.conf", "mime.types"}
     assert view.globs["conf.d/*.conf"] == ("conf.d/a.conf", "conf.d/b.conf")
     assert view.reads["absent.conf"] is False
@@ -236,14 +384,23 @@ def test_includes_are_followed_and_the_evidence_names_their_files() -> None:
 
 
 def test_includes_are_relative_to_the_main_file_then_to_its_parents() -> None:
-    files = {"h1/nginx/nginx.conf": "include x.conf; include y.conf;", "h1/nginx/x.conf": in_location("proxy_pass http://near:1;"),
-             "x.conf": in_location("proxy_pass http://far:1;"), "h1/y.conf": in_location("proxy_pass http://above:1;")}
+    files = {
+        "h1/nginx/nginx.conf": "include x.conf; include y.conf;",
+        "h1/nginx/x.conf": in_location("proxy_pass http://near:1;"),
+        "x.conf": in_location("proxy_pass http://far:1;"),
+        "h1/y.conf": in_location("proxy_pass http://above:1;"),
+    }
     result, _ = read(files)
     assert [e.end.name for e in routes(result)] == ["near", "above"]
 
 
 def test_an_absent_directory_of_a_pattern_does_not_take_in_the_neighbours() -> None:
-    result, _ = read({"nginx.conf": "include /etc/nginx/conf.d/*.conf;", "other.conf": in_location("proxy_pass http://other:1;")})
+    result, _ = read(
+        {
+            "nginx.conf": "include /etc/nginx/conf.d/*.conf;",
+            "other.conf": in_location("proxy_pass http://other:1;"),
+        }
+    )
     assert result.subordinates == frozenset() and result.edges == ()
 
 
@@ -252,10 +409,17 @@ def test_no_include_leaves_the_source() -> None:
     assert all(not p.startswith(("..", "/")) for p in view.reads)
 
 
-@pytest.mark.parametrize("files", [
-    {"a.conf": "include a.conf; location / { proxy_pass http://x:1; }"},
-    {"a.conf": "location / { include b.conf; proxy_pass http://x:1; }", "b.conf": "location /y { include c.conf; }", "c.conf": "location /z { include b.conf; }"},
-])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.conf": "include a.conf; location / { proxy_pass http://x:1; }"},
+        {
+            "a.conf": "location / { include b.conf; proxy_pass http://x:1; }",
+            "b.conf": "location /y { include c.conf; }",
+            "c.conf": "location /z { include b.conf; }",
+        },
+    ],
+)
 def test_a_cycle_is_said_and_the_rest_stands(files: dict[str, str]) -> None:
     result, _ = read(files)
     assert [p.code for p in result.problems] == ["E_CYCLE"]
@@ -263,23 +427,42 @@ def test_a_cycle_is_said_and_the_rest_stands(files: dict[str, str]) -> None:
 
 
 def test_doubling_includes_end() -> None:
-    files = {f"{i}.conf": f"include {i + 1}.conf; include {i + 1}.conf; include {i + 1}.conf;" for i in range(20)} | {"20.conf": in_location("proxy_pass http://x:1;")}
+    files = {
+        f"{i}.conf": f"include {i + 1}.conf; include {i + 1}.conf; include {i + 1}.conf;" for i in range(20)
+    } | {"20.conf": in_location("proxy_pass http://x:1;")}
     result, _ = read(files)
     assert "E_TOO_LARGE" in {p.code for p in result.problems}
 
 
 def test_many_names_times_many_locations_end() -> None:
     names = " ".join(f"n{i}" for i in range(400))
-    result, _ = read({"a.conf": f"server {{ server_name {names}; " + "".join(f"location /{i} {{ proxy_pass http://a:1; }}" for i in range(200)) + "}"})
+    result, _ = read(
+        {
+            "a.conf": (
+                f"server {{ server_name {names}; "
+                + "".join(f"location /{i} {{ proxy_pass http://a:1; }}" for i in range(200))
+                + "}"
+            )
+        }
+    )
     assert "E_TOO_LARGE" in {p.code for p in result.problems}
     assert routes(result)[0].end.name == "a"
 
 
 def test_errors_name_path_and_line_and_quote_nothing() -> None:
-    result, _ = read({"x/a.conf": "server {\n location / {\n  proxy_pass http://ok:1;\n  set $password 'hunter2\n }\n location a b c { }\n location /q { proxy_pass http://hunter2:99999; proxy_pass; }\n"})
+    result, _ = read(
+        {
+            "x/a.conf": (
+                "server {\n location / {\n  proxy_pass http://ok:1;\n  set $password 'hunter2\n }\n location"
+                " a b c { }\n location /q { proxy_pass http://hunter2:99999; proxy_pass; }\n"
+            )
+        }
+    )
     assert [e.end.name for e in routes(result)] == ["ok"]
     assert {p.code for p in result.problems} == {"E_PARSE", "E_UNRESOLVED"}
-    assert all(p.message.startswith("x/a.conf, line ") and "hunter2" not in p.message for p in result.problems)
+    assert all(
+        p.message.startswith("x/a.conf, line ") and "hunter2" not in p.message for p in result.problems
+    )
 
 
 def test_a_name_outside_the_model_gives_no_edge() -> None:
@@ -304,7 +487,10 @@ def test_a_bad_file_is_a_problem_but_a_failing_store_stops_the_run() -> None:
 
 
 def test_units_are_the_files_handed_in() -> None:
-    assert NginxExtractor().units(["b.conf", "a/x.conf.sample", "b.conf"]) == [UnitSpec("a/x.conf.sample", ("a/x.conf.sample",)), UnitSpec("b.conf", ("b.conf",))]
+    assert NginxExtractor().units(["b.conf", "a/x.conf.sample", "b.conf"]) == [
+        UnitSpec("a/x.conf.sample", ("a/x.conf.sample",)),
+        UnitSpec("b.conf", ("b.conf",)),
+    ]
 
 
 GOLD = DATA / "swag-reverse-proxy-confs" / "gold.jsonl"
@@ -321,7 +507,9 @@ def test_every_swag_conf_gives_the_golds_routes() -> None:
         want = {(h, r["location"], r["app"]) for h in hosts for r in record["routes"]}
         have = {(e.properties["host"], e.properties["location"], e.end.name) for e in routes(result)}
         assert have == want, record["file"]
-        assert {(e.start.name, e.end.key[2], e.end.key[0]) for e in exposures(result)} == {(r["app"], int(r["port"]), r["proto"]) for r in record["routes"]}
+        assert {(e.start.name, e.end.key[2], e.end.key[0]) for e in exposures(result)} == {
+            (r["app"], int(r["port"]), r["proto"]) for r in record["routes"]
+        }
         assert all(e.end_basis is Basis.BYTES for e in routes(result))
         checked += len(want)
     assert checked > 200
@@ -332,18 +520,63 @@ def test_crossplanes_cases_follow_their_includes() -> None:
     root = DATA / "nginx-crossplane"
     subordinates = {}
     for case in sorted(p for p in root.iterdir() if p.is_dir()):
-        files = {p.relative_to(case).as_posix(): p.read_text("utf-8", "replace") for p in case.rglob("*.conf")}
+        files = {
+            p.relative_to(case).as_posix(): p.read_text("utf-8", "replace") for p in case.rglob("*.conf")
+        }
         result, _ = read(files, "nginx.conf")
         assert result.edges == ()
         subordinates[case.name] = result.subordinates
-    assert subordinates["includes-globbed"] == {"http.conf", "locations/location1.conf", "locations/location2.conf", "servers/server1.conf", "servers/server2.conf"}
+    assert subordinates["includes-globbed"] == {
+        "http.conf",
+        "locations/location1.conf",
+        "locations/location2.conf",
+        "servers/server1.conf",
+        "servers/server2.conf",
+    }
     assert subordinates["includes-regular"] == {"conf.d/server.conf", "foo.conf"}
 
 
-WORDS = st.sampled_from([
-    "server", "location", "/", "~ ^/a", "{", "{", "}", ";", ";", "\n", "proxy_pass", "http://a:1", "$x", "set $x", "http://$x", "include", "b.conf", "*.conf", "/x/b.conf",
-    "upstream u", "http://u", "server c:2", "listen 443 ssl", "server_name", "é", "if ($a)", "auth_basic off", "'", "\"", "stream", "http", "#", "[::1", "http://[", ":99999", "\x00", "\ud800",
-])
+WORDS = st.sampled_from(
+    [
+        "server",
+        "location",
+        "/",
+        "~ ^/a",
+        "{",
+        "{",
+        "}",
+        ";",
+        ";",
+        "\n",
+        "proxy_pass",
+        "http://a:1",
+        "$x",
+        "set $x",
+        "http://$x",
+        "include",
+        "b.conf",
+        "*.conf",
+        "/x/b.conf",
+        "upstream u",
+        "http://u",
+        "server c:2",
+        "listen 443 ssl",
+        "server_name",
+        "é",
+        "if ($a)",
+        "auth_basic off",
+        "'",
+        '"',
+        "stream",
+        "http",
+        "#",
+        "[::1",
+        "http://[",
+        ":99999",
+        "\x00",
+        "\ud800",
+    ]
+)
 
 
 @settings(max_examples=200, deadline=None)

@@ -27,18 +27,21 @@ def args(text: str) -> list[str]:
     return directive.args
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("a b c;", ["b", "c"]),
-    ("a\n  b # x; {\n  c\n;", ["b", "c"]),
-    ("a 'x y' \"p;{}q\";", ["x y", "p;{}q"]),
-    (r'''a "q\"q" 'q\'q' "t\tn\nr\rs\\d\d";''', ['q"q', "q'q", "t\tn\nr\rs\\d\\d"]),
-    (r"a b\ c\;d\{ ;", [r"b\ c\;d\{"]),
-    ("a ${x}y$z/${w};", ["${x}y$z/${w}"]),
-    ("a mid\"quo\"te b}c;", ["mid\"quo\"te", "b}c"]),
-    ("a b#c;", ["b#c"]),
-    ("a '';", [""]),
-    ("\ufeffa b;", ["b"]),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b c;", ["b", "c"]),
+        ("a\n  b # x; {\n  c\n;", ["b", "c"]),
+        ("a 'x y' \"p;{}q\";", ["x y", "p;{}q"]),
+        (r"""a "q\"q" 'q\'q' "t\tn\nr\rs\\d\d";""", ['q"q', "q'q", "t\tn\nr\rs\\d\\d"]),
+        (r"a b\ c\;d\{ ;", [r"b\ c\;d\{"]),
+        ("a ${x}y$z/${w};", ["${x}y$z/${w}"]),
+        ('a mid"quo"te b}c;', ['mid"quo"te', "b}c"]),
+        ("a b#c;", ["b#c"]),
+        ("a '';", [""]),
+        ("\ufeffa b;", ["b"]),
+    ],
+)
 def test_words(text: str, expected: list[str]) -> None:
     assert args(text) == expected
 
@@ -55,37 +58,63 @@ def test_if_keeps_its_parentheses_and_a_quote_may_end_at_one() -> None:
     assert notes == []
 
 
-LUA = r'''
+LUA = r"""
   -- a comment with } and " and '
   local s = "}" .. '}' .. "\"}" .. [[ } ]] .. [==[ ]] } ]==]
   --[[ } ]] --[=[ } ]] ]=]
   if x then y = { a = { } } end
-'''
+"""
 
 
 def test_lua_blocks_are_passed_over_by_luas_own_rules() -> None:
-    directives, notes = parse(f"location / {{ content_by_lua_block {{{LUA}}}\n set_by_lua_block $x {{ return '}}' }} proxy_pass http://a; }} b;")
+    directives, notes = parse(
+        f"location / {{ content_by_lua_block {{{LUA}}}\n set_by_lua_block $x {{ return '}}' }} proxy_pass"
+        " http://a; } b;"
+    )
     assert notes == []
     assert tree(directives) == [
-        ("location", ["/"], [("content_by_lua_block", [], None), ("set_by_lua_block", ["$x"], None), ("proxy_pass", ["http://a"], None)]),
+        (
+            "location",
+            ["/"],
+            [
+                ("content_by_lua_block", [], None),
+                ("set_by_lua_block", ["$x"], None),
+                ("proxy_pass", ["http://a"], None),
+            ],
+        ),
         ("b", [], None),
     ]
 
 
-@pytest.mark.parametrize(("text", "line", "what", "kept"), [
-    ("a 1;\n}\nb 2;", 2, "unexpected '}'", [("a", ["1"], None), ("b", ["2"], None)]),
-    ("a 1;\n;\nb 2;", 2, "unexpected ';'", [("a", ["1"], None), ("b", ["2"], None)]),
-    ("s {\n a 1;\n", 1, "never closed", [("s", [], [("a", ["1"], None)])]),
-    ("s {\n a 1\n}\nb;", 2, "not ended by ';'", [("s", [], [("a", ["1"], None)]), ("b", [], None)]),
-    ("set $a 1\nproxy_pass http://b;", 1, "not ended by ';'", [("set", ["$a", "1"], None), ("proxy_pass", ["http://b"], None)]),
-    ("listen 80\nlocation / { root /x; }", 1, "not ended by ';'", [("listen", ["80"], None), ("location", ["/"], [("root", ["/x"], None)])]),
-    ("a 1", 1, "not ended by ';'", [("a", ["1"], None)]),
-    ("{ a; }", 1, "unexpected '{'", [("", [], [("a", [], None)])]),
-    ("a 1;\nb 'x;\nc 2;", 2, "a quote is never closed", [("a", ["1"], None), ("c", ["2"], None)]),
-    ("a 'x'y;", 1, "after a closing quote", [("a", ["x", "y"], None)]),
-    ("x_by_lua_block { \"}\" ", 1, "Lua block is never closed", [("x_by_lua_block", [], None)]),
-])
-def test_an_error_is_noted_with_its_line_and_the_rest_stands(text: str, line: int, what: str, kept: Tree) -> None:
+@pytest.mark.parametrize(
+    ("text", "line", "what", "kept"),
+    [
+        ("a 1;\n}\nb 2;", 2, "unexpected '}'", [("a", ["1"], None), ("b", ["2"], None)]),
+        ("a 1;\n;\nb 2;", 2, "unexpected ';'", [("a", ["1"], None), ("b", ["2"], None)]),
+        ("s {\n a 1;\n", 1, "never closed", [("s", [], [("a", ["1"], None)])]),
+        ("s {\n a 1\n}\nb;", 2, "not ended by ';'", [("s", [], [("a", ["1"], None)]), ("b", [], None)]),
+        (
+            "set $a 1\nproxy_pass http://b;",
+            1,
+            "not ended by ';'",
+            [("set", ["$a", "1"], None), ("proxy_pass", ["http://b"], None)],
+        ),
+        (
+            "listen 80\nlocation / { root /x; }",
+            1,
+            "not ended by ';'",
+            [("listen", ["80"], None), ("location", ["/"], [("root", ["/x"], None)])],
+        ),
+        ("a 1", 1, "not ended by ';'", [("a", ["1"], None)]),
+        ("{ a; }", 1, "unexpected '{'", [("", [], [("a", [], None)])]),
+        ("a 1;\nb 'x;\nc 2;", 2, "a quote is never closed", [("a", ["1"], None), ("c", ["2"], None)]),
+        ("a 'x'y;", 1, "after a closing quote", [("a", ["x", "y"], None)]),
+        ('x_by_lua_block { "}" ', 1, "Lua block is never closed", [("x_by_lua_block", [], None)]),
+    ],
+)
+def test_an_error_is_noted_with_its_line_and_the_rest_stands(
+    text: str, line: int, what: str, kept: Tree
+) -> None:
     directives, notes = parse(text)
     assert tree(directives) == kept
     (note,) = notes
@@ -102,7 +131,10 @@ def test_offsets_are_those_of_the_statement_in_code_points() -> None:
     text = "# é🙂\nhttp { # ü\n  set $a 'é';  server {\n listen 80; } }"
     spans = {d.name: text[d.start : d.end] for d in walk(parse(text)[0])}
     assert spans == {
-        "http": text[text.index("http") :], "set": "set $a 'é';", "server": "server {\n listen 80; }", "listen": "listen 80;",
+        "http": text[text.index("http") :],
+        "set": "set $a 'é';",
+        "server": "server {\n listen 80; }",
+        "listen": "listen 80;",
     }
 
 
@@ -116,7 +148,12 @@ def test_depth_is_bounded_and_said() -> None:
     assert [n.message for n in notes] == [f"blocks are nested deeper than {MAX_DEPTH}"]
 
 
-REAL = [p for folder in ("nginx-crossplane", "swag-reverse-proxy-confs") for p in sorted((DATA / folder).rglob("*")) if p.suffix in (".conf", ".sample")]
+REAL = [
+    p
+    for folder in ("nginx-crossplane", "swag-reverse-proxy-confs")
+    for p in sorted((DATA / folder).rglob("*"))
+    if p.suffix in (".conf", ".sample")
+]
 
 
 @pytest.mark.skipif(not REAL, reason="needs the real confs (TABOOT_TEST_DATA)")
@@ -129,15 +166,42 @@ def test_real_confs_parse_without_an_error_but_those_made_wrong() -> None:
             assert text[d.start : d.end].endswith((";", "}")) or notes
         if notes:
             noted[path.parent.name + "/" + path.name] = {n.message for n in notes}
-    # Prose instead of directives, and quotes that nginx refuses too. One SWAG template has no valid tokens of its own.
+    # Prose instead of directives, and quotes that nginx refuses too. One SWAG template has no valid tokens of
+    # its own.
     unended = {"the directive is not ended by ';'"}
     assert noted == {
-        "conf.d/bar.conf": unended, "conf.d/foo.conf": unended, "locations/not-included.conf": unended,
+        "conf.d/bar.conf": unended,
+        "conf.d/foo.conf": unended,
+        "locations/not-included.conf": unended,
         "quote-behavior/nginx.conf": {"a blank, ';' or '{' is missing after a closing quote"},
     }
 
 
-PIECES = st.sampled_from(["a", " ", "\n", ";", "{", "}", "'", '"', "\\", "$", "${", "#", "[[", "]]", "--", "=", "x_by_lua_block ", "set ", "é", "server", "\n proxy_pass "])
+PIECES = st.sampled_from(
+    [
+        "a",
+        " ",
+        "\n",
+        ";",
+        "{",
+        "}",
+        "'",
+        '"',
+        "\\",
+        "$",
+        "${",
+        "#",
+        "[[",
+        "]]",
+        "--",
+        "=",
+        "x_by_lua_block ",
+        "set ",
+        "é",
+        "server",
+        "\n proxy_pass ",
+    ]
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -158,7 +222,13 @@ def test_any_text_parses_and_spans_nest(text: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\"), max_size=8), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\"), max_size=8),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_quoted_words_come_back_as_they_are(words: list[str]) -> None:
     quoted = " ".join('"' + w.replace('"', '\\"') + '"' for w in words)
     assert args(f"a {quoted};") == words

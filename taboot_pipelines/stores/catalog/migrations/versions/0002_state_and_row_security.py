@@ -13,8 +13,22 @@ depends_on = None
 STATE = ("state_value", "state_member", "state_bucket", "state_circuit", "state_lock")
 #: Written out, not read from the schema: a migration means the same for ever.
 TABLES = (
-    "audit_event", "blob", "confirmation", "dead_letter", "deletion", "fetch", "interpretation_run", "job", "locator", "pointer",
-    "source_entry", "storage_usage", "tombstone", "unit_state", "upload_queue", *STATE,
+    "audit_event",
+    "blob",
+    "confirmation",
+    "dead_letter",
+    "deletion",
+    "fetch",
+    "interpretation_run",
+    "job",
+    "locator",
+    "pointer",
+    "source_entry",
+    "storage_usage",
+    "tombstone",
+    "unit_state",
+    "upload_queue",
+    *STATE,
 )
 #: (name, for whom, which rows). Stands a row in none of them, it is not there.
 POLICIES = (
@@ -77,8 +91,9 @@ def upgrade() -> None:
             # FORCE: the owner of a table is otherwise exempt from its policies.
             op.execute(f'ALTER TABLE "{table}" FORCE ROW LEVEL SECURITY')
             for policy, who, grounds in POLICIES:
-                op.execute(f'CREATE POLICY {policy} ON "{table}" TO {who} USING ({grounds}) WITH CHECK ({grounds})')
-
+                op.execute(
+                    f'CREATE POLICY {policy} ON "{table}" TO {who} USING ({grounds}) WITH CHECK ({grounds})'
+                )
 
 
 def downgrade() -> None:
