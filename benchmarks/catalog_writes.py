@@ -31,7 +31,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import make_url
 
-from taboot_pipelines.model.tables import canonical_json
+from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import Catalog, Locator
 from taboot_pipelines.stores.leases import Leases
 

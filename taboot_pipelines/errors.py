@@ -168,5 +168,13 @@ class TabootError(Exception):
         }
 
 
+def raised_at(error: BaseException) -> str:
+    """Where ``error`` was raised, as ``module:line``. Unlike its message this quotes no content."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else ""
+
+
 def _rebuild(code: str, message: str, remedy: str, details: Mapping[str, Any]) -> TabootError:
     return TabootError(code, message, remedy=remedy, **dict(details))

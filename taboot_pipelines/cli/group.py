@@ -14,7 +14,7 @@ import click
 from taboot_pipelines import logs
 from taboot_pipelines.cli import admin, audit, ingest, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.settings import load_settings
 
 
@@ -64,12 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
     # A defect's message may quote a document; the type and place do not.
     except Exception as error:  # noqa: BLE001
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        where = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else ""
         show_error(
-            TabootError("E_INTERNAL", f"The command failed with {type(error).__name__} at {where}."),
+            TabootError(
+                "E_INTERNAL", f"The command failed with {type(error).__name__} at {raised_at(error)}."
+            ),
             wants_json(arguments),
         )
         sys.exit(1)

@@ -32,8 +32,7 @@ from pydantic import (
 from taboot_pipelines.connectors.globs import Globs, UrlGlobs
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import SourceType, is_hostname
-from taboot_pipelines.model.ids import NAME_PATTERN
-from taboot_pipelines.model.tables import canonical_json
+from taboot_pipelines.model.ids import NAME_PATTERN, canonical_json
 
 MAX_BYTES = 8 * 1024 * 1024
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.-]{1,40}")

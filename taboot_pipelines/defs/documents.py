@@ -14,6 +14,7 @@ from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.documents.parse import PARSER_VERSION
 from taboot_pipelines.model.ids import BUCKETS
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
 
 GROUP = "documents"
@@ -68,7 +69,7 @@ def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceRes
                 texts = read_published(
                     opened, namespace, source_id, "documents", columns=["doc_id", "text"], buckets=at
                 )
-                by_id = dict(zip(*(c.to_pylist() for c in texts.columns), strict=True))
+                by_id = dict(rows_of(texts))
                 found = read_published(
                     opened,
                     namespace,
@@ -78,9 +79,7 @@ def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceRes
                     buckets=at,
                 )
                 rows += found.num_rows
-                for chunk_id, doc_id, start, end, text in zip(
-                    *(c.to_pylist() for c in found.columns), strict=True
-                ):
+                for chunk_id, doc_id, start, end, text in rows_of(found):
                     if by_id.get(doc_id, "")[start:end] != text or not text:
                         broken.append(chunk_id)
     return verdict(rows, broken)

@@ -16,6 +16,7 @@ from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.vectors import embeddings
 from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage
 from taboot_pipelines.stages import tier_a_triples as tier_a_stage
 
@@ -76,9 +77,7 @@ def no_orphan_node(
             names = read_published(
                 opened, namespace, "", "entity_snapshots", "names", columns=["observed_key", "resolved_key"]
             )
-            resolved = {
-                k: v for k, v in zip(*(c.to_pylist() for c in names.columns), strict=True) if v is not None
-            }
+            resolved = {k: v for k, v in rows_of(names) if v is not None}
             relations = read_published(
                 opened,
                 namespace,
@@ -99,11 +98,7 @@ def no_orphan_node(
                 opened, namespace, "", "entity_snapshots", "entities", columns=["label", "key"]
             )
             rows += entities.num_rows
-            broken += [
-                f"{label} {key}"
-                for label, key in zip(*(c.to_pylist() for c in entities.columns), strict=True)
-                if (label, key) not in ends
-            ]
+            broken += [f"{label} {key}" for label, key in rows_of(entities) if (label, key) not in ends]
     return verdict(rows, broken)
 
 
@@ -136,7 +131,7 @@ def no_edge_without_support(
                 held = pc.and_(held, pc.not_equal(found.column(name), empty))
             rows += found.num_rows
             bare = found.filter(pc.invert(held)).select(["doc_id", "type", "start_key", "end_key"])
-            broken += [" ".join(row) for row in zip(*(c.to_pylist() for c in bare.columns), strict=True)]
+            broken += [" ".join(row) for row in rows_of(bare)]
     return verdict(rows, broken)
 
 

@@ -15,7 +15,7 @@ from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
 from taboot_pipelines.defs.published import ASSET_TABLES, read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import chain
 from taboot_pipelines.stages.report import StageReport
@@ -111,10 +111,6 @@ def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterat
         fail(runtime, stage, error)
     # A defect's message may quote a document, and Dagster would store it.
     except Exception as error:  # noqa: BLE001
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        where = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}" if trace is not None else None
         fail(
             runtime,
             stage,
@@ -122,7 +118,7 @@ def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterat
                 "E_INTERNAL",
                 f"The stage {stage} failed with {type(error).__name__}.",
                 stage=stage,
-                where=where,
+                where=raised_at(error),
             ),
         )
 

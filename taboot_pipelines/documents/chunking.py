@@ -30,8 +30,8 @@ from itertools import accumulate, pairwise
 
 from taboot_pipelines.documents.blocks import Cut, Kind, Outline, scan_code, scan_markdown
 from taboot_pipelines.documents.tokens import TOKENIZER, TOKENIZER_SHA256
+from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import Chunk, ContentType
-from taboot_pipelines.model.tables import canonical_json
 from taboot_pipelines.settings import ChunkingSettings
 
 CHUNKER_VERSION = "1"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from taboot_pipelines.documents.html_markdown import Segment, join
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of
 from taboot_pipelines.documents.secrets import mask, mask_value
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import ParsedDocument
 
@@ -57,12 +56,11 @@ def parse_document(
     except Exception as error:  # noqa: BLE001  whatever a stranger's bytes provoke is typed
         # Neither its message nor itself as a cause: both may hold the document's text. Where it happened is
         # enough.
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
         raise TabootError(
-            "E_PARSE", f"{path}: the parser failed with {type(error).__name__}.", path=path, where=where
+            "E_PARSE",
+            f"{path}: the parser failed with {type(error).__name__}.",
+            path=path,
+            where=raised_at(error),
         ) from None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
-from taboot_pipelines.model.tables import canonical_json
+from taboot_pipelines.model.ids import canonical_json
 
 REDUCER_VERSION = "1"
 

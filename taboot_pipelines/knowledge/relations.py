@@ -16,7 +16,7 @@ import numpy as np
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
-from taboot_pipelines.model.tables import canonical_json
+from taboot_pipelines.model.ids import canonical_json
 
 RELATIONS_VERSION = "1"
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.model import tables
 from taboot_pipelines.model.graph import PRIORITY
+from taboot_pipelines.model.ids import canonical_json
 
 _ORDER = {source.value: priority for source, priority in PRIORITY.items()}
 
@@ -119,8 +120,8 @@ def _join_equal(table: pa.Table) -> pa.Table:
         rows = table.slice(lo, hi - lo).to_pylist()
         best = min(range(len(rows)), key=lambda i: _strength(rows[i]))
         keep[group] = lo + best
-        distinct = {tables.canonical_json(s): s for row in rows for s in json.loads(row["supports"])}
-        supports[lo + best] = tables.canonical_json(
+        distinct = {canonical_json(s): s for row in rows for s in json.loads(row["supports"])}
+        supports[lo + best] = canonical_json(
             [distinct[k] for k in sorted(distinct, key=lambda k: _place(distinct[k], k))]
         )
     table = table.set_column(

@@ -22,6 +22,11 @@ NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
 BUCKETS = 32
 
 
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return _encode(value)
+
+
 def composite(*parts: object) -> str:
     """The parts as a compact JSON array: the text form of a composite key."""
     return _encode(parts)
@@ -95,12 +100,16 @@ def run_id(unit: str, tier: str, input_fingerprint: str, n: int = 0) -> str:
     return digest(unit, tier, input_fingerprint, n)
 
 
-def check_name(value: str, what: str) -> str:
-    """Namespaces and source ids match ``^[a-z0-9][a-z0-9_-]{0,62}$`` (rule 1)."""
-    if not NAME_PATTERN.match(value):
+def check_namespace(namespace: str) -> str:
+    """Return the namespace, or raise ``E_NAMESPACE`` if it could not be one.
+
+    Namespaces become part of paths, keys and queries, so every store checks before it uses one. Its value is
+    not quoted: it may be content that strayed.
+    """
+    if not isinstance(namespace, str) or not NAME_PATTERN.fullmatch(namespace):
         raise TabootError(
-            "E_CONFIG",
-            f"The {what} {value!r} is not a valid name.",
+            "E_NAMESPACE",
+            "The namespace is not a valid name.",
             remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
         )
-    return value
+    return namespace

@@ -6,7 +6,7 @@ Column order is the schema's. ``bucket`` is the partition column: the hash of th
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -266,12 +266,9 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
 }
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-
-
-def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
-    return _encode(value)
+def rows_of(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table as tuples of Python values: of the named columns in that order, or of all."""
+    return zip(*(table.column(c).to_pylist() for c in columns or table.column_names), strict=True)
 
 
 def conform(table: pa.Table, name: str) -> pa.Table:

@@ -24,6 +24,7 @@ from taboot_pipelines.model import tables
 from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.results import Edge, Node, Subgraph
 from taboot_pipelines.shards import Shards
 
@@ -70,14 +71,7 @@ class Graph:
 
     def _by_key(self, key: str, label: str | None, name: str) -> Numbers:
         resolved = self.names.filter(pc.is_valid(self.names.column("resolved_key")))
-        meant = [
-            r
-            for o, n, r in zip(
-                *(resolved.column(c).to_pylist() for c in ("observed_key", "name", "resolved_key")),
-                strict=True,
-            )
-            if key in (o, n)
-        ]
+        meant = [r for o, n, r in rows_of(resolved, "observed_key", "name", "resolved_key") if key in (o, n)]
         tries = [
             ("key", [key], label),
             ("name", [name], label),

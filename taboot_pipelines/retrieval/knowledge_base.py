@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.embedding.protocol import Embedder, Vectors
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import EDGES_SCHEMA
@@ -32,7 +33,6 @@ from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, S
 from taboot_pipelines.settings import RetrievalSettings, Settings, load_settings
 from taboot_pipelines.shards import Manifest, Shards, ShardStore, open_shards
 from taboot_pipelines.shards.files import verify
-from taboot_pipelines.shards.manifest import check_namespace
 from taboot_pipelines.shards.store import Seen
 
 if TYPE_CHECKING:

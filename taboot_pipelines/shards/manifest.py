@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.ids import NAME_PATTERN
 from taboot_pipelines.shards.layout import manifest_name
 
 
@@ -109,17 +108,6 @@ class Manifest(_Model):
 
     def same_content(self, other: Manifest) -> bool:
         return self.model_dump(exclude={"version"}) == other.model_dump(exclude={"version"})
-
-
-def check_namespace(namespace: str) -> str:
-    """The namespace itself; ``E_CONFIG`` if it could not be one (and so could not be part of a path)."""
-    if not isinstance(namespace, str) or not NAME_PATTERN.match(namespace) or namespace.endswith("\n"):
-        raise TabootError(
-            "E_CONFIG",
-            "The namespace is not a valid name.",
-            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
-        )
-    return namespace
 
 
 def parse_manifest(data: bytes, namespace: str) -> Manifest:

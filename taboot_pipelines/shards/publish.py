@@ -22,13 +22,14 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids, tables
+from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.build import build_documents, build_entities
 from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import PublishReport, ShardInput
-from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SourceEntry, SpaceEntry, check_namespace
+from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SourceEntry, SpaceEntry
 from taboot_pipelines.shards.store import ShardStore, load_manifest, manifest_and_etag, shards_at
 
 _ENTITY_COLUMNS = ("label", "key", "name", "scope", "properties")

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.settings import StorageSettings
-from taboot_pipelines.shards.manifest import Manifest, ShardEntry, check_namespace, parse_manifest
+from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
 
 #: Fills an empty folder with a shard's files, each synced, and tells what it holds.
 Build = Callable[[Path], ShardEntry]

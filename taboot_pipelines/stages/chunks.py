@@ -10,7 +10,7 @@ from taboot_pipelines.documents.chunking import Chunker
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.tables import CHUNKS
+from taboot_pipelines.model.tables import CHUNKS, rows_of
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
@@ -45,9 +45,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         )
         wanted = {
             d: ids.digest(sha, mime, chunker.fingerprint)
-            for d, sha, mime in zip(
-                *(listing.column(c).to_pylist() for c in ("doc_id", "text_sha256", "mime")), strict=True
-            )
+            for d, sha, mime in rows_of(listing, "doc_id", "text_sha256", "mime")
         }
         version = tables.version(namespace, source_id, STAGE)
         current = fingerprints(
@@ -72,9 +70,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             )
             todo = set(changed)
             rows: list[dict[str, Any]] = []
-            for doc_id, text, mime in zip(
-                *(texts.column(c).to_pylist() for c in ("doc_id", "text", "mime")), strict=True
-            ):
+            for doc_id, text, mime in rows_of(texts, "doc_id", "text", "mime"):
                 if doc_id in todo:
                     rows += [
                         {

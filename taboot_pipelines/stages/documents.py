@@ -13,7 +13,8 @@ from taboot_pipelines.documents.secrets import MASK_VERSION
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.tables import DOCUMENTS, canonical_json
+from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.tables import DOCUMENTS
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.blobs import UNREADABLE

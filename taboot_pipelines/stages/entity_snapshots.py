@@ -31,7 +31,7 @@ from taboot_pipelines.knowledge.relations import (
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis, EdgeSource
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.model.tables import DECLARATIONS, DOC_STATE, ENTITIES, RELATIONS
+from taboot_pipelines.model.tables import DECLARATIONS, DOC_STATE, ENTITIES, RELATIONS, rows_of
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
@@ -167,18 +167,12 @@ class _Snapshot:
         listing = self.tables.read(
             self.namespace, source, "documents", version["documents"], columns=["doc_id", "fingerprint"]
         )
-        found.documents = {
-            d: ids.digest(f, self.salt)
-            for d, f in zip(*(c.to_pylist() for c in listing.columns), strict=True)
-        }
+        found.documents = {d: ids.digest(f, self.salt) for d, f in rows_of(listing)}
         chunks = self.tables.read(
             self.namespace, source, "chunks", version["chunks"], columns=["doc_id", "fingerprint"]
         )
         grouped = chunks.group_by("doc_id").aggregate([("fingerprint", "min"), ("fingerprint", "count")])
-        for d, f, n in zip(
-            *(grouped.column(c).to_pylist() for c in ("doc_id", "fingerprint_min", "fingerprint_count")),
-            strict=True,
-        ):
+        for d, f, n in rows_of(grouped, "doc_id", "fingerprint_min", "fingerprint_count"):
             found.chunks[d], found.counts[d] = f, n
         rows = self.tables.read(
             self.namespace,
@@ -190,9 +184,7 @@ class _Snapshot:
         runs: dict[str, set[str]] = {}
         buckets: dict[str, set[int]] = {}
         distinct = rows.group_by(["doc_id", "bucket", "run_id"]).aggregate([])
-        for d, b, r in zip(
-            *(distinct.column(c).to_pylist() for c in ("doc_id", "bucket", "run_id")), strict=True
-        ):
+        for d, b, r in rows_of(distinct, "doc_id", "bucket", "run_id"):
             runs.setdefault(d, set()).add(r)
             buckets.setdefault(d, set()).add(b)
         found.runs = {d: ids.digest(*sorted(r)) for d, r in runs.items()}
@@ -348,7 +340,7 @@ class _Snapshot:
             leaving = pc.is_in(old.column("doc_id"), gone)
             for end in ("start", "end"):
                 ends = old.filter(leaving).select([f"{end}_label", f"{end}_key"])
-                self.touched.update(zip(*(c.to_pylist() for c in ends.columns), strict=True))
+                self.touched.update(rows_of(ends))
             relations: list[dict[str, Any]] = []
             states: list[dict[str, Any]] = []
             for document in self._load(changed, buckets):

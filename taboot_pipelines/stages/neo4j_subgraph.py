@@ -23,7 +23,7 @@ from taboot_pipelines.knowledge.graph import (
 )
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
-from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA
+from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, rows_of
 from taboot_pipelines.stages.circuit import circuit
 from taboot_pipelines.stages.graph_ledger import UNSURE, Ledger, Rows
 from taboot_pipelines.stages.report import StageReport, reporting
@@ -189,7 +189,7 @@ class _Target:
             "doc_state", ["bucket", "doc_id", "document_fingerprint", "relations_fingerprint"]
         ).sort_by("doc_id")
         rows: dict[int, list[tuple[str, ...]]] = {b: [] for b in range(ids.BUCKETS)}
-        for bucket, *row in zip(*(c.to_pylist() for c in state.columns), strict=True):
+        for bucket, *row in rows_of(state):
             rows[bucket].append(tuple(row))
         return {
             str(b): "" if any(not r[1] for r in members) else ids.digest(names, members, LAYOUT)
@@ -381,7 +381,7 @@ class _Target:
         nodes = self._nodes(assembly)
         wanted = dict(
             zip(
-                zip(*(nodes.column(c).to_pylist() for c in ("label", "key")), strict=True),
+                rows_of(nodes, "label", "key"),
                 nodes.column("fingerprint").to_pylist(),
                 strict=True,
             )
@@ -392,7 +392,7 @@ class _Target:
         for first in range(0, ids.BUCKETS, _TOGETHER):
             edges = self._edges(assembly, range(first, first + _TOGETHER))
             wanted |= zip(
-                zip(*(edges.column(c).to_pylist() for c in ("type", "edge_id")), strict=True),
+                rows_of(edges, "type", "edge_id"),
                 edges.column("fingerprint").to_pylist(),
                 strict=True,
             )

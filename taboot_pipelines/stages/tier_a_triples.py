@@ -18,6 +18,7 @@ from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, find_mention
 from taboot_pipelines.incremental import Difference, batches, replace_keys
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, Basis, EdgeSource, check_edge, check_node
+from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import (
@@ -31,7 +32,7 @@ from taboot_pipelines.model.records import (
     SourceFacts,
     UnitSpec,
 )
-from taboot_pipelines.model.tables import OBSERVATIONS, canonical_json
+from taboot_pipelines.model.tables import OBSERVATIONS, rows_of
 from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
@@ -198,9 +199,7 @@ class _Work:
             documents,
             columns=["doc_id", "path", "text_sha256", "blob_sha256", "mime"],
         )
-        self.documents = {
-            d: (p, t, b, m) for d, p, t, b, m in zip(*(c.to_pylist() for c in listing.columns), strict=True)
-        }
+        self.documents = {d: (p, t, b, m) for d, p, t, b, m in rows_of(listing)}
         self.documented = {p: d for d, (p, *_rest) in self.documents.items()}
         self.paths = frozenset(self.locators)
         self.batch = workspace.settings.limits.batch_documents
@@ -397,11 +396,7 @@ class _Work:
                 columns=["doc_id", "text", "offsets"],
                 buckets=frozenset(buckets),
             )
-            texts = {
-                d: (x, o)
-                for d, x, o in zip(*(c.to_pylist() for c in rows.columns), strict=True)
-                if d in wanted
-            }
+            texts = {d: (x, o) for d, x, o in rows_of(rows) if d in wanted}
         outcomes = {
             u.unit_id: self._prose(u, *texts[u.anchor]) if u.spec is None else self._structured(u)
             for u in units

@@ -149,7 +149,7 @@ class Doc:
             }
             row.setdefault(
                 "supports",
-                tables.canonical_json(
+                ids.canonical_json(
                     [
                         {
                             "run": row["run_id"],

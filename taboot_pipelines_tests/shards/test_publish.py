@@ -429,4 +429,4 @@ def test_documents_that_are_no_hash_or_stand_twice_are_refused(tmp_path):
 def test_a_namespace_is_never_a_path(tmp_path, namespace):
     with pytest.raises(TabootError) as caught:
         publish(tmp_path, replace(world(1).input(), namespace=namespace), SMALL)
-    assert caught.value.code == "E_CONFIG" and list(tmp_path.iterdir()) == []
+    assert caught.value.code == "E_NAMESPACE" and list(tmp_path.iterdir()) == []

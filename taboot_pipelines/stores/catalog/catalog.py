@@ -17,9 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.ids import digest
+from taboot_pipelines.model.ids import canonical_json, digest
 from taboot_pipelines.model.jobs import JobState, Lifecycle, check_transition
-from taboot_pipelines.model.tables import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, now_micros, retried
 from taboot_pipelines.stores.catalog.writing import Row, upsert, write

@@ -31,7 +31,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
-from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.leases import LeaseStore
 from taboot_pipelines.stores.leases.postgres import lock_key
@@ -187,12 +187,8 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self, namespace: str | None, *, read: bool) -> Iterator[Connection]:
-        if namespace is not None and not NAME_PATTERN.fullmatch(namespace):
-            raise TabootError(
-                "E_NAMESPACE",
-                "This is not the name of a namespace.",
-                remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
-            )
+        if namespace is not None:
+            check_namespace(namespace)
         if not self._postgres:
             try:
                 with self._engine.execution_options(taboot_read=read).begin() as connection:

@@ -298,7 +298,7 @@ class Neo4jGraph:
                 reached = sorted({e for r in rows for e in r["ends"]} | set(reached))
             return list(found.items())[:limit] if equal(tx) else None
 
-        _check_namespace(namespace)
+        ids.check_namespace(namespace)
         # Not tried again: a reader has the shards to turn to.
         with (
             self._typed(),
@@ -337,7 +337,7 @@ class Neo4jGraph:
             pass
 
     def _run(self, namespace: str, statement: Statement, *, write: bool, **parameters: Any) -> list[Any]:
-        _check_namespace(namespace)
+        ids.check_namespace(namespace)
         return self._rows(statement.text, write=write, namespace=namespace, **parameters)
 
     def _rows(self, text: str, *, write: bool, **parameters: Any) -> list[Any]:
@@ -355,7 +355,7 @@ class Neo4jGraph:
         """Rows as the server finds them: neither side holds them all."""
         from neo4j import Query
 
-        _check_namespace(namespace)
+        ids.check_namespace(namespace)
         with self._typed(), self._session(fetch_size=_READ_ROWS, default_access_mode="READ") as session:
             # The text is one of our own statements, not a literal.
             query = Query(statement.text, timeout=_LONG_READ * self._settings.timeout_seconds)
@@ -434,15 +434,6 @@ def _checked(url: str) -> str:
             remedy="Set TABOOT_NEO4J__USER and TABOOT_NEO4J__PASSWORD.",
         )
     return f"{parts.scheme}://{parts.hostname}{port}"
-
-
-def _check_namespace(namespace: str) -> None:
-    if not isinstance(namespace, str) or not ids.NAME_PATTERN.fullmatch(namespace):
-        raise TabootError(
-            "E_NAMESPACE",
-            "That is not a namespace.",
-            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
-        )
 
 
 def _batches(rows: Iterable[tuple[K, Any, int]], most: int) -> Iterator[tuple[K, list[Any]]]:

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import NODES
-from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA, canonical_json
+from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.stores.graph.schema import INDEXED
 
 #: What a fingerprint stands for besides the row: this layout of properties.

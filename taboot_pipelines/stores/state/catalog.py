@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
+from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog import Catalog, now_micros
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.state import keys, values
@@ -224,12 +225,12 @@ class CatalogState:
 
     @contextlib.contextmanager
     def _begin(self, namespace: str) -> Iterator[Connection]:
-        with self._catalog.begin(keys.check_namespace(namespace)) as c:
+        with self._catalog.begin(check_namespace(namespace)) as c:
             yield c
 
     @contextlib.contextmanager
     def _read(self, namespace: str) -> Iterator[Connection]:
-        with self._catalog.read(keys.check_namespace(namespace)) as c:
+        with self._catalog.read(check_namespace(namespace)) as c:
             yield c
 
     def _purge(self, c: Connection, namespace: str) -> None:

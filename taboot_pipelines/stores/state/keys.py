@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.model.ids import check_namespace
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -53,19 +53,6 @@ QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
 QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
 LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
 LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
-
-
-def check_namespace(namespace: str) -> str:
-    """The namespace itself. ``E_NAMESPACE`` if it could not be one: a ``:`` in it could reach another's
-    keys.
-    """
-    if not isinstance(namespace, str) or not NAME_PATTERN.fullmatch(namespace):
-        raise TabootError(
-            "E_NAMESPACE",
-            "The namespace is not a valid name.",
-            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
-        )
-    return namespace
 
 
 def check_name(name: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.model.ids import check_namespace
 
 if TYPE_CHECKING:
     from qdrant_client import models
@@ -33,17 +33,6 @@ class Where:
     languages: frozenset[str] | None = None
     moment_from: int | None = None
     moment_to: int | None = None
-
-
-def check_namespace(namespace: str) -> str:
-    """The namespace itself; ``E_NAMESPACE`` for what could not be one."""
-    if not isinstance(namespace, str) or not NAME_PATTERN.fullmatch(namespace):
-        raise TabootError(
-            "E_NAMESPACE",
-            "The namespace of a request is not a valid name.",
-            remedy="Use 1-63 of a-z, 0-9, '_', '-', starting with a letter or digit.",
-        )
-    return namespace
 
 
 def points_of(
