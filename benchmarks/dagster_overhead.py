@@ -64,7 +64,7 @@ def main(documents: int, runs: int) -> None:
     from taboot_pipelines.defs.instance import open_instance
     from taboot_pipelines.defs.partitions import apply_change, partition_change
     from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
-    from taboot_pipelines.stages.chain import run_chain
+    from taboot_pipelines.stages.running import run_chain
 
     with tempfile.TemporaryDirectory() as folder, FakeTei() as tei:
         bare = world(Path(folder, "bare"), tei.url, documents)

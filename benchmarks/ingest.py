@@ -32,7 +32,7 @@ CHILD = """
 import json, resource, sys, time
 start = time.perf_counter()
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 workspace = Workspace(load_settings())
 workspace.sync_sources()

@@ -18,17 +18,11 @@ import yaml
 
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, load_settings
-from taboot_pipelines.stages import (
-    chunks,
-    documents,
-    embeddings,
-    entity_snapshots,
-    kb_shards,
-    raw_blobs,
-    tier_a_triples,
-)
-from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stages import embeddings
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -48,6 +42,11 @@ INPUT_TABLES = (
     "blob",
     "storage_usage",
 )
+
+#: Every table of the chain that a source or a namespace has one of; the vectors are compared by themselves.
+_TABLES = [t for stage in CHAIN.stages for t in stage.tables if not t.per_space]
+TABLES_OF_SOURCE = tuple(t.name for t in _TABLES if t.owner == "source")
+TABLES_OF_NAMESPACE = tuple(t.name for t in _TABLES if t.owner == "namespace")
 
 
 class World:
@@ -120,15 +119,13 @@ class World:
         workspace = self.open(home)
         try:
             for row in workspace.catalog.sources(states=("active",)):
-                for entry in workspace.entries(row["source_id"]):
-                    raw_blobs.publish_listing(workspace, entry)
-                    for stage in (documents, chunks, embeddings, tier_a_triples):
-                        stage.run(workspace, entry)
+                derive(workspace, row["namespace"], [row["source_id"]])
             for namespace in sorted(
                 {row["namespace"] for row in workspace.catalog.sources(states=("active",))}
             ):
-                entity_snapshots.run(workspace, namespace, "")
-                kb_shards.run(workspace, namespace, "")
+                for stage in CHAIN.of_namespace:
+                    if stage.target is None:
+                        stage.run(workspace, namespace, "")
         finally:
             workspace.close()
         return home
@@ -140,14 +137,14 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     live: set[str] = set()
     for row in workspace.catalog.sources(namespace, states=("active",)):
         source = row["source_id"]
-        for name in ("documents", "chunks", "observations"):
+        for name in TABLES_OF_SOURCE:
             table = workspace.tables.read(
                 namespace, source, name, workspace.tables.version(namespace, source, name)
             )
             found[f"{source}/{name}"] = rows_of(table)
             if name == "chunks":
                 live |= set(table.column("sha256").to_pylist())
-    for name in ("relations", "entities", "names", "declarations", "doc_state"):
+    for name in TABLES_OF_NAMESPACE:
         found[name] = rows_of(
             workspace.tables.read(
                 namespace, NAMESPACE, name, workspace.tables.version(namespace, NAMESPACE, name)

@@ -185,7 +185,7 @@ def _run_one(
 
     from taboot_pipelines.defs.ingest import FetchConfig
     from taboot_pipelines.defs.sweeper import process_tags
-    from taboot_pipelines.stages.chain import STAGES
+    from taboot_pipelines.stages.chain import CHAIN
 
     reports: dict[tuple[str, str], StageReport] = {}
     errors: dict[str, TabootError] = {}
@@ -227,7 +227,7 @@ def _run_one(
             if not e.passed and e.severity == AssetCheckSeverity.ERROR
         ]
         # In the chain's order, whichever Dagster ran first.
-        outcome.errors = [errors[stage] for stage in STAGES if stage in errors]
+        outcome.errors = [errors[stage] for stage in CHAIN.names if stage in errors]
         if not result.success and not outcome.errors and not outcome.checks:
             outcome.errors.append(
                 TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id)

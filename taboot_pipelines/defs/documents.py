@@ -1,14 +1,9 @@
 """Group documents: blobs as normalized Markdown, and their chunks."""
 
-from typing import Any
-
 import dagster as dg
 
+from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import checked, sources_of, verdict
-from taboot_pipelines.defs.ingest import raw_blobs
-from taboot_pipelines.defs.io import KEY
-from taboot_pipelines.defs.materialize import OWNERS, materialize
-from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
@@ -22,36 +17,25 @@ GROUP = "documents"
 _TOGETHER = 8
 
 
-@dg.asset(
-    group_name=GROUP,
-    deps=[raw_blobs],
-    partitions_def=sources_partitions,
+documents = stage_asset(
+    "documents",
+    group=GROUP,
     pool=INGEST,
     kinds={"deltalake", "markdown"},
-    owners=OWNERS,
-    io_manager_key=KEY,
     code_version=f"{stage.VERSION}.{PARSER_VERSION}",
     description="Blobs parsed to normalized Markdown, secrets masked, with a map back to their bytes.",
 )
-def documents(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
-    return materialize(context, workspace)
 
 
-@dg.asset(
-    group_name=GROUP,
-    deps=[documents],
-    partitions_def=sources_partitions,
+chunks = stage_asset(
+    "chunks",
+    group=GROUP,
     pool=INGEST,
     kinds={"deltalake", "python"},
-    owners=OWNERS,
-    io_manager_key=KEY,
-    code_version="1",
     description=(
         "Chunks within the token limits, cut along headings, tables, lists and code, with exact offsets."
     ),
 )
-def chunks(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
-    return materialize(context, workspace)
 
 
 @dg.asset_check(

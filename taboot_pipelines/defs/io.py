@@ -12,10 +12,11 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from taboot_pipelines.defs.published import ASSET_TABLES, namespaces, read_published
+from taboot_pipelines.defs.published import namespaces, read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.tables import TABLES
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.report import StageReport
 
 KEY = "tables"
@@ -38,14 +39,14 @@ class TableIOManager(dg.ConfigurableIOManager):
         asset = context.asset_key.path[-1]
         for report in obj:
             if report.skipped is None:
-                for table in ASSET_TABLES[asset]:
-                    bucketed = TABLES[table][1] is not None
+                for table in CHAIN.stage(asset).tables:
+                    bucketed = TABLES[table.schema][1] is not None
                     read_published(
                         self.workspace.open(),
                         report.namespace,
                         report.source_id,
                         asset,
-                        table,
+                        table.name,
                         buckets=[0] if bucketed else None,
                     )
 

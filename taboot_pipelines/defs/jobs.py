@@ -11,7 +11,7 @@ from taboot_pipelines.defs.materialize import failures, run_reported
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages.chain import STAGES, TARGETS
+from taboot_pipelines.stages.chain import CHAIN
 
 ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS, *kb.ASSETS]
 CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
@@ -40,7 +40,7 @@ def ingest_every_source(
     alive = sorted({row["source_id"] for row in opened.catalog.sources()})
     failed: dict[str, str] = {}
     stopped: set[str] = set()
-    for stage in STAGES:
+    for stage in CHAIN.names:
         for source_id in alive:
             if source_id in stopped:
                 continue
@@ -49,7 +49,7 @@ def ingest_every_source(
             except dg.Failure as failure:
                 # One source that fails does not stop the others; the op fails at the end.
                 failed[source_id] = failure.description or stage
-                if stage not in TARGETS:
+                if stage not in CHAIN.targets:
                     stopped.add(source_id)
                 context.log.error(f"{source_id}: {stage}: {failure.description}")
                 continue

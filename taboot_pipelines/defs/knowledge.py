@@ -1,20 +1,14 @@
 """Group knowledge: observations of the deterministic tier, and the namespace's current truth."""
 
-from typing import Any
-
 import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import checked, namespaces_of, verdict
-from taboot_pipelines.defs.documents import chunks, documents
-from taboot_pipelines.defs.io import KEY
-from taboot_pipelines.defs.materialize import OWNERS, materialize
-from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.defs.vectors import embeddings
 from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage
@@ -23,44 +17,30 @@ from taboot_pipelines.stages import tier_a_triples as tier_a_stage
 GROUP = "knowledge"
 
 
-@dg.asset(
-    group_name=GROUP,
-    deps=[documents, chunks],
-    partitions_def=sources_partitions,
+tier_a_triples = stage_asset(
+    "tier_a_triples",
+    group=GROUP,
     pool=KNOWLEDGE,
     kinds={"deltalake", "python"},
-    owners=OWNERS,
-    io_manager_key=KEY,
     code_version=tier_a_stage.VERSION,
     description=(
         "Observations of one deterministic interpretation run per unit: from Compose, nginx, and prose and"
         " code."
     ),
 )
-def tier_a_triples(
-    context: dg.AssetExecutionContext, workspace: WorkspaceResource
-) -> dg.MaterializeResult[Any]:
-    return materialize(context, workspace)
 
 
-@dg.asset(
-    group_name=GROUP,
-    deps=[embeddings, tier_a_triples],
-    partitions_def=sources_partitions,
+entity_snapshots = stage_asset(
+    "entity_snapshots",
+    group=GROUP,
     pool=KNOWLEDGE,
     kinds={"deltalake", "python"},
-    owners=OWNERS,
-    io_manager_key=KEY,
     code_version=f"{snapshot_stage.VERSION}.{REDUCER_VERSION}",
     description=(
         "The namespace's entities, relations and mentions of known names. Any source's run brings in"
         " everything pending."
     ),
 )
-def entity_snapshots(
-    context: dg.AssetExecutionContext, workspace: WorkspaceResource
-) -> dg.MaterializeResult[Any]:
-    return materialize(context, workspace)
 
 
 @dg.asset_check(

@@ -13,11 +13,12 @@ import dagster as dg
 
 from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
-from taboot_pipelines.defs.published import ASSET_TABLES, read_published
+from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.ids import digest
-from taboot_pipelines.stages import chain
+from taboot_pipelines.stages import running
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.report import StageReport
 
 _log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def materialize(
     version = (
         dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None
     )
-    if stage in ASSET_TABLES:
+    if CHAIN.stage(stage).tables:
         return dg.MaterializeResult(metadata=metadata, data_version=version, value=reports)
     # No table, so no value for an I/O manager to keep.
     return dg.MaterializeResult(metadata=metadata, data_version=version)
@@ -70,7 +71,7 @@ def run_reported(
     """Run one stage of one source and tell the runtime's observers. Raises ``Failure``, or ``RetryRequested``
     while ``attempt`` (counted from 0) is not the last."""
     with failures(runtime, stage, attempt):
-        reports = chain.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
+        reports = running.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
     for report in reports:
         _log_problems(report)
         if runtime.on_report is not None:

@@ -12,7 +12,8 @@ import dagster as dg
 from taboot_pipelines.defs.jobs import ingest_source
 from taboot_pipelines.defs.partitions import NAME, TAG
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages.qdrant_points import QUEUE, STAGE
+from taboot_pipelines.stages.point_retries import QUEUE
+from taboot_pipelines.stages.qdrant_points import STAGE
 
 _BUSY = [
     dg.DagsterRunStatus.QUEUED,

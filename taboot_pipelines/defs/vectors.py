@@ -1,17 +1,13 @@
 """Group vectors: one vector per distinct chunk text."""
 
-from typing import Any
-
 import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import checked, sources_of, verdict
 from taboot_pipelines.defs.documents import chunks
 from taboot_pipelines.defs.executors import gpu
-from taboot_pipelines.defs.io import KEY
-from taboot_pipelines.defs.materialize import OWNERS, materialize
-from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import EMBED
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
@@ -19,19 +15,13 @@ from taboot_pipelines.defs.resources import WorkspaceResource
 GROUP = "vectors"
 
 
-@dg.asset(
-    group_name=GROUP,
-    deps=[chunks],
-    partitions_def=sources_partitions,
+embeddings = stage_asset(
+    "embeddings",
+    group=GROUP,
     **gpu(EMBED),
     kinds={"deltalake", "onnx"},
-    owners=OWNERS,
-    io_manager_key=KEY,
-    code_version="1",
     description="One vector per distinct chunk text of the namespace and embedding space.",
 )
-def embeddings(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
-    return materialize(context, workspace)
 
 
 @dg.asset_check(

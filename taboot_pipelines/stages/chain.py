@@ -1,134 +1,159 @@
-"""The chain from a sources file to a knowledge base, stage by stage."""
+"""The chain, said once: every stage with what it needs, what it publishes and how it runs.
+
+What follows what, which tables there are and whose, what a deletion, an audit, a replay or Dagster goes
+through: all of it is derived from :data:`CHAIN`. A new stage is an entry here, and a new tier of extraction
+one in :data:`_SOURCE_STAGES`.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from types import ModuleType
-
-from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import (
     chunks,
-    deletion,
     documents,
     embeddings,
     entity_snapshots,
-    housekeeping,
     kb_shards,
     neo4j_subgraph,
     qdrant_points,
     raw_blobs,
     tier_a_triples,
 )
-from taboot_pipelines.stages.progress import tracked
-from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
-
-_log = logging.getLogger(__name__)
-
-#: Stages of one source, in order; each takes the source's lease.
-OF_SOURCE: dict[str, Callable[[Workspace, Entry, Progress], StageReport]] = {
-    "documents": documents.run,
-    "chunks": chunks.run,
-    "embeddings": embeddings.run,
-    "tier_a_triples": tier_a_triples.run,
-}
-#: Stages of the namespace, in order; each brings in everything pending, under the namespace's lease.
-OF_NAMESPACE: dict[str, Callable[[Workspace, str, str, Progress], StageReport]] = {
-    "entity_snapshots": entity_snapshots.run,
-    "qdrant_points": qdrant_points.run,
-    "neo4j_subgraph": neo4j_subgraph.run,
-    "kb_shards": kb_shards.run,
-}
-#: Servers beside the shards: one that does not answer must not keep the shards from being published.
-TARGETS: dict[str, ModuleType] = {"qdrant_points": qdrant_points, "neo4j_subgraph": neo4j_subgraph}
-#: What serves the snapshot, in no order: Dagster runs them as it likes.
-SERVING: dict[str, ModuleType] = {**TARGETS, "kb_shards": kb_shards}
-STAGES: tuple[str, ...] = ("raw_blobs", *OF_SOURCE, *OF_NAMESPACE)
+from taboot_pipelines.stages.stage import (
+    NamespaceStage,
+    Serving,
+    SourceStage,
+    SourceWork,
+    Stage,
+    StageTable,
+    Target,
+)
 
 
-def run_stage(
-    workspace: Workspace,
-    stage: str,
-    source_id: str,
-    progress: Progress = no_progress,
-    *,
-    confirm_deletes: bool = False,
-) -> list[StageReport]:
-    """Run one stage of a partition: one report per entry (two while a source moves to another namespace).
-
-    Whichever stage serves the snapshot last finishes what was asked for beside the chain: pending deletions,
-    and the retirement of a source, which must have left every target first.
+class Chain:
+    """Stages in the order in which they run. Each needs only stages before it; those of a source come
+    first.
     """
-    with logs.bind(source=source_id, stage=stage):
-        _log.info("stage begins")
-        reports = _run_stage(workspace, stage, source_id, progress, confirm_deletes)
-        for report in reports:
-            with logs.bind(namespace=report.namespace):
-                _log.info(
-                    "stage ends",
-                    extra={
-                        "seconds": round(report.seconds, 3),
-                        "skipped": report.skipped,
-                        "counts": report.counts,
-                    },
+
+    def __init__(self, *stages: Stage) -> None:
+        self.stages = stages
+        self.of_source = tuple(s for s in stages if isinstance(s, SourceStage))
+        self.of_namespace = tuple(s for s in stages if isinstance(s, NamespaceStage))
+        self._by_name = {s.name: s for s in stages}
+        if (*self.of_source, *self.of_namespace) != stages or len(self._by_name) != len(stages):
+            raise TabootError(
+                "E_INTERNAL", "The stages of a source come first, and each has a name of its own."
+            )
+        for number, stage in enumerate(stages):
+            missing = set(stage.needs) - {s.name for s in stages[:number]}
+            if missing:
+                raise TabootError(
+                    "E_INTERNAL",
+                    f"The stage {stage.name} needs {sorted(missing)}, which do not stand before it.",
                 )
-    return reports
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.stages)
+
+    @property
+    def first(self) -> SourceStage:
+        """The stage that fetches; everything after it follows from the catalog and the blobs alone."""
+        return self.of_source[0]
+
+    @property
+    def derived(self) -> tuple[SourceStage, ...]:
+        """The stages of a source that fetch nothing."""
+        return self.of_source[1:]
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """{stage: its server}, whether configured or not."""
+        return {s.name: s.target for s in self.of_namespace if s.target is not None}
+
+    @property
+    def serving(self) -> dict[str, Serving]:
+        """{stage: what readers are served from}, the servers included. They need nothing of each other."""
+        return {s.name: s.serving for s in self.of_namespace if s.serving is not None}
+
+    def stage(self, name: str) -> Stage:
+        """The stage of that name. Raises ``E_NOT_FOUND``."""
+        stage = self._by_name.get(name)
+        if stage is None:
+            raise TabootError("E_NOT_FOUND", f"There is no stage {name!r}.", stages=self.names)
+        return stage
+
+    def following(self, name: str) -> tuple[SourceStage, ...]:
+        """The stages of a source whose input comes, directly or not, from this one."""
+        found = {name}
+        for stage in self.of_source:
+            if found & set(stage.needs):
+                found.add(stage.name)
+        return tuple(s for s in self.of_source if s.name in found and s.name != name)
 
 
-def _run_stage(
-    workspace: Workspace, stage: str, source_id: str, progress: Progress, confirm_deletes: bool
-) -> list[StageReport]:
-    if stage not in STAGES:
-        raise TabootError("E_NOT_FOUND", f"There is no stage {stage!r}.", stages=STAGES)
-    if stage in TARGETS and not TARGETS[stage].configured(workspace):
-        # Said without looking at the source, which may be retired by now.
-        return [OF_NAMESPACE[stage](workspace, workspace.settings.namespace, source_id, progress)]
-    entries = workspace.entries(source_id)
-    reports = []
-    if stage not in OF_NAMESPACE:
-        for entry in entries:
-            with logs.bind(namespace=entry.namespace):
-                if stage == "raw_blobs":
-                    reports.append(raw_blobs.run(workspace, entry, progress, confirm_deletes=confirm_deletes))
-                else:
-                    with tracked(workspace, entry.namespace, source_id, stage, progress) as shown:
-                        reports.append(OF_SOURCE[stage](workspace, entry, shown))
-        return reports
-    for namespace in dict.fromkeys(e.namespace for e in entries):
-        with (
-            logs.bind(namespace=namespace),
-            tracked(workspace, namespace, source_id, stage, progress) as shown,
-        ):
-            reports.append(OF_NAMESPACE[stage](workspace, namespace, source_id, shown))
-    if stage in SERVING:
-        for entry in entries:
-            if not all(SERVING[s].applied(workspace, entry.namespace) for s in SERVING if s != stage):
-                continue
-            deletion.finish_pending(workspace, entry.namespace)
-            if entry.retiring:
-                deletion.finish_retirement(workspace, entry)
-            elif any(r.skipped is None for r in reports):
-                housekeeping.tidy(workspace, entry.namespace, entry.source_id)
-    return reports
+def _last(stages: tuple[SourceStage, ...]) -> tuple[str, ...]:
+    """The stages that no other of these needs."""
+    needed = {name for stage in stages for name in stage.needs}
+    return tuple(s.name for s in stages if s.name not in needed)
 
 
-def run_chain(
-    workspace: Workspace, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False
-) -> list[StageReport]:
-    """All stages of a partition, without Dagster: for deletions, tests and notebooks. The failure of a target
-    is raised last.
-    """
-    reports: list[StageReport] = []
-    failure: TabootError | None = None
-    for stage in STAGES:
-        try:
-            reports += run_stage(workspace, stage, source_id, progress, confirm_deletes=confirm_deletes)
-        except TabootError as error:
-            if stage not in TARGETS:
-                raise
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return reports
+def _of_source(*names: str) -> tuple[StageTable, ...]:
+    return tuple(StageTable(name=name, owner="source") for name in names)
+
+
+def _tier_a(work: SourceWork) -> None:
+    seconds = work.report.seconds
+    work.report.__dict__.update(tier_a_triples.run(work.workspace, work.entry, work.progress).__dict__)
+    work.report.seconds = seconds
+
+
+_SOURCE_STAGES = (
+    SourceStage(name=raw_blobs.STAGE, run=raw_blobs.run, opens_job=True),
+    SourceStage(
+        name=documents.STAGE, needs=(raw_blobs.STAGE,), tables=_of_source("documents"), run=documents.run
+    ),
+    SourceStage(name=chunks.STAGE, needs=(documents.STAGE,), tables=_of_source("chunks"), run=chunks.run),
+    SourceStage(
+        name=embeddings.STAGE,
+        needs=(chunks.STAGE,),
+        tables=(StageTable(name="vectors", owner="namespace", per_space=True),),
+        run=embeddings.run,
+    ),
+    SourceStage(
+        name=tier_a_triples.STAGE,
+        needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
+        tables=_of_source("observations"),
+        run=_tier_a,
+    ),
+)
+
+CHAIN = Chain(
+    *_SOURCE_STAGES,
+    NamespaceStage(
+        name=entity_snapshots.STAGE,
+        needs=_last(_SOURCE_STAGES),
+        tables=tuple(StageTable(name=name, owner="namespace") for name in entity_snapshots.TABLES),
+        run=entity_snapshots.run,
+    ),
+    NamespaceStage(
+        name=qdrant_points.STAGE,
+        needs=(entity_snapshots.STAGE,),
+        run=qdrant_points.TARGET.run,
+        serving=qdrant_points.TARGET,
+        target=qdrant_points.TARGET,
+    ),
+    NamespaceStage(
+        name=neo4j_subgraph.STAGE,
+        needs=(entity_snapshots.STAGE,),
+        run=neo4j_subgraph.TARGET.run,
+        serving=neo4j_subgraph.TARGET,
+        target=neo4j_subgraph.TARGET,
+    ),
+    NamespaceStage(
+        name=kb_shards.STAGE,
+        needs=(entity_snapshots.STAGE,),
+        run=kb_shards.run,
+        serving=kb_shards.SERVING,
+    ),
+)

@@ -8,7 +8,7 @@ none is pending.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,27 +17,16 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
-from taboot_pipelines.stages import (
-    chunks,
-    documents,
-    embeddings,
-    entity_snapshots,
-    kb_shards,
-    neo4j_subgraph,
-    qdrant_points,
-    raw_blobs,
-    tier_a_triples,
-)
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them;
-#: servers come besides.
-STORES = ("tables", "vectors", "shards", "blobs", "catalog")
-_DERIVED = STORES[:3]
-#: A server that does not answer now.
-_UNANSWERED = frozenset({"E_QDRANT", "E_NEO4J", "E_CIRCUIT_OPEN"})
+#: What is derived from documents and follows a deletion by the chain itself; servers come besides.
+_DERIVED = ("tables", "vectors", "shards")
+#: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them.
+STORES = (*_DERIVED, "blobs", "catalog")
 
 
 @dataclass(frozen=True)
@@ -210,50 +199,36 @@ def _carry_out(
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
 
-def _servers(workspace: Workspace) -> dict[str, Callable[[str], object]]:
-    """The configured servers that hold what is derived from documents, and what brings each to the
-    snapshot.
-    """
-    found: dict[str, Callable[[str], object]] = {}
-    if workspace.points is not None:
-        found["qdrant"] = lambda namespace: qdrant_points.run(workspace, namespace, "")
-    if workspace.graph is not None:
-        found["neo4j"] = lambda namespace: neo4j_subgraph.run(workspace, namespace, "")
-    return found
+def _servers(workspace: Workspace) -> list[str]:
+    """The configured servers that hold what is derived from documents."""
+    return [t.store for t in CHAIN.targets.values() if t.configured(workspace)]
 
 
 def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
     """Servers that the namespace was written to and that are not configured now: they hold what they held."""
-    parts = (("qdrant", qdrant_points), ("neo4j", neo4j_subgraph))
     return [
-        n
-        for n, part in parts
-        if not part.configured(workspace)
-        and workspace.catalog.pointer(namespace, NAMESPACE, part.STAGE) is not None
+        target.store
+        for stage, target in CHAIN.targets.items()
+        if not target.configured(workspace)
+        and workspace.catalog.pointer(namespace, NAMESPACE, stage) is not None
     ]
 
 
 def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> dict[str, str]:
-    """The stages that follow from a change of the catalog alone, without fetching anything.
+    """Run the stages that follow from a change of the catalog alone, without fetching anything.
 
     A server that does not answer keeps nothing else from being deleted: it is returned as ``pending``, and
     the next run of the namespace carries the receipt out.
     """
-    entries = [e for e in workspace.entries_of(namespace) if e.source_id in sources]
-    for entry in entries:
-        raw_blobs.publish_listing(workspace, entry)
-        for stage in (documents, chunks, embeddings, tier_a_triples):
-            stage.run(workspace, entry)
-    entity_snapshots.run(workspace, namespace, "")
+    derive(workspace, namespace, sources)
     pending = {}
-    for name, bring in _servers(workspace).items():
+    for stage in CHAIN.of_namespace:
         try:
-            bring(namespace)
+            stage.run(workspace, namespace, "")
         except TabootError as error:
-            if error.code not in _UNANSWERED:
+            if stage.target is None or error.code not in stage.target.failures:
                 raise
-            pending[name] = "pending"
-    kb_shards.run(workspace, namespace, "")
+            pending[stage.target.store] = "pending"
     return pending
 
 

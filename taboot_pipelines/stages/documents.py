@@ -15,10 +15,10 @@ from taboot_pipelines.incremental import batches, difference, fingerprints, repl
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.tables import DOCUMENTS
-from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stages.stage import SourceWork
+from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.blobs import UNREADABLE
-from taboot_pipelines.stores.catalog import Locator, Pointer
+from taboot_pipelines.stores.catalog import Locator
 
 STAGE = "documents"
 VERSION = "1"
@@ -28,110 +28,89 @@ PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 
 
-def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) -> StageReport:
+def run(work: SourceWork) -> None:
     """Parse what changed. One bad blob becomes a dead letter and never fails its batch (rule 17)."""
-    namespace, source_id = entry.namespace, entry.source_id
+    workspace, entry, report = work.workspace, work.entry, work.report
+    namespace, source_id = work.namespace, work.source_id
     catalog, tables = workspace.catalog, workspace.tables
-    with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
-        raw = catalog.pointer(namespace, source_id, "raw_blobs")
-        if raw is None:
-            raise TabootError(
-                "E_NOT_FOUND",
-                f"Source {source_id} has not been fetched yet.",
-                remedy="Materialize raw_blobs first.",
-            )
-        settings = (
-            PARSING,
-            entry.config.languages,
-            entry.config.type,
-            workspace.settings.limits.max_document_chars,
-        )
-        letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
-        transient = any(d["code"] in UNREADABLE for d in letters.values())
-        inputs = ids.digest(raw.inputs, *settings)
-        old = catalog.pointer(namespace, source_id, STAGE)
-        report.data_version = inputs
-        if (
-            old is not None
-            and old.inputs == inputs
-            and tables.exist(namespace, source_id, old.tables)
-            and not transient
-        ):
-            report.tables, report.skipped = dict(old.tables), "unchanged"
-            report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
-            return report
+    settings = (
+        PARSING,
+        entry.config.languages,
+        entry.config.type,
+        workspace.settings.limits.max_document_chars,
+    )
+    inputs = ids.digest(work.upstream["raw_blobs"].inputs, *settings)
+    letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
+    # What could not be read is looked at again whether or not anything changed.
+    transient = any(d["code"] in UNREADABLE for d in letters.values())
+    if not transient and work.unchanged(inputs):
+        report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
+        return
+    report.data_version = inputs
 
-        if old is not None and not tables.exist(namespace, source_id, old.tables):
-            workspace.forget_what_follows(namespace, source_id, STAGE)
-        locators = {
-            x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"
-        }
-        table_version = tables.version(namespace, source_id, STAGE)
-        current = fingerprints(
-            tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]),
-            "doc_id",
+    locators = {x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"}
+    table_version = tables.version(namespace, source_id, STAGE)
+    current = fingerprints(
+        tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]), "doc_id"
+    )
+    wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
+    known_bad = {
+        d
+        for d, x in locators.items()
+        if (letter := letters.get(x.path))
+        and letter["fingerprint"] == wanted[d]
+        and letter["code"] not in UNREADABLE
+    }
+    diff = difference({d: f for d, f in wanted.items() if d not in known_bad}, current)
+    report.counts |= {
+        "new": 0,
+        "reused": len(wanted) - len(known_bad) - len(diff.changed),
+        "removed": len(diff.removed),
+        "failed": 0,
+        "rejected": 0,
+    }
+    new_letters: list[dict[str, Any]] = []
+    done = 0
+    for buckets, changed, removed in batches(diff, workspace.settings.limits.batch_documents):
+        rows = []
+        for doc_id in changed:
+            x = locators[doc_id]
+            try:
+                rows.append(_row(workspace, entry, x, wanted[doc_id]))
+            except TabootError as error:
+                new_letters.append(
+                    {
+                        "item": x.path,
+                        "code": error.code,
+                        "message": error.message,
+                        "fingerprint": wanted[doc_id],
+                        "kind": "skipped" if error.code in _REJECTIONS else "failed",
+                    }
+                )
+        report.add("new", len(rows))
+        table_version = replace_keys(
+            tables,
+            namespace,
+            source_id,
+            STAGE,
+            table_version,
+            key="doc_id",
+            buckets=buckets,
+            drop=[*changed, *removed],
+            rows=pa.Table.from_pylist(rows, schema=DOCUMENTS),
+            txn=inputs,
+            order=("doc_id",),
         )
-        wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
-        known_bad = {
-            d
-            for d, x in locators.items()
-            if (letter := letters.get(x.path))
-            and letter["fingerprint"] == wanted[d]
-            and letter["code"] not in UNREADABLE
-        }
-        diff = difference({d: f for d, f in wanted.items() if d not in known_bad}, current)
-        report.counts |= {
-            "new": 0,
-            "reused": len(wanted) - len(known_bad) - len(diff.changed),
-            "removed": len(diff.removed),
-            "failed": 0,
-            "rejected": 0,
-        }
-        new_letters: list[dict[str, Any]] = []
-        done = 0
-        for buckets, changed, removed in batches(diff, workspace.settings.limits.batch_documents):
-            rows = []
-            for doc_id in changed:
-                x = locators[doc_id]
-                try:
-                    rows.append(_row(workspace, entry, x, wanted[doc_id]))
-                except TabootError as error:
-                    kind = "skipped" if error.code in _REJECTIONS else "failed"
-                    new_letters.append(
-                        {
-                            "item": x.path,
-                            "code": error.code,
-                            "message": error.message,
-                            "fingerprint": wanted[doc_id],
-                            "kind": kind,
-                        }
-                    )
-            report.add("new", len(rows))
-            table_version = replace_keys(
-                tables,
-                namespace,
-                source_id,
-                STAGE,
-                table_version,
-                key="doc_id",
-                buckets=buckets,
-                drop=[*changed, *removed],
-                rows=pa.Table.from_pylist(rows, schema=DOCUMENTS),
-                txn=inputs,
-                order=("doc_id",),
-            )
-            done += len(changed)
-            progress(STAGE, done, len(diff.changed))
-        still_bad = {locators[d].path for d in known_bad} | {x["item"] for x in new_letters}
-        catalog.record_dead(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
-        for letter in catalog.dead_letters(namespace, source_id, STAGE):
-            report.add("failed" if letter["kind"] == "failed" else "rejected")
-            if letter["kind"] == "failed":
-                report.problem(letter["code"], letter["item"], letter["message"])
-        catalog.publish(namespace, source_id, Pointer(STAGE, {STAGE: table_version}, inputs, inputs, {}))
-        report.tables = {STAGE: table_version}
-        report.counts["total"] = len(wanted) - report.counts["failed"] - report.counts["rejected"]
-    return report
+        done += len(changed)
+        work.progress(STAGE, done, len(diff.changed))
+    still_bad = {locators[d].path for d in known_bad} | {x["item"] for x in new_letters}
+    catalog.record_dead(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
+    for letter in catalog.dead_letters(namespace, source_id, STAGE):
+        report.add("failed" if letter["kind"] == "failed" else "rejected")
+        if letter["kind"] == "failed":
+            report.problem(letter["code"], letter["item"], letter["message"])
+    work.publish(inputs, tables={STAGE: table_version}, applied={})
+    report.counts["total"] = len(wanted) - report.counts["failed"] - report.counts["rejected"]
 
 
 def _fingerprint(x: Locator, settings: Iterable[Any]) -> str:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.stages.stage import SourceWork
+from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "embeddings"
@@ -26,67 +25,42 @@ def table_name(space_id: str) -> str:
     return f"vectors.{space_id}"
 
 
-def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) -> StageReport:
+def run(work: SourceWork) -> None:
     """Embed the texts of this source that the namespace has no vector of yet."""
-    namespace, source_id = entry.namespace, entry.source_id
-    catalog, tables = workspace.catalog, workspace.tables
-    with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
-        chunks = catalog.pointer(namespace, source_id, "chunks")
-        if chunks is None:
-            raise TabootError(
-                "E_NOT_FOUND",
-                f"Source {source_id} has no chunks table yet.",
-                remedy="Materialize chunks first.",
-            )
-        space = workspace.embedder.space
-        name = table_name(space.id)
-        inputs = ids.digest(chunks.tables, space.id)
-        report.data_version = inputs
-        old = catalog.pointer(namespace, source_id, STAGE)
-        table = tables.identity(namespace, NAMESPACE, name)
-        if (
-            old is not None
-            and old.inputs == inputs
-            and old.applied == _applied(workspace, namespace, chunks.tables["chunks"], table)
-        ):
-            report.skipped = "unchanged"
-            report.tables = {name: None if table is None else table[0]}
-            return report
-        present = tables.read(
-            namespace, source_id, "chunks", chunks.tables["chunks"], columns=["sha256", "bucket"]
-        )
-        homes = dict(
-            zip(present.column("sha256").to_pylist(), present.column("bucket").to_pylist(), strict=True)
-        )
-        shas = set(homes)
-        missing = shas - _known(workspace, namespace, name)
-        report.counts |= {"distinct_texts": len(shas), "reused": len(shas) - len(missing), "new": 0}
-        for texts in _embed(
-            workspace,
-            namespace,
-            name,
-            _texts(workspace, namespace, source_id, chunks.tables["chunks"], {s: homes[s] for s in missing}),
-            inputs,
-        ):
-            report.add("new", texts)
-            progress(STAGE, report.counts["new"], len(missing))
-        table = tables.identity(namespace, NAMESPACE, name)
-        catalog.publish(
-            namespace,
-            source_id,
-            Pointer(
-                STAGE, {}, inputs, inputs, _applied(workspace, namespace, chunks.tables["chunks"], table)
-            ),
-        )
+    workspace, report = work.workspace, work.report
+    namespace, source_id = work.namespace, work.source_id
+    tables = workspace.tables
+    chunks = work.upstream["chunks"].tables["chunks"]
+    space = workspace.embedder.space
+    name = table_name(space.id)
+    inputs = ids.digest(work.upstream["chunks"].tables, space.id)
+    report.data_version = inputs
+    table = tables.identity(namespace, NAMESPACE, name)
+    if (
+        work.old is not None
+        and work.old.inputs == inputs
+        and work.old.applied == _applied(workspace, chunks, table)
+    ):
+        report.skipped = "unchanged"
         report.tables = {name: None if table is None else table[0]}
-    return report
+        return
+    present = tables.read(namespace, source_id, "chunks", chunks, columns=["sha256", "bucket"])
+    homes = dict(rows_of(present, "sha256", "bucket"))
+    missing = homes.keys() - _known(workspace, namespace, name)
+    report.counts |= {"distinct_texts": len(homes), "reused": len(homes) - len(missing), "new": 0}
+    slices = _texts(workspace, namespace, source_id, chunks, {s: homes[s] for s in missing})
+    for texts in _embed(workspace, namespace, name, slices, inputs):
+        report.add("new", texts)
+        work.progress(STAGE, report.counts["new"], len(missing))
+    table = tables.identity(namespace, NAMESPACE, name)
+    work.publish(inputs, tables={}, applied=_applied(workspace, chunks, table))
+    report.tables = {name: None if table is None else table[0]}
 
 
-def _applied(
-    workspace: Workspace, namespace: str, chunks: int | None, table: tuple[int, str] | None
-) -> dict[str, Any]:
-    """What has been done: these chunks, in this space, into this very table; one that was lost and made again
-    is another.
+def _applied(workspace: Workspace, chunks: int | None, table: tuple[int, str] | None) -> dict[str, Any]:
+    """What has been done: these chunks, in this space, into this very table.
+
+    A table that was lost and made again is another.
     """
     return {
         "chunks": chunks,
@@ -108,10 +82,10 @@ def fill(
     table = workspace.tables.identity(namespace, NAMESPACE, name)
     for source, version in versions.items():
         pointer = workspace.catalog.pointer(namespace, source, STAGE)
-        if pointer is not None and pointer.applied == _applied(workspace, namespace, version, table):
+        if pointer is not None and pointer.applied == _applied(workspace, version, table):
             continue
         rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])
-        homes = dict(zip(rows.column("sha256").to_pylist(), rows.column("bucket").to_pylist(), strict=True))
+        homes = dict(rows_of(rows, "sha256", "bucket"))
         known = _known(workspace, namespace, name)
         missing = {s: b for s, b in homes.items() if s not in known}
         for texts in _embed(
@@ -172,7 +146,7 @@ def _texts(
         rows = workspace.tables.read(
             namespace, source_id, "chunks", version, columns=["sha256", "text"], buckets=[b]
         )
-        for sha, text in zip(rows.column("sha256").to_pylist(), rows.column("text").to_pylist(), strict=True):
+        for sha, text in rows_of(rows, "sha256", "text"):
             if sha in todo:
                 todo.discard(sha)
                 part[sha] = text

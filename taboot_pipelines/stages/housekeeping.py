@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import prune
+from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -52,7 +53,7 @@ def _join_vectors(workspace: Workspace, namespace: str) -> int:
 
 def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:
     tables = workspace.tables
-    snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+    snapshot = snapshot_pointer(workspace, namespace)
     if snapshot is None or source_id not in snapshot.applied:
         return 0
     removed = 0

@@ -20,6 +20,7 @@ from taboot_pipelines.shards import (
 )
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.snapshot import needed_snapshot, snapshot_pointer
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
@@ -35,13 +36,7 @@ def run(
     """Publish the shards of the snapshot's exact versions; writes nothing if nothing changed."""
     catalog = workspace.catalog
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
-        snapshot = catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
-        if snapshot is None:
-            raise TabootError(
-                "E_NOT_FOUND",
-                f"Namespace {namespace} has no snapshot yet.",
-                remedy="Materialize entity_snapshots first.",
-            )
+        snapshot = needed_snapshot(workspace, namespace)
         report.data_version = inputs = _inputs(workspace, namespace, snapshot)
         old = catalog.pointer(namespace, NAMESPACE, STAGE)
         if (
@@ -79,61 +74,73 @@ def run(
     return report
 
 
-def applied(workspace: Workspace, namespace: str) -> bool:
-    """Whether the published shards are those of the newest snapshot, as far as the catalog knows."""
-    snapshot, own = (workspace.catalog.pointer(namespace, NAMESPACE, s) for s in ("entity_snapshots", STAGE))
-    return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
+class _Shards:
+    """The shards of a namespace as what readers are served from."""
+
+    store = "shards"
+
+    def applied(self, workspace: Workspace, namespace: str) -> bool:
+        """Whether the published shards are those of the newest snapshot, as far as the catalog knows."""
+        snapshot = snapshot_pointer(workspace, namespace)
+        own = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+        return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
+
+    def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
+        """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every
+        file.
+        """
+        snapshot = snapshot_pointer(workspace, namespace)
+        if snapshot is None:
+            return
+        try:
+            manifest = load_manifest(workspace.shards, namespace)
+        except TabootError as error:
+            if error.code != "E_SHARD_CORRUPT":
+                raise
+            yield Discrepancy("shards", "unreadable", namespace, "The manifest cannot be read.", True)
+            return
+        if manifest is None:
+            yield Discrepancy("shards", "missing", namespace, "Nothing was published yet.", True)
+            return
+        if manifest.snapshot != snapshot.inputs:
+            yield Discrepancy(
+                "shards", "different", namespace, "The manifest is of another snapshot than the newest.", True
+            )
+        wanted = plan(_input(workspace, namespace, snapshot, no_progress), workspace.settings.shards)
+        held = {s.key: s for s in manifest.shards}
+        for key in sorted(wanted.keys() ^ held.keys()):
+            if key in wanted:
+                yield Discrepancy(
+                    "shards", "missing", key, "The manifest does not name a shard of the snapshot.", True
+                )
+            else:
+                yield Discrepancy(
+                    "shards", "surplus", key, "The manifest names a shard that is not of the snapshot.", True
+                )
+        damaged = set(damaged_shards(workspace.shards, manifest))
+        for key, entry in held.items():
+            if key not in damaged and deep:
+                try:
+                    verify(workspace.shards, manifest.model_copy(update={"shards": (entry,)}))
+                except TabootError as error:
+                    if error.code not in {"E_SHARD_CORRUPT", "E_SHARD_MISSING"}:
+                        raise
+                    damaged.add(key)
+        for key in sorted(damaged):
+            yield Discrepancy(
+                "shards",
+                "unreadable",
+                key,
+                "A file of the shard is missing or does not hash to what the manifest says.",
+                True,
+            )
+
+    def repair(self, workspace: Workspace, namespace: str) -> None:
+        """Publish what the snapshot asks for; a shard that is damaged or missing is built again."""
+        run(workspace, namespace, "")
 
 
-def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
-    """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every
-    file.
-    """
-    snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
-    if snapshot is None:
-        return
-    try:
-        manifest = load_manifest(workspace.shards, namespace)
-    except TabootError as error:
-        if error.code != "E_SHARD_CORRUPT":
-            raise
-        yield Discrepancy("shards", "unreadable", namespace, "The manifest cannot be read.", True)
-        return
-    if manifest is None:
-        yield Discrepancy("shards", "missing", namespace, "Nothing was published yet.", True)
-        return
-    if manifest.snapshot != snapshot.inputs:
-        yield Discrepancy(
-            "shards", "different", namespace, "The manifest is of another snapshot than the newest.", True
-        )
-    wanted = plan(_input(workspace, namespace, snapshot, no_progress), workspace.settings.shards)
-    held = {s.key: s for s in manifest.shards}
-    for key in sorted(wanted.keys() ^ held.keys()):
-        if key in wanted:
-            yield Discrepancy(
-                "shards", "missing", key, "The manifest does not name a shard of the snapshot.", True
-            )
-        else:
-            yield Discrepancy(
-                "shards", "surplus", key, "The manifest names a shard that is not of the snapshot.", True
-            )
-    damaged = set(damaged_shards(workspace.shards, manifest))
-    for key, entry in held.items():
-        if key not in damaged and deep:
-            try:
-                verify(workspace.shards, manifest.model_copy(update={"shards": (entry,)}))
-            except TabootError as error:
-                if error.code not in {"E_SHARD_CORRUPT", "E_SHARD_MISSING"}:
-                    raise
-                damaged.add(key)
-    for key in sorted(damaged):
-        yield Discrepancy(
-            "shards",
-            "unreadable",
-            key,
-            "A file of the shard is missing or does not hash to what the manifest says.",
-            True,
-        )
+SERVING = _Shards()
 
 
 def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str:

@@ -24,10 +24,11 @@ from taboot_pipelines.knowledge.graph import (
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, rows_of
-from taboot_pipelines.stages.circuit import circuit
 from taboot_pipelines.stages.graph_ledger import UNSURE, Ledger, Rows
-from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.snapshot import needed_snapshot
+from taboot_pipelines.stages.target import ServerTarget
+from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
@@ -45,88 +46,19 @@ _TOGETHER = 16
 Numbered = dict[tuple[str, str], tuple[int, str]]
 
 
-def run(
-    workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
-) -> StageReport:
-    """Write what differs from the snapshot; no request at all if nothing changed. Zero rows where Neo4j is
-    not configured.
-
-    Raises ``E_NEO4J`` when the server fails for good; the next run completes. ``E_CIRCUIT_OPEN`` at once
-    while it rests.
-    """
-    with reporting(STAGE, source_id, namespace) as report:
-        if workspace.graph is None:
-            report.skipped = "skipped: TABOOT_NEO4J__URL"
-            return report
-        with workspace.leases.namespace(namespace):
-            target = _Target(workspace, workspace.graph, namespace, report, progress)
-            if target.unchanged():
-                report.skipped = "unchanged"
-            else:
-                with circuit(workspace, namespace, CIRCUIT, "E_NEO4J"):
-                    target.apply()
-    return report
-
-
-def configured(workspace: Workspace) -> bool:
-    return workspace.graph is not None
-
-
-def applied(workspace: Workspace, namespace: str) -> bool:
-    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is
-    none.
-    """
-    if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
-        return True
-    return _Target(
-        workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress
-    ).unchanged()
-
-
-def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
-    """Every difference between the server and the snapshot, by edge id or label and key. Asks the server
-    about everything.
-    """
-    if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
-        return
-    with workspace.leases.namespace(namespace):
-        yield from _Target(
-            workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress
-        ).audit()
-
-
-def repair(workspace: Workspace, namespace: str) -> None:
-    """Make the graph equal to the snapshot whatever the server holds now. Raises as :func:`run` does."""
-    if workspace.graph is None:
-        return
-    with workspace.leases.namespace(namespace), circuit(workspace, namespace, CIRCUIT, "E_NEO4J"):
-        _Target(workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress).apply(
-            ask=True
-        )
-
-
-class _Target:
+class _GraphWriter:
     """The graph of one namespace, and the snapshot that it should equal."""
 
     def __init__(
         self, workspace: Workspace, graph: Neo4jGraph, namespace: str, report: StageReport, progress: Progress
     ) -> None:
-        self.workspace, self.graph, self.namespace, self.report, self.progress = (
-            workspace,
-            graph,
-            namespace,
-            report,
-            progress,
-        )
+        self.workspace = workspace
+        self.graph = graph
+        self.namespace = namespace
+        self.report = report
+        self.progress = progress
         self.tables = workspace.tables
-        snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
-        if snapshot is None:
-            raise TabootError(
-                "E_NOT_FOUND",
-                f"Namespace {namespace} has no snapshot yet.",
-                remedy="Materialize entity_snapshots first.",
-            )
-        self.snapshot = snapshot
+        self.snapshot = snapshot = needed_snapshot(workspace, namespace)
         settings = workspace.settings.neo4j
         self.batch = settings.batch_rows
         #: Which database the ledgers are about.
@@ -471,3 +403,14 @@ def _compare(
 
 def _discrepancy(kind: Kind, item: str, message: str) -> Discrepancy:
     return Discrepancy("neo4j", kind, item, message, repairable=True)
+
+
+TARGET = ServerTarget(
+    stage=STAGE,
+    store="neo4j",
+    setting="TABOOT_NEO4J__URL",
+    code="E_NEO4J",
+    circuit=CIRCUIT,
+    server=lambda workspace: workspace.graph,
+    writer=_GraphWriter,
+)

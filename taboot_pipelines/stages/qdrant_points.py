@@ -9,9 +9,6 @@ holds.
 
 from __future__ import annotations
 
-import contextlib
-import random
-import time
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -22,13 +19,14 @@ from taboot_pipelines.incremental import batches, difference, replace_keys
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.model.tables import POINTS
-from taboot_pipelines.stages import embeddings
-from taboot_pipelines.stages.circuit import circuit
+from taboot_pipelines.stages import embeddings, point_retries
 from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.point_rows import PointRows, made_by
-from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
-from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stages.target import ServerTarget
+from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -37,12 +35,7 @@ from taboot_pipelines.stores.vectors.points import sources_digest
 
 STAGE = "qdrant_points"
 VERSION = "1"
-#: Namespaces whose last run failed at the server wait here, each as the one member of its queue (seed 001
-#: §5.5). A hint: the watermark says what is missing.
-QUEUE = keys.QUEUE_QDRANT_RETRY()
 CIRCUIT = keys.CIRCUIT("qdrant")
-_ATTEMPTS = f"{QUEUE}:attempts"
-_FIRST_WAIT, _LONGEST_WAIT, _DAY = 30.0, 3600.0, 86_400.0
 #: Texts whose points are sent between two commits: what a kill may cost.
 _COMMIT_TEXTS = 8192
 #: Texts whose points are in memory at once.
@@ -50,75 +43,8 @@ _SLICE_TEXTS = 1024
 _UNKNOWN = ""
 
 
-def run(
-    workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
-) -> StageReport:
-    """Send what differs from the snapshot; no request at all if nothing changed. Zero rows where Qdrant is
-    not configured.
-
-    Raises ``E_QDRANT`` when the server fails for good, after putting the namespace into the retry queue, and
-    ``E_CIRCUIT_OPEN`` at once while it is given a rest.
-    """
-    with reporting(STAGE, source_id, namespace) as report:
-        if workspace.points is None:
-            report.skipped = "skipped: TABOOT_QDRANT__URL"
-            return report
-        with workspace.leases.namespace(namespace):
-            target = _Target(workspace, workspace.points, namespace, report, progress)
-            if target.unchanged():
-                report.skipped = "unchanged"
-                _dequeue(workspace, namespace)
-            else:
-                with _guarded(workspace, namespace):
-                    target.apply()
-    return report
-
-
-def configured(workspace: Workspace) -> bool:
-    return workspace.points is not None
-
-
-def applied(workspace: Workspace, namespace: str) -> bool:
-    """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is
-    none.
-    """
-    if (
-        workspace.points is None
-        or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None
-    ):
-        return True
-    return _Target(
-        workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress
-    ).unchanged()
-
-
-def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
-    """Every difference between the server and what the snapshot asks for, by point id. Asks the server about
-    every point.
-    """
-    if (
-        workspace.points is None
-        or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None
-    ):
-        return
-    with workspace.leases.namespace(namespace):
-        yield from _Target(
-            workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress
-        ).audit()
-
-
-def repair(workspace: Workspace, namespace: str) -> None:
-    """Make the points equal to the snapshot whatever the server holds now. Raises as :func:`run` does."""
-    if workspace.points is None:
-        return
-    with workspace.leases.namespace(namespace), _guarded(workspace, namespace):
-        _Target(workspace, workspace.points, namespace, StageReport(STAGE, "", namespace), no_progress).apply(
-            ask=True
-        )
-
-
-class _Target:
-    """The points of one namespace in the space in force."""
+class _PointsWriter:
+    """The points of one namespace in the space in force, and the snapshot that they should equal."""
 
     def __init__(
         self,
@@ -128,22 +54,14 @@ class _Target:
         report: StageReport,
         progress: Progress,
     ) -> None:
-        self.workspace, self.points, self.namespace, self.report, self.progress = (
-            workspace,
-            points,
-            namespace,
-            report,
-            progress,
-        )
-        self.catalog, self.tables = workspace.catalog, workspace.tables
-        snapshot = self.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
-        if snapshot is None:
-            raise TabootError(
-                "E_NOT_FOUND",
-                f"Namespace {namespace} has no snapshot yet.",
-                remedy="Materialize entity_snapshots first.",
-            )
-        self.snapshot = snapshot
+        self.workspace = workspace
+        self.points = points
+        self.namespace = namespace
+        self.report = report
+        self.progress = progress
+        self.catalog = workspace.catalog
+        self.tables = workspace.tables
+        self.snapshot = snapshot = needed_snapshot(workspace, namespace)
         self.sources = {
             e.source_id: (e.config.type, sorted(e.config.tags))
             for e in workspace.entries_in(namespace, snapshot.applied)
@@ -410,34 +328,14 @@ def _joined(prints: Sequence[str]) -> str:
     return prints[0] if len(prints) == 1 else ids.digest(*prints)
 
 
-@contextlib.contextmanager
-def _guarded(workspace: Workspace, namespace: str) -> Iterator[None]:
-    """The circuit breaker and the retry queue around what asks the server."""
-    try:
-        with circuit(workspace, namespace, CIRCUIT, "E_QDRANT"):
-            yield
-    except TabootError as error:
-        if error.code == "E_QDRANT":
-            with contextlib.suppress(TabootError):
-                _enqueue(workspace, namespace)
-        raise
-    _dequeue(workspace, namespace)
-
-
-def _enqueue(workspace: Workspace, namespace: str) -> None:
-    """Due after 30 s, twice as long after each further failure, at most an hour; up to half less, so that not
-    all come at once.
-    """
-    state = workspace.state
-    known = state.get(namespace, _ATTEMPTS)
-    attempts = int(known) if known is not None and known.isdigit() else 0
-    wait = min(_FIRST_WAIT * 2 ** min(attempts, 20), _LONGEST_WAIT) * random.uniform(0.5, 1.0)
-    state.enqueue(namespace, QUEUE, {namespace: time.time() + wait})
-    state.set(namespace, _ATTEMPTS, str(attempts + 1).encode(), _DAY)
-
-
-def _dequeue(workspace: Workspace, namespace: str) -> None:
-    with contextlib.suppress(TabootError):
-        if workspace.state.queued(namespace, QUEUE):
-            workspace.state.dequeue(namespace, QUEUE, [namespace])
-            workspace.state.delete(namespace, [_ATTEMPTS])
+TARGET = ServerTarget(
+    stage=STAGE,
+    store="qdrant",
+    setting="TABOOT_QDRANT__URL",
+    code="E_QDRANT",
+    circuit=CIRCUIT,
+    server=lambda workspace: workspace.points,
+    writer=_PointsWriter,
+    failed=point_retries.enqueue,
+    settled=point_retries.dequeue,
+)

@@ -26,8 +26,9 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.progress import tracked
-from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.stage import SourceWork
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
 
 STAGE = "raw_blobs"
@@ -42,30 +43,24 @@ _FLUSH = 256
 MAX_PATH_BYTES = 2048
 
 
-def run(
-    workspace: Workspace, entry: Entry, progress: Progress = no_progress, *, confirm_deletes: bool = False
-) -> StageReport:
+def run(work: SourceWork) -> None:
     """Fetch what is new, log what changed, and say what is absent. Raises the source's own failure
     (``E_PATH`` …).
     """
-    with (
-        reporting(STAGE, entry.source_id, entry.namespace) as report,
-        workspace.leases.source(entry.namespace, entry.source_id),
-    ):
-        batch = _Batch(workspace, entry, report, progress)
-        with tracked(
-            workspace, entry.namespace, entry.source_id, STAGE, progress, job_id=batch.job_id
-        ) as batch.progress:
-            try:
-                if entry.retiring:
-                    batch.retire()
-                else:
-                    batch.fetch(confirm_deletes)
-            except TabootError as error:
-                batch.fail(error)
-                raise
-            batch.publish()
-    return report
+    entry = work.entry
+    batch = _Batch(work.workspace, entry, work.report, work.progress)
+    with tracked(
+        work.workspace, entry.namespace, entry.source_id, STAGE, work.progress, job_id=batch.job_id
+    ) as batch.progress:
+        try:
+            if entry.retiring:
+                batch.retire()
+            else:
+                batch.fetch(work.confirm_deletes)
+        except TabootError as error:
+            batch.fail(error)
+            raise
+        batch.publish()
 
 
 def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locator], str]:

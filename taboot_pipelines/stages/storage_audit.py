@@ -15,22 +15,19 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.audit import Discrepancy, Kind
-from taboot_pipelines.stages import (
-    chunks,
-    documents,
-    embeddings,
-    entity_snapshots,
-    kb_shards,
-    neo4j_subgraph,
-    qdrant_points,
-    raw_blobs,
-    tier_a_triples,
-)
+from taboot_pipelines.stages import documents, embeddings, entity_snapshots
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.deriving import derive
+from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: The stages of a source whose tables are looked at, with their table.
-_TABLES = {"documents": "documents", "chunks": "chunks", "tier_a_triples": "observations"}
+#: What is read of a source's table, by its schema.
+_COLUMNS = {
+    "documents": ["doc_id", "blob_sha256"],
+    "chunks": ["doc_id", "sha256"],
+    "observations": ["run_id"],
+}
 
 
 @dataclass
@@ -83,13 +80,9 @@ class _Audit:
             found += self._source(source)
         found += self._namespace()
         # The stores behind the tables are compared with them: not before they can be read.
-        if (
-            not self.broken
-            and self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE) is not None
-        ):
-            found += kb_shards.audit(self.workspace, self.namespace, deep=self.deep)
-            found += qdrant_points.audit(self.workspace, self.namespace)
-            found += neo4j_subgraph.audit(self.workspace, self.namespace)
+        if not self.broken and snapshot_pointer(self.workspace, self.namespace) is not None:
+            for serving in CHAIN.serving.values():
+                found += serving.audit(self.workspace, self.namespace, deep=self.deep)
         return found
 
     def _blobs(self) -> Iterator[Discrepancy]:
@@ -164,14 +157,13 @@ class _Audit:
 
     def _source(self, source: str) -> Iterator[Discrepancy]:
         """The tables of one source follow from its present locators, document by document."""
-        published = {stage: self.catalog.pointer(self.namespace, source, stage) for stage in _TABLES}
-        read = {}
-        for (stage, name), columns in zip(
-            _TABLES.items(), (["doc_id", "blob_sha256"], ["doc_id", "sha256"], ["run_id"]), strict=True
-        ):
-            pointer = published[stage]
+        tables = [(stage.name, t) for stage in CHAIN.derived for t in stage.tables if t.owner == "source"]
+        published = {name: self.catalog.pointer(self.namespace, source, name) for name, _ in tables}
+        read: dict[str, dict[str, list[Any]]] = {}
+        for stage, table in tables:
+            name, pointer = table.name, published[stage]
             version = None if pointer is None else pointer.tables.get(name)
-            rows = self._read(source, name, version, columns)
+            rows = self._read(source, name, version, _COLUMNS[table.schema])
             if rows is None:
                 yield self._table(
                     source,
@@ -180,7 +172,8 @@ class _Audit:
                     f"Version {version} of the table cannot be read.",
                 )
                 return
-            read[name] = rows
+            for column, values in rows.items():
+                read.setdefault(table.schema, {}).setdefault(column, []).extend(values)
             newest = self.tables.version(self.namespace, source, name)
             if newest != version:
                 yield self._table(
@@ -246,7 +239,7 @@ class _Audit:
 
     def _namespace(self) -> Iterator[Discrepancy]:
         """Every live text has a vector, and the snapshot holds exactly what the sources have applied."""
-        snapshot = self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE)
+        snapshot = snapshot_pointer(self.workspace, self.namespace)
         if snapshot is None:
             if any(self.documents.values()):
                 yield self._table(
@@ -331,16 +324,12 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
     for owner in owners:
         catalog.drop_pointers(namespace, owner)
     if owners:
-        for entry in workspace.entries_of(namespace):
-            raw_blobs.publish_listing(workspace, entry)
-            for step in (documents, chunks, embeddings, tier_a_triples):
-                step.run(workspace, entry)
-        entity_snapshots.run(workspace, namespace, "")
-    for store, target in (("qdrant", qdrant_points), ("neo4j", neo4j_subgraph)):
-        if any(d.store == store for d in found):
-            target.repair(workspace, namespace)
+        derive(workspace, namespace, [e.source_id for e in workspace.entries_of(namespace)])
+    differing = {d.store for d in found}
+    for stage in CHAIN.of_namespace:
+        if stage.serving is not None and stage.serving.store in differing:
+            stage.serving.repair(workspace, namespace)
         elif owners:
-            target.run(workspace, namespace, "")
-    kb_shards.run(workspace, namespace, "")
+            stage.run(workspace, namespace, "")
     if any(d.store == "blobs" and d.kind == "surplus" for d in found):
         workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace))

@@ -95,8 +95,6 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         ):
             report.tables, report.skipped = dict(old.tables), "unchanged"
             return report
-        if old is not None and not workspace.tables.exist(namespace, source_id, old.tables):
-            workspace.forget_what_follows(namespace, source_id, STAGE)
         work = _Work(workspace, entry, facts, extractor, documents.tables["documents"], report)
         version = work.apply(inputs, progress)
         applied = ids.digest(inputs, "incomplete") if work.unread else inputs

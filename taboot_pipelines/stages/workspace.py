@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,13 @@ from taboot_pipelines.connectors.sources_file import SourceEntry, SourcesFile, l
 from taboot_pipelines.embedding import check_limit, open_embedder
 from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
-from taboot_pipelines.stores.tables import NAMESPACE, Tables
+from taboot_pipelines.stores.tables import Tables
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.http import Circuit
@@ -148,26 +147,6 @@ class Workspace:
         """
         rows = self.catalog.sources(namespace, ("active", "retiring", "retired"))
         return [_entry(row) for row in rows if row["source_id"] in source_ids]
-
-    def forget_what_follows(self, namespace: str, source_id: str, stage: str) -> None:
-        """A table of this stage is lost: what follows from it is compared anew, row by row. The table that is
-        made again counts its versions from the beginning, so a number that was applied once may come to mean
-        other rows."""
-        following = {
-            "documents": ["chunks", "embeddings", "tier_a_triples"],
-            "chunks": ["embeddings", "tier_a_triples"],
-        }
-        self.catalog.drop_pointers(namespace, source_id, [stage, *following.get(stage, ())])
-        with self.leases.namespace(namespace):
-            snapshot = self.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
-            if snapshot is not None and source_id in snapshot.applied:
-                # A vector that no source can publish: whatever comes next differs from it.
-                applied = {**snapshot.applied, source_id: {**snapshot.applied[source_id], "lost": stage}}
-                self.catalog.publish(
-                    namespace,
-                    NAMESPACE,
-                    replace(snapshot, inputs=digest(snapshot.inputs, "lost"), applied=applied),
-                )
 
     def close(self) -> None:
         for opened in ("points", "graph", "state"):

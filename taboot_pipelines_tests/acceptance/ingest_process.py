@@ -11,7 +11,7 @@ import sys
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 
 

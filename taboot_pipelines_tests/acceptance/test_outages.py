@@ -17,7 +17,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import storage_audit
-from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines_tests.acceptance.full_servers import settings_of
 from taboot_pipelines_tests.acceptance.test_kill import untimed
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant

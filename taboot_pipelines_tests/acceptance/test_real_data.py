@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.errors import CODES
-from taboot_pipelines.stages.chain import OF_NAMESPACE, STAGES, TARGETS, run_stage
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.running import run_stage
+from taboot_pipelines.stages.stage import NamespaceStage
 from taboot_pipelines_tests.acceptance.checks import check_ledger, edges, letters, paths
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -91,8 +93,8 @@ def world(data: Path, tei: FakeTei, tmp_path_factory: pytest.TempPathFactory) ->
     lay_out(made, data)
     made.workspace.sync_sources()
     # Every source up to its observations; then one run of the namespace's stages brings in all of them.
-    for stage in STAGES:
-        for source in ("pages",) if stage in OF_NAMESPACE else REFUSED:
+    for stage in CHAIN.names:
+        for source in ("pages",) if isinstance(CHAIN.stage(stage), NamespaceStage) else REFUSED:
             run_stage(made.workspace, stage, source)
     yield made
     made.workspace.close()
@@ -259,6 +261,6 @@ def test_the_graph_of_real_files(world: World) -> None:
 def test_a_second_ingest_does_nothing(world: World, tei: FakeTei) -> None:
     texts = tei.texts
     reports = world.ingest()
-    assert all(r.skipped == "unchanged" for r in reports if r.stage not in {"raw_blobs", *TARGETS})
+    assert all(r.skipped == "unchanged" for r in reports if r.stage not in {"raw_blobs", *CHAIN.targets})
     assert tei.texts == texts and sum(r.counts["fetched"] for r in reports if r.stage == "raw_blobs") == 0
     assert sum(r.bytes for r in reports) == 0

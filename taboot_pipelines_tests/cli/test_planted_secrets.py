@@ -222,14 +222,14 @@ def test_the_stages_of_an_ingest_are_logged_once_each(world: World) -> None:
         pytest.raises(SystemExit),
     ):
         main(["ingest"])
-    from taboot_pipelines.stages.chain import STAGES
+    from taboot_pipelines.stages.chain import CHAIN
 
     told = [json.loads(line) for line in err.getvalue().splitlines()]
     for what in ("stage begins", "stage ends"):
         records = [t for t in told if t["message"] == what]
         assert [t["stage"] for t in records] == list(dict.fromkeys(t["stage"] for t in records)) and {
             t["stage"] for t in records
-        } == set(STAGES)
+        } == set(CHAIN.names)
         assert {(t["source"], t["partition"]) for t in records} == {("guides", "guides")} and len(
             {t["run"] for t in records}
         ) == 1

@@ -16,7 +16,7 @@ import pytest
 
 from taboot_pipelines.defs import executors
 from taboot_pipelines.defs.instance import open_instance
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.defs.conftest import COMPOSE
 from taboot_pipelines_tests.defs.launching import environment, launch
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
@@ -126,7 +126,7 @@ def test_gpu_steps_run_on_the_gpu_worker_and_no_other(
             for e in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
             if e.dagster_event is not None and "Celery worker" in e.dagster_event.engine_event_data.metadata
         }
-        assert set(done_by) >= set(STAGES)
+        assert set(done_by) >= set(CHAIN.names)
         assert {step for step, worker in done_by.items() if worker == "gpu@test"} == GPU_STEPS
         assert {worker for step, worker in done_by.items() if step not in GPU_STEPS} == {"default@test"}
     # What the steps themselves wrote says the same: each process is a worker, and has loaded the embedder or

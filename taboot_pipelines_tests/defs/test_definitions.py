@@ -13,7 +13,7 @@ import pytest
 from taboot_pipelines.defs import build_defs
 from taboot_pipelines.defs.instance import DAGSTER_YAML
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import CHAIN
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ EXPECTED = {
     "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
-    "tier_a_triples": ("knowledge", {"documents", "chunks"}, {"knowledge"}, {}),
+    "tier_a_triples": ("knowledge", {"raw_blobs", "documents", "chunks"}, {"knowledge"}, {}),
     "entity_snapshots": (
         "knowledge",
         {"embeddings", "tier_a_triples"},
@@ -61,7 +61,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         )
         assert node.description and node.owners and node.kinds and node.code_version
     assert found == EXPECTED
-    assert tuple(EXPECTED) == STAGES
+    assert tuple(EXPECTED) == CHAIN.names
     assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {
         "ingest_source",
         "ingest_all",
@@ -85,7 +85,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     }
     assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {
-        dg.AssetKey(a) for a in STAGES
+        dg.AssetKey(a) for a in CHAIN.names
     }
     assert {
         k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys

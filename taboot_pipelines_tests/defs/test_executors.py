@@ -18,7 +18,7 @@ from taboot_pipelines.defs.partitions import NAME, TAG
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.defs.conftest import COMPOSE
 from taboot_pipelines_tests.defs.launching import environment, launch
 from taboot_pipelines_tests.world import World, differences, logical
@@ -51,7 +51,7 @@ def test_several_processes_give_what_one_gives(world: World, monkeypatch: pytest
             e.dagster_event.step_key: e.dagster_event.event_specific_data.metadata["pid"].value
             for e in started
         }  # type: ignore[union-attr]
-        assert set(pids) >= set(STAGES) and len(set(pids.values())) == len(pids)
+        assert set(pids) >= set(CHAIN.names) and len(set(pids.values())) == len(pids)
         assert instance.event_log_storage.get_concurrency_run_ids() == set()
         assert sweep_dead_runs(instance) == []
     scratch = world.open(world.replay())

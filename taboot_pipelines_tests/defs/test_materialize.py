@@ -12,8 +12,8 @@ import pytest
 from taboot_pipelines.defs import materialize
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.stages import chain
-from taboot_pipelines.stages.chain import SERVING, STAGES
+from taboot_pipelines.stages import running
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.leases import Leases
 from taboot_pipelines_tests.defs.conftest import COMPOSE, Project
@@ -24,7 +24,8 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
     assert first.success
     done = [e.asset_key.to_user_string() for e in first.get_asset_materialization_events()]
     # What serves the snapshot follows in an order of Dagster's choice.
-    assert done[: -len(SERVING)] == list(STAGES[: -len(SERVING)]) and set(done) == set(STAGES)
+    before = len(CHAIN.names) - len(CHAIN.serving)
+    assert done[:before] == list(CHAIN.names[:before]) and set(done) == set(CHAIN.names)
     assert project.checks(first) == dict.fromkeys(
         (
             "ledger_adds_up",
@@ -45,9 +46,9 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
 
     second = project.run("stack")
     assert second.success
-    skipped = {a: project.metadata(second, a).get("skipped") for a in STAGES}
+    skipped = {a: project.metadata(second, a).get("skipped") for a in CHAIN.names}
     assert skipped == {
-        **dict.fromkeys(STAGES, "unchanged"),
+        **dict.fromkeys(CHAIN.names, "unchanged"),
         "raw_blobs": None,
         "qdrant_points": "skipped: TABOOT_QDRANT__URL",
         "neo4j_subgraph": "skipped: TABOOT_NEO4J__URL",
@@ -95,7 +96,7 @@ def test_a_failure_says_its_code_and_is_not_tried_again(project: Project) -> Non
 
 def test_a_busy_lease_is_tried_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.sync()
-    real, calls = chain.run_stage, []
+    real, calls = running.run_stage, []
 
     def once_busy(workspace: Any, stage: str, *args: Any, **options: Any) -> Any:
         calls.append(stage)
@@ -105,7 +106,7 @@ def test_a_busy_lease_is_tried_again(project: Project, monkeypatch: pytest.Monke
         return real(workspace, stage, *args, **options)
 
     monkeypatch.setattr(project.world.workspace.leases, "_wait", 0)
-    monkeypatch.setattr(chain, "run_stage", once_busy)
+    monkeypatch.setattr(running, "run_stage", once_busy)
     result = project.run("guides")
     assert result.success and calls[:3] == ["raw_blobs", "raw_blobs", "documents"]
     assert len([e for e in result.all_events if e.is_step_up_for_retry]) == 1
@@ -122,7 +123,7 @@ def test_a_defect_shows_its_type_and_place_and_nothing_it_quotes(
     def leak(*_: Any, **__: Any) -> Any:
         raise ValueError("password=hunter2")
 
-    monkeypatch.setattr(chain, "run_stage", leak)
+    monkeypatch.setattr(running, "run_stage", leak)
     result = project.run("guides")
     failure = result.failure_data_for_node("raw_blobs")
     assert failure.user_failure_data.metadata["code"].value == "E_INTERNAL"

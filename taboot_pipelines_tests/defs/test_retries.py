@@ -75,6 +75,6 @@ def test_a_namespace_that_failed_is_run_again_when_it_is_due(
     assert result.success and {e.asset_key.path[-1] for e in result.get_asset_materialization_events()} == {
         "qdrant_points"
     }
-    assert list(qdrant_points.audit(served.world.workspace, "default")) == []
+    assert list(qdrant_points.TARGET.audit(served.world.workspace, "default")) == []
     monkeypatch.setattr("taboot_pipelines.defs.retries.time.time", lambda: later)
     assert isinstance(tick(served, qdrant_retries), dg.SkipReason)

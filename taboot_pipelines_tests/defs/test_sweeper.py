@@ -25,14 +25,14 @@ TABOOT = "from taboot_pipelines.cli import main; main()"
 STUCK = """
 import sys, time
 from pathlib import Path
-from taboot_pipelines.stages import chain
-real = chain.run_stage
+from taboot_pipelines.stages import running
+real = running.run_stage
 def run_stage(workspace, stage, *args, **options):
     if stage == "embeddings":
         Path(sys.argv.pop()).touch()
         time.sleep(600)
     return real(workspace, stage, *args, **options)
-chain.run_stage = run_stage
+running.run_stage = run_stage
 from taboot_pipelines.cli import main
 main(["ingest", "a"])
 """

@@ -20,7 +20,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import JobState
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.world import World
 
@@ -127,7 +127,7 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(
     page.goto(f"{ui}/asset-groups")
     expect(page.get_by_text("knowledge_base", exact=True).last).to_be_visible()
     page.keyboard.press("Alt+e")
-    for asset in STAGES:
+    for asset in CHAIN.names:
         expect(page.get_by_text(asset, exact=True).last).to_be_visible()
     page.screenshot(path=shots / "1-graph.png")
 
@@ -171,7 +171,7 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(
     expect(page.get_by_text("no_orphan_node").first).to_be_visible()
     page.screenshot(path=shots / "5-checks.png")
     page.goto(f"{ui}/assets/entity_snapshots?view=lineage&lineageScope=neighbors&lineageDepth=6")
-    for asset in STAGES:
+    for asset in CHAIN.names:
         expect(page.get_by_text(asset, exact=True).last).to_be_visible()
     page.wait_for_timeout(2000)
     page.screenshot(path=shots / "6-green.png")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.chain import run_chain
+from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]

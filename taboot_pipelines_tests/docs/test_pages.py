@@ -18,7 +18,7 @@ from taboot_pipelines.cli.group import cli
 from taboot_pipelines.connectors.sources_file import load_sources
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stages.chain import STAGES
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.docs.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -135,7 +135,7 @@ def test_anchors_exist() -> None:
 
 
 def test_the_chain_is_the_readmes() -> None:
-    assert re.findall(r"^\| `([a-z0-9_]+)` \|", TEXTS["README.md"], re.MULTILINE) == list(STAGES)
+    assert re.findall(r"^\| `([a-z0-9_]+)` \|", TEXTS["README.md"], re.MULTILINE) == list(CHAIN.names)
 
 
 def test_codes_and_packages_exist() -> None:

@@ -205,7 +205,7 @@ def test_a_new_manifest_is_searched_with_its_own_points(world, pair, qdrant):
     for mode in ("vector", "keyword", "hybrid"):
         assert served.search("quuxification", 5, mode=mode) == shards.search("quuxification", 5, mode=mode)
     assert "quuxification" in served.search("quuxification", 1, mode="keyword").hits[0].text
-    assert list(qdrant_points.audit(world.workspace, "default")) == []
+    assert list(qdrant_points.TARGET.audit(world.workspace, "default")) == []
 
 
 def test_other_constants_of_bm25_are_bounded_too(world, qdrant):
@@ -255,7 +255,7 @@ def test_nothing_of_qdrant_is_imported_where_it_is_not_set(tmp_path: Path, embed
     script = (
         "import sys; from taboot_pipelines.retrieval import KnowledgeBase; from"
         " taboot_pipelines.stages.workspace import Workspace;from taboot_pipelines.settings import"
-        " load_settings; from taboot_pipelines.stages.chain import run_chain;w ="
+        " load_settings; from taboot_pipelines.stages.running import run_chain;w ="
         f" Workspace(load_settings(home={str(tmp_path / 'home')!r},"
         f" sources={str(tmp_path / 'sources.yaml')!r}, tei={{'url': {embedder.url!r}}}));w.sync_sources();"
         " run_chain(w, 'notes'); KnowledgeBase.open(settings=w.settings).search('text');assert"

@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.stages.chain import TARGETS
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import Tables
@@ -261,7 +261,9 @@ def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operati
             before = tei.stats()["texts"]
             again = world.ingest()
             assert [
-                r.stage for r in again if r.stage not in {"raw_blobs", *TARGETS} and r.skipped != "unchanged"
+                r.stage
+                for r in again
+                if r.stage not in {"raw_blobs", *CHAIN.targets} and r.skipped != "unchanged"
             ] == []
             assert tei.stats()["texts"] == before
         finally:

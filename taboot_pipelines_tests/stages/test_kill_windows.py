@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.stages import deletion
-from taboot_pipelines.stages.chain import run_chain
 from taboot_pipelines.stages.deletion import delete
+from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.stages import neo4j_subgraph
-from taboot_pipelines.stages.chain import STAGES, run_stage
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -55,11 +56,11 @@ class Place:
 
     def prepare(self, source_id: str) -> None:
         """All stages before this one."""
-        for stage in STAGES[: STAGES.index(neo4j_subgraph.STAGE)]:
+        for stage in CHAIN.names[: CHAIN.names.index(neo4j_subgraph.STAGE)]:
             run_stage(self.world.workspace, stage, source_id)
 
     def run(self) -> StageReport:
-        return neo4j_subgraph.run(self.world.workspace, self.namespace, "")
+        return neo4j_subgraph.TARGET.run(self.world.workspace, self.namespace, "")
 
     @property
     def graph(self) -> Neo4jGraph:
@@ -76,7 +77,7 @@ class Place:
         )
 
     def audit(self) -> list[tuple[str, str]]:
-        return [(d.kind, d.item) for d in neo4j_subgraph.audit(self.world.workspace, self.namespace)]
+        return [(d.kind, d.item) for d in neo4j_subgraph.TARGET.audit(self.world.workspace, self.namespace)]
 
     def assert_equal(self) -> None:
         kb, (nodes, edges) = self.world.kb(self.namespace), self.tables()
@@ -260,7 +261,7 @@ def test_what_was_tampered_with_is_found_and_mended(place: Place, neo4j_url: str
         and any(k == "missing" and i.startswith("Image ") for k, i in found)
         and any(k == "different" and i.startswith("MENTIONS") for k, i in found)
     )
-    neo4j_subgraph.repair(place.world.workspace, ns)
+    neo4j_subgraph.TARGET.repair(place.world.workspace, ns)
     place.assert_equal()
     assert place.audit() == [] and place.run().skipped == "unchanged"
 
@@ -272,7 +273,7 @@ def test_doubles_written_while_a_constraint_was_gone_are_mended(place: Place, ne
         driver.execute_query("DROP CONSTRAINT ip_addr")
         driver.execute_query("CREATE (:IP {namespace: $n, addr: '10.0.0.5'})", n=place.namespace)
     assert ("surplus", "IP 10.0.0.5") in place.audit() or ("different", "IP 10.0.0.5") in place.audit()
-    neo4j_subgraph.repair(place.world.workspace, place.namespace)
+    neo4j_subgraph.TARGET.repair(place.world.workspace, place.namespace)
     place.assert_equal()
     assert place.audit() == []
 

@@ -13,8 +13,8 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import progress
-from taboot_pipelines.stages.chain import run_chain, run_stage
 from taboot_pipelines.stages.progress import running, tracked
+from taboot_pipelines.stages.running import run_chain, run_stage
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 

@@ -16,9 +16,9 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.stages import point_rows, qdrant_points, storage_audit
-from taboot_pipelines.stages.chain import run_stage
+from taboot_pipelines.stages import point_retries, point_rows, qdrant_points, storage_audit
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
+from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
@@ -123,11 +123,11 @@ def assert_equal(world: World, qdrant: FakeQdrant, namespace: str = "default") -
             {k: o[k] for k in p}
             for o, p in zip(held[point]["occurrences"], content["occurrences"], strict=True)
         ] == content["occurrences"]
-    assert list(qdrant_points.audit(world.workspace, namespace)) == []
+    assert list(qdrant_points.TARGET.audit(world.workspace, namespace)) == []
 
 
 def stage(world: World, namespace: str = "default"):
-    return qdrant_points.run(world.workspace, namespace, "")
+    return qdrant_points.TARGET.run(world.workspace, namespace, "")
 
 
 def test_nothing_is_done_where_nothing_is_configured(tmp_path, tei):
@@ -136,9 +136,9 @@ def test_nothing_is_done_where_nothing_is_configured(tmp_path, tei):
     report = next(r for r in world.ingest() if r.stage == "qdrant_points")
     assert (
         report.skipped == "skipped: TABOOT_QDRANT__URL"
-        and list(qdrant_points.audit(world.workspace, "default")) == []
+        and list(qdrant_points.TARGET.audit(world.workspace, "default")) == []
     )
-    qdrant_points.repair(world.workspace, "default")
+    qdrant_points.TARGET.repair(world.workspace, "default")
     world.workspace.close()
 
 
@@ -285,7 +285,7 @@ def test_an_outage_puts_the_namespace_into_the_queue_and_the_next_run_makes_it_g
         with pytest.raises(TabootError) as caught:
             world.ingest()
         assert caught.value.code == "E_QDRANT"
-        wait = state.queued("default", qdrant_points.QUEUE)["default"] - now
+        wait = state.queued("default", point_retries.QUEUE)["default"] - now
         assert 15 * 2 ** (attempt - 1) - 1 <= wait <= 30 * 2 ** (attempt - 1) + 5
     assert len(world.kb().search("Second").hits) == 2, "the shards were published all the same"
     with pytest.raises(TabootError) as caught:
@@ -294,7 +294,7 @@ def test_an_outage_puts_the_namespace_into_the_queue_and_the_next_run_makes_it_g
     qdrant.start()
     state.circuit_succeeded("default", qdrant_points.CIRCUIT)
     assert stage(world).counts["new"] == 1
-    assert state.queued("default", qdrant_points.QUEUE) == {}
+    assert state.queued("default", point_retries.QUEUE) == {}
     assert_equal(world, qdrant)
 
 
@@ -529,7 +529,7 @@ def test_whatever_the_server_holds_is_found_and_repaired(world, qdrant):
         [models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name="taboot.documents"))]
     )
     world.workspace.points.set_watermark("default", world.workspace.embedder.space.id, "another", "")
-    found = {(d.kind, d.item) for d in qdrant_points.audit(world.workspace, "default")}
+    found = {(d.kind, d.item) for d in qdrant_points.TARGET.audit(world.workspace, "default")}
     assert found == {
         ("missing", held[0]),
         ("missing", held[1]),
@@ -538,9 +538,9 @@ def test_whatever_the_server_holds_is_found_and_repaired(world, qdrant):
         ("different", name),
         ("different", "default"),
     }
-    assert all(d.repairable for d in qdrant_points.audit(world.workspace, "default"))
+    assert all(d.repairable for d in qdrant_points.TARGET.audit(world.workspace, "default"))
     assert stage(world).skipped == "unchanged"
-    qdrant_points.repair(world.workspace, "default")
+    qdrant_points.TARGET.repair(world.workspace, "default")
     assert_equal(world, qdrant)
 
 
@@ -551,7 +551,7 @@ def test_a_repair_that_was_killed_is_finished_by_the_next_run(world, qdrant):
     world.ingest()
     qdrant.store.delete_collection(collection(world))
     with killed_at(QdrantPoints, "_send", 2):
-        qdrant_points.repair(world.workspace, "default")
+        qdrant_points.TARGET.repair(world.workspace, "default")
     restart(world)
     assert stage(world).counts["new"] > 0
     assert_equal(world, qdrant)
@@ -612,7 +612,7 @@ def test_derived_facts_do_not_depend_on_when_we_ran(world, qdrant):
     before = qdrant.payloads(collection(world))
     restart(world)
     qdrant.store.delete_collection(collection(world))
-    qdrant_points.repair(world.workspace, "default")
+    qdrant_points.TARGET.repair(world.workspace, "default")
     assert qdrant.payloads(collection(world)) == before
 
 
@@ -665,7 +665,7 @@ def test_a_real_server_process_may_be_killed_and_started_again(world, tmp_path, 
         )
         assert (
             held.keys() == expected(world).keys()
-            and list(qdrant_points.audit(world.workspace, "default")) == []
+            and list(qdrant_points.TARGET.audit(world.workspace, "default")) == []
         )
     finally:
         process.kill(), process.wait()

@@ -13,7 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.model.audit import Discrepancy
-from taboot_pipelines.stages import raw_blobs, storage_audit
+from taboot_pipelines.stages import storage_audit
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.deriving import run_source_stage
 from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -237,7 +239,7 @@ def test_lost_and_changed_blobs_are_named_and_need_their_source(filled: World) -
 def test_work_that_is_pending_is_a_difference_until_it_is_done(filled: World) -> None:
     (filled.directory / "notes" / "late.md").write_text("# Late\n\nIt came when nobody went on.\n")
     entry = filled.workspace.entries("notes")[0]
-    raw_blobs.run(filled.workspace, entry)
+    run_source_stage(filled.workspace, CHAIN.first, entry)
     found = audited(filled)
     assert [d.kind for d in found if d.store == "tables"] == ["missing"]
     assert storage_audit.run(filled.workspace, OURS, repair=True).left == []

@@ -29,8 +29,9 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import StorageSettings, load_settings
 from taboot_pipelines.shards import load_manifest, open_shards
 from taboot_pipelines.stages import storage_audit, uploads
-from taboot_pipelines.stages.chain import STAGES, run_stage
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
+from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.tables import Tables
@@ -273,7 +274,7 @@ def test_outages_of_seconds_are_waited_out(own: OwnServer, tmp_path: Path, tei: 
     fill(world)
     world.workspace.sync_sources()
     for source, struck in (("notes", "documents"), ("stack", "kb_shards")):
-        for stage in STAGES:
+        for stage in CHAIN.names:
             again = threading.Timer(1, own.start)
             if stage == struck:
                 own.stop()

@@ -1,0 +1,51 @@
+"""An asset for a stage of the chain: what the chain knows of it is not written down a second time.
+
+Its name, what it depends on, and whether an I/O manager keeps its value follow from ``CHAIN``; a group's
+module adds what people see (group, kinds, description) and where it runs (pool).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from taboot_pipelines.defs.io import KEY
+from taboot_pipelines.defs.materialize import OWNERS, materialize
+from taboot_pipelines.defs.partitions import sources_partitions
+from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.stages.chain import CHAIN
+
+
+def stage_asset(
+    name: str,
+    *,
+    group: str,
+    pool: str,
+    kinds: set[str],
+    description: str,
+    code_version: str = "1",
+    op_tags: Mapping[str, Any] | None = None,
+) -> dg.AssetsDefinition:
+    """The asset of the stage ``name``, partitioned by source. Raises ``E_NOT_FOUND`` if there is no such
+    stage.
+    """
+    stage = CHAIN.stage(name)
+
+    @dg.asset(
+        name=name,
+        group_name=group,
+        deps=[dg.AssetKey(need) for need in stage.needs],
+        partitions_def=sources_partitions,
+        pool=pool,
+        kinds=kinds,
+        owners=OWNERS,
+        # A stage that publishes tables has a value that other code may load; the others have none.
+        io_manager_key=KEY if stage.tables else None,
+        code_version=code_version,
+        description=description,
+        op_tags=op_tags,
+    )
+    def asset(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
+        return materialize(context, workspace)
+
+    return asset

@@ -1,0 +1,117 @@
+"""Running the stages of one source: the preamble that all of them share, and everything after the fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from taboot_pipelines import logs
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import digest
+from taboot_pipelines.stages import raw_blobs
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.progress import tracked
+from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.snapshot import snapshot_pointer
+from taboot_pipelines.stages.stage import SourceStage, SourceWork
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import NAMESPACE
+
+
+def run_source_stage(
+    workspace: Workspace,
+    stage: SourceStage,
+    entry: Entry,
+    progress: Progress = no_progress,
+    *,
+    confirm_deletes: bool = False,
+) -> StageReport:
+    """Run one stage of one source under the source's lease. Raises ``E_NOT_FOUND`` if a stage that it needs
+    has not published anything yet, and what the stage raises.
+    """
+    namespace, source_id = entry.namespace, entry.source_id
+    with (
+        reporting(stage.name, source_id, namespace) as report,
+        workspace.leases.source(namespace, source_id),
+    ):
+        work = SourceWork(
+            workspace,
+            entry,
+            stage.name,
+            report,
+            upstream=_upstream(workspace, stage, entry),
+            old=_published(workspace, stage, entry),
+            progress=progress,
+            confirm_deletes=confirm_deletes,
+        )
+        stage.run(work)
+    return report
+
+
+def run_tracked(
+    workspace: Workspace,
+    stage: SourceStage,
+    entry: Entry,
+    progress: Progress = no_progress,
+    *,
+    confirm_deletes: bool = False,
+) -> StageReport:
+    """:func:`run_source_stage`, its progress written into the record of the source's job."""
+    with logs.bind(namespace=entry.namespace):
+        if stage.opens_job:
+            return run_source_stage(workspace, stage, entry, progress, confirm_deletes=confirm_deletes)
+        with tracked(workspace, entry.namespace, entry.source_id, stage.name, progress) as shown:
+            return run_source_stage(workspace, stage, entry, shown)
+
+
+def derive(workspace: Workspace, namespace: str, source_ids: Collection[str]) -> None:
+    """Run the stages of these sources that follow from the catalog alone, nothing fetched.
+
+    For changes of the catalog that no fetch made: deletions, repairs, and replays from scratch.
+    """
+    for entry in workspace.entries_of(namespace):
+        if entry.source_id in source_ids:
+            raw_blobs.publish_listing(workspace, entry)
+            for stage in CHAIN.derived:
+                run_source_stage(workspace, stage, entry)
+
+
+def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[str, Pointer]:
+    found = {}
+    for name in stage.needs:
+        pointer = workspace.catalog.pointer(entry.namespace, entry.source_id, name)
+        if pointer is None:
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"{name} of source {entry.source_id} has not been materialized yet.",
+                remedy=f"Materialize {name} first.",
+            )
+        found[name] = pointer
+    return found
+
+
+def _published(workspace: Workspace, stage: SourceStage, entry: Entry) -> Pointer | None:
+    """What the stage has published; None, and what follows forgotten, if a table of it is lost."""
+    pointer = workspace.catalog.pointer(entry.namespace, entry.source_id, stage.name)
+    if pointer is None or workspace.tables.exist(entry.namespace, entry.source_id, pointer.tables):
+        return pointer
+    _forget_what_follows(workspace, entry.namespace, entry.source_id, stage.name)
+    return None
+
+
+def _forget_what_follows(workspace: Workspace, namespace: str, source_id: str, stage: str) -> None:
+    """Make everything that follows from this stage be compared anew, row by row, since a table of it is lost.
+
+    A table that is made again counts its versions from the beginning, so a number that was applied once may
+    come to mean other rows.
+    """
+    catalog = workspace.catalog
+    catalog.drop_pointers(namespace, source_id, [stage, *(s.name for s in CHAIN.following(stage))])
+    with workspace.leases.namespace(namespace):
+        snapshot = snapshot_pointer(workspace, namespace)
+        if snapshot is not None and source_id in snapshot.applied:
+            # A vector that no source can publish: whatever comes next differs from it.
+            lost = {**snapshot.applied, source_id: {**snapshot.applied[source_id], "lost": stage}}
+            inputs = digest(snapshot.inputs, "lost")
+            catalog.publish(namespace, NAMESPACE, replace(snapshot, inputs=inputs, applied=lost))

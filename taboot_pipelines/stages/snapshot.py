@@ -1,0 +1,32 @@
+"""Where the namespace's snapshot is: the pointer that every serving stage starts from."""
+
+from __future__ import annotations
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import NAMESPACE
+
+#: The stage that makes it.
+SNAPSHOT = "entity_snapshots"
+
+
+def snapshot_pointer(workspace: Workspace, namespace: str) -> Pointer | None:
+    """The pointer of the newest snapshot; None if there is none yet.
+
+    Its ``tables`` are the snapshot's own, its ``applied`` is {source: {table: version}} of what it was made
+    of.
+    """
+    return workspace.catalog.pointer(namespace, NAMESPACE, SNAPSHOT)
+
+
+def needed_snapshot(workspace: Workspace, namespace: str) -> Pointer:
+    """The pointer of the newest snapshot. Raises ``E_NOT_FOUND`` if there is none yet."""
+    pointer = snapshot_pointer(workspace, namespace)
+    if pointer is None:
+        raise TabootError(
+            "E_NOT_FOUND",
+            f"Namespace {namespace} has no snapshot yet.",
+            remedy=f"Materialize {SNAPSHOT} first.",
+        )
+    return pointer
