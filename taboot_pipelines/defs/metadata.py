@@ -15,6 +15,7 @@ import dagster as dg
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.report import StageReport
 
 #: Longest table of problems and of sample rows; Dagster folds longer Markdown.
@@ -42,8 +43,9 @@ def shown_item(report: StageReport, item: str, names: bool) -> str:
     """
     if names or item.startswith("document:"):
         return item
-    kind = next((k for k in ("compose:", "nginx:") if item.startswith(k)), "")
-    return kind + ids.doc_id(report.namespace, ids.locator(report.source_id, item[len(kind) :]))
+    # A tier's items are units, `{kind}:{path}`; all others are paths.
+    kind, colon, path = item.partition(":") if CHAIN.stage(report.stage).observes else ("", "", item)
+    return kind + colon + ids.doc_id(report.namespace, ids.locator(report.source_id, path))
 
 
 def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:

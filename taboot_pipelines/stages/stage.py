@@ -51,6 +51,11 @@ class Stage:
     needs: tuple[str, ...] = ()
     tables: tuple[StageTable, ...] = ()
 
+    @property
+    def observes(self) -> bool:
+        """Whether it is a tier of extraction: it publishes observations, and its items are units."""
+        return any(t.schema == "observations" for t in self.tables)
+
     def table(self, name: str | None = None) -> StageTable:
         """Its table of that name, by default its first. Raises ``E_TABLE`` if it has none such."""
         for table in self.tables:
