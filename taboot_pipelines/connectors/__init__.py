@@ -1,7 +1,7 @@
 """Connectors: an entry of the sources file in, the raw items of that source out.
 
-One module per source type: ``files``, ``compose``, ``swag``, ``web``. It holds the model of the type's
-entries, its reader, and ``SOURCE``, which joins the two. What they share:
+One module per source type, which has its name. It holds the model of the type's entries, its reader, and
+``SOURCE``, which joins the two. What these modules share:
 
 * ``entries``: what every entry has, and field types of entries
 * ``access``: all that a connector may use (paths, limits, HTTP, secrets, clock, state, injected readers)

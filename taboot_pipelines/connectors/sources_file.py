@@ -44,7 +44,7 @@ def json_schema() -> dict[str, Any]:
     references, schema = models_json_schema([(kind.entry, "validation") for kind in SOURCE_KINDS.values()])
     for definition in schema["$defs"].values():
         # Where a docstring's lines break is no matter of the schema.
-        definition["description"] = " ".join(definition["description"].split())
+        definition["description"] = " ".join(definition.get("description", "").split())
     reference_of = {name: references[kind.entry, "validation"] for name, kind in SOURCE_KINDS.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

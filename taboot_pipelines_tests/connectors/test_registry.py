@@ -106,7 +106,9 @@ def test_it_is_in_the_shipped_schema_and_on_the_page(type_: str) -> None:
     items = schema["properties"]["sources"]["items"]
     reference = items["discriminator"]["mapping"][type_]
     assert {"$ref": reference} in items["oneOf"]
-    fields = schema["$defs"][reference.rpartition("/")[2]]["properties"]
+    model = schema["$defs"][reference.rpartition("/")[2]]
+    assert model["description"], "the entry model has a docstring"
+    fields = model["properties"]
     assert fields["type"]["const"] == type_
     section = re.search(rf"^### `type: {type_}`$(.*?)^(?:#|<!--)", PAGE, re.MULTILINE | re.DOTALL)
     assert section is not None
