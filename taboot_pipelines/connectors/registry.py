@@ -13,7 +13,12 @@ from taboot_pipelines.connectors import compose, files, swag, web
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
-_KINDS: tuple[SourceKind[Any], ...] = (files.SOURCE, compose.SOURCE, swag.SOURCE, web.SOURCE)
+_KINDS: tuple[SourceKind[Any], ...] = (
+    files.SOURCE,
+    compose.SOURCE,
+    swag.SOURCE,
+    web.SOURCE,
+)
 
 #: By the ``type`` of their entries.
 SOURCE_KINDS: Mapping[str, SourceKind[Any]] = {kind.type: kind for kind in _KINDS}
