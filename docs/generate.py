@@ -12,13 +12,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
-from taboot_pipelines.connectors import sources_file
+from taboot_pipelines.connectors import SOURCE_KINDS, SourceEntry
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
@@ -187,14 +187,11 @@ def _prose(thing: object) -> str:
 
 def sources() -> str:
     """What every entry has, then each type with its own fields."""
-    common = sources_file.SourceEntry
-    models = {
-        get_args(m.model_fields["type"].annotation)[0]: m
-        for m in get_args(get_args(sources_file.AnyEntry)[0])
-    }
-    parts = ["### Every entry\n", _fields(common, set(), types=", ".join(code(t) for t in models))]
-    for name, model in models.items():
-        parts += [f"### `type: {name}`\n", _prose(model) + "\n", _fields(model, set(common.model_fields))]
+    types = ", ".join(code(name) for name in SOURCE_KINDS)
+    parts = ["### Every entry\n", _fields(SourceEntry, set(), types)]
+    for name, kind in SOURCE_KINDS.items():
+        own = _fields(kind.entry, set(SourceEntry.model_fields))
+        parts += [f"### `type: {name}`\n", _prose(kind.entry) + "\n", own]
     return "\n".join(parts)
 
 

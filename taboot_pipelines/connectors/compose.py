@@ -1,4 +1,4 @@
-"""Connector of Compose projects (type ``compose``).
+"""Directories of Compose projects (type ``compose``).
 
 Documents are Compose files and Dockerfiles, inputs are environment files. Taken are, unless excluded:
 
@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator, Field
+
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.entries import DirectorySource, ProxyName
 from taboot_pipelines.connectors.files import is_env, items, names, source_directory
 from taboot_pipelines.connectors.globs import Globs
-from taboot_pipelines.connectors.sources_file import ComposeSource
+from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Directory, File, Listing, read
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import Event, Failed, Known, Role, Skipped
-
-#: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
-#: the source's root, role). ``env``: the variables of the ``.env`` beside it.
-References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
 _COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
@@ -39,34 +40,42 @@ _ENV_LINE = re.compile(
 )
 
 
-class ComposeConnector:
-    """``path`` and the globs of ``entry``. ``references`` None: only what names and contents show."""
+def _host(value: str) -> str:
+    if not is_hostname(value.rstrip(".")):
+        raise ValueError("is not a host name (RFC 1123)")
+    return value.rstrip(".").lower()
 
-    def __init__(
-        self,
-        entry: ComposeSource,
-        root: Path,
-        *,
-        limit: int,
-        apart: Path | None,
-        references: References | None,
-    ) -> None:
-        self._directory = source_directory(entry, root)
-        self._limit = limit
-        self._apart = apart
+
+HostName = Annotated[str, AfterValidator(_host)]
+
+
+class ComposeSource(DirectorySource):
+    """Directories with any number of Compose projects."""
+
+    type: Literal["compose"]
+    host: HostName | None = Field(None, description="The machine on which the projects run.")
+    proxy: ProxyName | None = Field(None, description="The reverse proxy that Traefik labels speak to.")
+
+
+class ComposeConnector:
+    """Reads the projects beneath ``path`` of ``entry``, and what its globs take there."""
+
+    def __init__(self, entry: ComposeSource, access: Access) -> None:
+        self._directory = source_directory(entry, access.root)
+        self._access = access
         self._include = Globs(entry.include)
         self._exclude = Globs(entry.exclude)
-        self._references = references
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
         all.
         """
-        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._apart)
+        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
         listing = directory.list()
         for path in [p for p in listing.items if self._exclude.matches(p)]:
             del listing.items[path]
-        yield from items(directory, listing, self._roles(listing, tombstoned), self._limit, tombstoned)
+        roles = self._roles(listing, tombstoned)
+        yield from items(directory, listing, roles, self._access.max_blob_bytes, tombstoned)
 
     def _roles(self, listing: Listing, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
         roles: dict[str, Role] = {}
@@ -96,7 +105,7 @@ class ComposeConnector:
             return True
         if _OTHER_NAME.fullmatch(name):
             return False
-        data = read(item, self._limit) if isinstance(item, File) else item
+        data = read(item, self._access.max_blob_bytes) if isinstance(item, File) else item
         # What cannot be read may be a project: it must be named, not vanish.
         return has_services(decode(data)) if isinstance(data, bytes) else data is not None
 
@@ -106,7 +115,7 @@ class ComposeConnector:
         """Add what the projects name, and what that names, to ``roles``. A tombstoned file is absent, so it
         names nothing.
         """
-        if self._references is None:
+        if self._access.references is None:
             return
         queue = list(projects)
         seen = set(queue)
@@ -117,7 +126,7 @@ class ComposeConnector:
                 continue
             environment = self._text(_beside(path, ".env"), listing, tombstoned) or ""
             try:
-                references = self._references(text, path, dict(_variables(environment)))
+                references = self._access.references(text, path, dict(_variables(environment)))
             except TabootError:
                 continue  # the file is taken all the same, and its interpretation says what is wrong with it
             for named, role in references:
@@ -135,7 +144,7 @@ class ComposeConnector:
         item = listing.items.get(path)
         if not isinstance(item, File) or tombstoned(path):
             return None
-        data = read(item, self._limit)
+        data = read(item, self._access.max_blob_bytes)
         return decode(data) if isinstance(data, bytes) else None
 
 
@@ -172,3 +181,6 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
             yield name, value[1:].partition(value[0])[0]
         else:
             yield name, re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
+
+
+SOURCE = SourceKind(ComposeSource, ComposeConnector)

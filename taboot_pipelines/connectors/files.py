@@ -1,4 +1,4 @@
-"""Connector of a directory of documents (type ``files``).
+"""A directory of documents (type ``files``), and what the readers of directories share.
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule 18), whatever the globs say, nor are links
@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.globs import Globs
-from taboot_pipelines.connectors.sources_file import DirectorySource
+from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Directory, File, Listing, read
 from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Known, Role, Skipped
 
@@ -35,6 +38,12 @@ DEFAULT_INCLUDE = (
 _ENV = re.compile(r"(?i)\.env|.*\.env|\.env\..*", re.DOTALL)
 
 
+class FilesSource(DirectorySource):
+    """A directory of documents: Markdown, HTML, text, YAML, JSON, conf."""
+
+    type: Literal["files"]
+
+
 def is_env(name: str) -> bool:
     """Whether a file name says that it holds environment variables."""
     return _ENV.fullmatch(name) is not None
@@ -51,22 +60,17 @@ def source_directory(entry: DirectorySource, root: Path) -> Path:
 
 
 class FilesConnector:
-    """``path`` and the globs of ``entry``; ``default_include`` where the entry gives none. ``apart`` is never
-    entered.
-    """
+    """Reads what the globs of ``entry`` take of its ``path``, or ``default_include`` where it has none."""
 
     def __init__(
         self,
         entry: DirectorySource,
-        root: Path,
+        access: Access,
         *,
-        limit: int,
-        apart: Path | None,
         default_include: tuple[str, ...] = DEFAULT_INCLUDE,
     ) -> None:
-        self._directory = source_directory(entry, root)
-        self._limit = limit
-        self._apart = apart
+        self._directory = source_directory(entry, access.root)
+        self._access = access
         #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
         self._fold = not entry.include
         self._include = Globs(entry.include or default_include)
@@ -76,9 +80,9 @@ class FilesConnector:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
         all.
         """
-        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._apart)
+        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
         listing = directory.list()
-        yield from items(directory, listing, self._roles(listing), self._limit, tombstoned)
+        yield from items(directory, listing, self._roles(listing), self._access.max_blob_bytes, tombstoned)
 
     def _roles(self, listing: Listing) -> dict[str, Role]:
         return {
@@ -122,3 +126,6 @@ def items(
         yield Enumerated(False, "the directory was replaced or unmounted meanwhile")
     else:
         yield Enumerated(listing.complete, listing.reason)
+
+
+SOURCE = SourceKind(FilesSource, FilesConnector)

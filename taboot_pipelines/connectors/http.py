@@ -35,9 +35,17 @@ _WAF_SERVERS = ("cloudflare", "akamaighost", "sucuri", "imperva", "ddos-guard", 
 _WAF_HEADERS = ("cf-mitigated", "x-sucuri-id", "x-datadome", "x-iinfo", "x-amzn-waf-action")
 
 
+#: Tells the time of day, in UTC.
+Clock = Callable[[], datetime]
+
 #: Looks at a 2xx answer's headers (names in lower case) and URL; raises ``TabootError`` to leave its body
 #: unread.
 Admit = Callable[[dict[str, str], str], None]
+
+
+def utc_now() -> datetime:
+    """The system's clock."""
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +68,10 @@ class Fetcher:
         *,
         resolver: Resolver = resolve,
         politeness: Politeness | None = None,
+        clock: Clock = utc_now,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._politeness = politeness
         self._deadline = Deadline()
         self._backend = GuardedBackend(allowed, self._deadline, resolver)
@@ -103,7 +113,7 @@ class Fetcher:
             )
             with self._slot(current.host):
                 status, headers, body = self._visit(current, conditional, limit, admit)
-                wait = _retry_after(headers) if status in (429, 503) and not waited else None
+                wait = _retry_after(headers, self._clock()) if status in (429, 503) and not waited else None
                 if wait is not None:
                     waited = True
                     time.sleep(wait)
@@ -232,7 +242,7 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def _retry_after(headers: dict[str, str]) -> float | None:
+def _retry_after(headers: dict[str, str], now: datetime) -> float | None:
     """Seconds that ``Retry-After`` (RFC 9110 §10.2.3) asks for, if they are few enough to wait."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit() and len(value) < 10:
@@ -240,7 +250,7 @@ def _retry_after(headers: dict[str, str]) -> float | None:
     else:
         try:
             at = email.utils.parsedate_to_datetime(value)
-            seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+            seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
         except (ValueError, TypeError, OverflowError, IndexError):
             return None
     return max(seconds, 0.0) if seconds <= MAX_WAIT_SECONDS else None

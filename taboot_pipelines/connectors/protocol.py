@@ -1,27 +1,17 @@
-"""What a connector is, and the one that an entry of the sources file asks for."""
+"""What a connector is, and what makes a source type. No source type is imported here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, get_args
 
-from taboot_pipelines.connectors.compose import ComposeConnector, References
-from taboot_pipelines.connectors.files import FilesConnector
-from taboot_pipelines.connectors.politeness import Politeness
-from taboot_pipelines.connectors.sources_file import (
-    ComposeSource,
-    FilesSource,
-    SourceEntry,
-    SwagSource,
-    WebSource,
-)
-from taboot_pipelines.connectors.swag import swag_connector
-from taboot_pipelines.connectors.web import WebConnector
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.model.graph import SourceType
 from taboot_pipelines.model.records import Event, Known
-from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.state import Lenient
+
+E = TypeVar("E", bound=SourceEntry)
 
 
 class Connector(Protocol):
@@ -37,26 +27,15 @@ class Connector(Protocol):
         ...
 
 
-def open_connector(
-    entry: SourceEntry,
-    root: Path,
-    settings: Settings,
-    references: References | None = None,
-    hints: Lenient | None = None,
-) -> Connector:
-    """The connector of ``entry``. ``root``: the directory of the sources file. ``references``: reads which
-    files a Compose text names (see ``connectors.compose``). ``hints``: the state that rate limits and
-    circuits of hosts are kept in; without it hosts are asked as fast as they answer. No I/O happens before
-    ``events`` is iterated."""
-    limit, apart = settings.limits.max_blob_bytes, settings.home_dir
-    match entry:
-        case FilesSource():
-            return FilesConnector(entry, root, limit=limit, apart=apart)
-        case ComposeSource():
-            return ComposeConnector(entry, root, limit=limit, apart=apart, references=references)
-        case SwagSource():
-            return swag_connector(entry, root, limit=limit, apart=apart)
-        case WebSource():
-            politeness = Politeness(hints, entry.namespace, settings.http) if hints is not None else None
-            return WebConnector(entry, settings.http, limit=limit, politeness=politeness)
-    raise TabootError("E_SOURCES", f"The type of source {entry.id} has no connector.", source=entry.id)
+@dataclass(frozen=True, slots=True)
+class SourceKind(Generic[E]):
+    """A source type: the model of its entries, and what connects to the source of one without any I/O."""
+
+    entry: type[E]
+    connect: Callable[[E, Access], Connector]
+
+    @property
+    def type(self) -> SourceType:
+        """The name that the model's field ``type`` states as its only value, one of ``SourceType``."""
+        (name,) = get_args(self.entry.model_fields["type"].annotation)
+        return SourceType(name)

@@ -1,4 +1,4 @@
-"""Connector of web pages (type ``web``): what ``urls`` and ``sitemaps`` list, fetched over HTTP(S).
+"""Web pages (type ``web``): what ``urls`` and ``sitemaps`` list, fetched over HTTP(S).
 
 A page's locator is the canonical key of the URL as listed; two listed URLs with one key are one item. What
 the entry's globs leave out is absent. Every list must have been read and not be empty, or the enumeration is
@@ -12,13 +12,16 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.guard import Resolver, resolve
 from taboot_pipelines.connectors.http import Fetcher
-from taboot_pipelines.connectors.politeness import Politeness
+from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.sitemaps import MAX_BYTES, parse_sitemap
-from taboot_pipelines.connectors.sources_file import WebSource
 from taboot_pipelines.connectors.urls import WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -31,7 +34,6 @@ from taboot_pipelines.model.records import (
     NotModified,
     Skipped,
 )
-from taboot_pipelines.settings import HttpSettings
 
 MAX_SITEMAPS = 1000
 MAX_SITEMAP_DEPTH = 5
@@ -56,23 +58,65 @@ _TEXT_NAME = re.compile(r"(?i).*\.(?:md|markdown|txt|rst|ya?ml|json|html?|xhtml|
 _CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([A-Za-z0-9_.:+-]{1,40})")
 
 
-class WebConnector:
-    """``urls``, ``sitemaps``, globs and ``allow_cidrs`` of ``entry``. ``limit`` bounds a page's bytes."""
+def _url_globs(value: list[str]) -> list[str]:
+    UrlGlobs(value)
+    return value
 
-    def __init__(
-        self,
-        entry: WebSource,
-        http: HttpSettings,
-        *,
-        limit: int,
-        resolver: Resolver = resolve,
-        politeness: Politeness | None = None,
-    ) -> None:
+
+def _cidr(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError:
+        raise ValueError("is not a network such as 192.168.1.0/24 (host bits must be zero)") from None
+
+
+def _depth(value: int) -> int:
+    if value > 0:
+        raise ValueError("a depth above 0 (following links) is not available in this version")
+    return value
+
+
+UrlGlobList = Annotated[list[str], AfterValidator(_url_globs)]
+UrlText = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+
+
+class WebSource(SourceEntry):
+    """Pages over HTTP(S). ``include`` and ``exclude`` are globs too: matched against the whole canonical URL
+    if they hold ``://``, against path and query if they begin with ``/``, else against host, path and
+    query."""
+
+    type: Literal["web"]
+    urls: list[UrlText] = Field(default_factory=list, description="Pages to fetch.")
+    sitemaps: list[UrlText] = Field(
+        default_factory=list, description="Sitemaps (XML, index, gzip, text, RSS, Atom) that list pages."
+    )
+    max_depth: Annotated[int, Field(ge=0), AfterValidator(_depth)] = Field(
+        0, description="0: only what is listed."
+    )
+    max_pages: int = Field(
+        10_000, ge=1, le=1_000_000, description="Pages beyond it, in the order of their keys, are skipped."
+    )
+    include: UrlGlobList = Field(
+        default_factory=list, description="Globs of the URLs that are taken; default all."
+    )
+    exclude: UrlGlobList = Field(default_factory=list, description="Globs of the URLs that are left out.")
+    allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
+        default_factory=list, description="Private networks that may be connected to."
+    )
+
+    @model_validator(mode="after")
+    def _listed(self) -> WebSource:
+        if not self.urls and not self.sitemaps:
+            raise ValueError("needs urls or sitemaps")
+        return self
+
+
+class WebConnector:
+    """Reads the pages that ``urls`` and ``sitemaps`` of ``entry`` list and its globs do not leave out."""
+
+    def __init__(self, entry: WebSource, access: Access) -> None:
         self._entry = entry
-        self._http = http
-        self._limit = limit
-        self._resolver = resolver
-        self._politeness = politeness
+        self._access = access
         self._include = UrlGlobs(entry.include)
         self._exclude = UrlGlobs(entry.exclude)
 
@@ -81,7 +125,7 @@ class WebConnector:
         held at once.
         """
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with Fetcher(self._http, allowed, resolver=self._resolver, politeness=self._politeness) as fetcher:
+        with self._access.fetcher(allowed) as fetcher:
             lists = _Lists(fetcher, self._wanted)
             lists.read(self._entry.urls, self._entry.sitemaps)
             yield from lists.problems
@@ -99,7 +143,8 @@ class WebConnector:
         tombstoned: Callable[[str], bool],
     ) -> Iterator[Event]:
         pending: deque[Event | Future[Event]] = deque()
-        executor = ThreadPoolExecutor(self._http.max_concurrency, thread_name_prefix="taboot-web")
+        max_concurrency = self._access.http.settings.max_concurrency
+        executor = ThreadPoolExecutor(max_concurrency, thread_name_prefix="taboot-web")
         taken = 0
         try:
             for key in sorted(pages):
@@ -112,7 +157,7 @@ class WebConnector:
                 else:
                     taken += 1
                     pending.append(executor.submit(self._page, fetcher, key, pages[key], known.get(key)))
-                if len(pending) >= self._http.max_concurrency:
+                if len(pending) >= max_concurrency:
                     yield _event(pending.popleft())
             while pending:
                 yield _event(pending.popleft())
@@ -121,7 +166,7 @@ class WebConnector:
 
     def _page(self, fetcher: Fetcher, key: str, url: WebUrl, known: Known | None) -> Event:
         try:
-            answer = fetcher.get(url, self._limit, known, _admit)
+            answer = fetcher.get(url, self._access.max_blob_bytes, known, _admit)
         except TabootError as error:
             if error.code == "E_NOT_FOUND":
                 return Gone(key, error.code, error.message)
@@ -228,3 +273,6 @@ def _admit(headers: dict[str, str], url: str) -> None:
     if mime in _UNSPECIFIC and (not mime or _TEXT_NAME.fullmatch(url.partition("?")[0])):
         return
     raise TabootError("E_MIME", f"{url} has a content type that is not read.", url=url)
+
+
+SOURCE = SourceKind(WebSource, WebConnector)

@@ -22,6 +22,12 @@ SCHEMA_VERSION = "1.0.0"
 
 
 class SourceType(StrEnum):
+    """The source types that DESIGN §7 names, said here alone; what entries, payloads and nodes may say
+    derives from it.
+
+    Those that this version reads are in ``connectors.registry``.
+    """
+
     WEB = "web"
     GITHUB = "github"
     REDDIT = "reddit"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from taboot_pipelines.connectors.protocol import open_connector
+from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors.politeness import Politeness
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import references
 from taboot_pipelines.model import ids
@@ -142,9 +143,10 @@ class _Batch:
         def tombstoned(path: str) -> bool:
             return bool(tombstones) and self._doc_id(path) in tombstones
 
-        connector = open_connector(
-            self.entry.config, self.entry.root, self.workspace.settings, references, self.workspace.hints
-        )
+        settings = self.workspace.settings
+        politeness = Politeness(self.workspace.hints, self.namespace, settings.http)
+        access = Access.of(settings, self.entry.root, references=references, politeness=politeness)
+        connector = open_connector(self.entry.config, access)
         # Where a blob is damaged, "not modified" would be an answer without the bytes.
         known = {
             p: Known(

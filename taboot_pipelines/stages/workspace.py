@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from taboot_pipelines.connectors.sources_file import SourceEntry, SourcesFile, load_sources, parse_entry
+from taboot_pipelines.connectors import SourceEntry
+from taboot_pipelines.connectors.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.embedding import check_limit, open_embedder
 from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.errors import TabootError

@@ -7,8 +7,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
+
+from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import HttpAccess
+from taboot_pipelines.connectors.guard import Resolver
+from taboot_pipelines.settings import HttpSettings, Settings
 
 Handler = Callable[[BaseHTTPRequestHandler], None]
 
@@ -35,6 +42,12 @@ class Site:
     def leave(self) -> None:
         with self.lock:
             self._now -= 1
+
+
+def resolving(resolver: Resolver, **http: Any) -> Access:
+    """Access by the settings ``http`` to a web whose host names mean what ``resolver`` says."""
+    settings = HttpSettings(**http)
+    return replace(Access.of(Settings(), Path()), http=HttpAccess(settings, resolver=resolver))
 
 
 def base_of(h: BaseHTTPRequestHandler) -> str:

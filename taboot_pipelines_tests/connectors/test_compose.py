@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.compose import References, has_services
-from taboot_pipelines.connectors.protocol import open_connector
-from taboot_pipelines.connectors.sources_file import ComposeSource
+from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors.access import References
+from taboot_pipelines.connectors.compose import ComposeSource, has_services
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Role
 from taboot_pipelines.settings import LimitSettings, Settings
@@ -32,7 +32,8 @@ def run(
     """Path to role or code; the enumeration is complete."""
     entry = ComposeSource.model_validate({"id": "c", "type": "compose", "path": ".", **fields})
     settings_ = Settings(home=root / "home", limits=LimitSettings(max_blob_bytes=limit))
-    *body, end = open_connector(entry, root, settings_, references).events({}, tombstones.__contains__)
+    access = Access.of(settings_, root, references=references)
+    *body, end = open_connector(entry, access).events({}, tombstones.__contains__)
     assert end == Enumerated(True)
     out = {}
     for e in body:

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.protocol import open_connector
-from taboot_pipelines.connectors.sources_file import FilesSource, SwagSource
+from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors.files import FilesSource
+from taboot_pipelines.connectors.swag import SwagSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Skipped
 from taboot_pipelines.settings import LimitSettings, Settings
@@ -30,7 +31,7 @@ def events(
     model: type[FilesSource | SwagSource] = SwagSource if type_ == "swag" else FilesSource
     entry = model.model_validate({"id": "s", "type": type_, "path": "in", **fields})
     settings = Settings(home=root / "in/.home", limits=LimitSettings(max_blob_bytes=limit))
-    return list(open_connector(entry, root, settings).events({}, tombstones.__contains__))
+    return list(open_connector(entry, Access.of(settings, root)).events({}, tombstones.__contains__))
 
 
 def run(root: Path, **kwargs: Any) -> tuple[dict[str, str], Enumerated]:
@@ -139,7 +140,7 @@ def test_every_real_file_is_read(root: Path) -> None:
     entry = FilesSource.model_validate(
         {"id": "s", "type": "files", "path": str(DATA / "linuxserver-docs-md")}
     )
-    *body, end = open_connector(entry, root, Settings()).events({}, lambda _: False)
+    *body, end = open_connector(entry, Access.of(Settings(), root)).events({}, lambda _: False)
     assert {e.path: e.data for e in body if isinstance(e, Fetched)} == real and end == Enumerated(True)
 
 
@@ -290,11 +291,11 @@ def test_a_directory_that_may_not_be_read_leaves_the_enumeration_incomplete(
 def test_a_file_that_vanishes_is_absent_and_a_root_that_vanishes_proves_nothing(root: Path) -> None:
     put(root, "a.md", "b.md", "c.md")
     entry = FilesSource.model_validate({"id": "s", "type": "files", "path": "in"})
-    stream = open_connector(entry, root, Settings()).events({}, lambda _: False)
+    stream = open_connector(entry, Access.of(Settings(), root)).events({}, lambda _: False)
     assert next(stream) == Fetched("a.md", b"text")
     (root / "in/b.md").unlink()
     assert list(stream) == [Fetched("c.md", b"text"), Enumerated(True)]
-    stream = open_connector(entry, root, Settings()).events({}, lambda _: False)
+    stream = open_connector(entry, Access.of(Settings(), root)).events({}, lambda _: False)
     next(stream)
     (root / "in").rename(root / "elsewhere")
     (root / "in").mkdir()
@@ -343,7 +344,7 @@ def test_a_link_swapped_in_after_listing_is_not_followed(root: Path) -> None:
     put(root, "a.md", "b.md")
     (root / "secret.md").write_text("secret")
     entry = FilesSource.model_validate({"id": "s", "type": "files", "path": "in"})
-    stream = open_connector(entry, root, Settings()).events({}, lambda _: False)
+    stream = open_connector(entry, Access.of(Settings(), root)).events({}, lambda _: False)
     next(stream)
     (root / "in/b.md").unlink()
     (root / "in/b.md").symlink_to(root / "secret.md")

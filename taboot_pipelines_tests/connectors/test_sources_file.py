@@ -14,16 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import taboot_pipelines.connectors
-from taboot_pipelines.connectors.sources_file import (
-    ComposeSource,
-    FilesSource,
-    SourcesFile,
-    SwagSource,
-    WebSource,
-    json_schema,
-    load_sources,
-)
+from taboot_pipelines.connectors import SOURCE_KINDS
+from taboot_pipelines.connectors.compose import ComposeSource
+from taboot_pipelines.connectors.files import FilesSource
+from taboot_pipelines.connectors.sources_file import SourcesFile, json_schema, load_sources
+from taboot_pipelines.connectors.swag import SwagSource
+from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import SourceType
 
 GOOD = """\
 sources:
@@ -132,16 +130,8 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
         ("{1: x, id: b, type: files, path: x}", "name is not a text"),
         *(
             (f"{{id: b, type: {t}}}", f"the type {t}, which is not available")
-            for t in (
-                "github",
-                "reddit",
-                "youtube",
-                "gmail",
-                "elasticsearch",
-                "tailscale",
-                "unifi",
-                "ai_session",
-            )
+            for t in SourceType
+            if t not in SOURCE_KINDS
         ),
     ],
 )

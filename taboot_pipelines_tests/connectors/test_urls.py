@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.sources_file import WebSource
 from taboot_pipelines.connectors.urls import canonical_key, check_address, parse_url
-from taboot_pipelines.connectors.web import WebConnector
+from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed
-from taboot_pipelines.settings import HttpSettings
 from taboot_pipelines_tests.connectors.conftest import DATA
+from taboot_pipelines_tests.connectors.servers import resolving
 
 
 def key(text: str) -> str:
@@ -148,9 +147,7 @@ def test_the_guard_refuses_every_form_of_a_private_address(
             return [ipaddress.ip_address(a) for a in names[host]]
 
     entry = WebSource.model_validate({"id": "w", "type": "web", "urls": [case["url"]]})
-    failed, end = WebConnector(entry, HttpSettings(), limit=1000, resolver=resolver).events(
-        {}, lambda _: False
-    )
+    failed, end = WebConnector(entry, resolving(resolver)).events({}, lambda _: False)
     assert isinstance(failed, Failed) and isinstance(end, Enumerated)
     if case["expect"] == "allow":
         assert failed.error.code == "E_NETWORK" and len(connected) == 1

@@ -13,6 +13,9 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.protocol import open_connector
-from taboot_pipelines.connectors.sources_file import WebSource
-from taboot_pipelines.connectors.web import WebConnector
+from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.model.records import (
     Enumerated,
     Event,
@@ -37,7 +39,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
 from taboot_pipelines_tests.connectors.conftest import DATA
-from taboot_pipelines_tests.connectors.servers import Site, base_of, send, serve
+from taboot_pipelines_tests.connectors.servers import Site, base_of, resolving, send, serve
 
 FAST: dict[str, Any] = {
     "connect_timeout_seconds": 1,
@@ -60,7 +62,9 @@ def crawl(
 ) -> tuple[dict[str, Event], Enumerated]:
     """Events by path, and the end; every path is reported once and the end is the last."""
     settings = Settings(http=HttpSettings(**{**FAST, **http}), limits=LimitSettings(max_blob_bytes=limit))
-    events = list(open_connector(entry, Path(), settings).events(known or {}, tombstones.__contains__))
+    events = list(
+        open_connector(entry, Access.of(settings, Path())).events(known or {}, tombstones.__contains__)
+    )
     end = events.pop()
     assert isinstance(end, Enumerated)
     by_path: dict[str, Event] = {e.path: e for e in events if not isinstance(e, Enumerated)}
@@ -286,6 +290,19 @@ def test_a_short_wait_is_granted_once_and_a_long_one_not(site: Site) -> None:
     assert SEEN["/later"] == before + 1
 
 
+@pytest.mark.parametrize(("seconds", "hits"), [(0, 2), (-60, 2), (60, 1)])
+def test_a_date_to_come_back_at_is_told_by_the_clock_it_is_given(seconds: int, hits: int) -> None:
+    """``Retry-After`` as a date: one that is now or past is no wait, one that is far is not waited for."""
+    now = datetime(2099, 1, 1, tzinfo=UTC)
+    date = format_datetime(now + timedelta(seconds=seconds), usegmt=True)
+    with serve(lambda h: send(h, 503, retry_after=date)) as busy:
+        access = replace(Access.of(Settings(), Path()), clock=lambda: now)
+        entry = source(urls=[f"{busy.base}/"])
+        failed, end = open_connector(entry, access).events({}, lambda _: False)
+    assert code(failed) == "E_5XX_ORIGIN" and end == Enumerated(True)
+    assert busy.hits["/"] == hits
+
+
 @pytest.mark.parametrize(
     "path",
     ["/hop/9", "/type/text/markdown", "/type/application/json", "/type/application/octet-stream/readme.md"],
@@ -362,14 +379,10 @@ def test_the_connection_goes_to_the_address_that_was_checked(site: Site) -> None
         return next(answers)
 
     entry = source(urls=[f"http://rebind.example:{site.port}/page"])
-    events = list(
-        WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False)
-    )
+    events = list(WebConnector(entry, resolving(resolver, **FAST)).events({}, lambda _: False))
     assert isinstance(events[0], Fetched) and asked == ["rebind.example"]
     assert [h["host"] for p, h in site.headers if "rebind" in h["host"]] == [f"rebind.example:{site.port}"]
-    events = list(
-        WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False)
-    )
+    events = list(WebConnector(entry, resolving(resolver, **FAST)).events({}, lambda _: False))
     assert code(events[0]) == "E_URL_BLOCKED"
 
 
@@ -378,9 +391,7 @@ def test_one_private_address_among_public_ones_is_refused() -> None:
         return [ipaddress.ip_address("93.184.216.34"), ipaddress.ip_address("192.168.1.1")]
 
     entry = source(urls=["http://mixed.example/"])
-    events = list(
-        WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=resolver).events({}, lambda _: False)
-    )
+    events = list(WebConnector(entry, resolving(resolver, **FAST)).events({}, lambda _: False))
     assert code(events[0]) == "E_URL_BLOCKED"
 
 
@@ -426,11 +437,8 @@ def test_tls_is_verified_for_the_name_while_the_connection_is_pinned(
 
     def fetch(host: str) -> Event:
         entry = source(urls=[f"https://{host}:{tls.port}/"])
-        return next(
-            WebConnector(entry, HttpSettings(**FAST), limit=1000, resolver=lambda *_: loopback).events(
-                {}, lambda _: False
-            )
-        )
+        access = resolving(lambda *_: loopback, **FAST)
+        return next(WebConnector(entry, access).events({}, lambda _: False))
 
     with serve(lambda h: send(h, 200, b"private", **HTML), context) as tls:
         stranger = fetch("docs.example")
@@ -533,11 +541,8 @@ def test_events_come_in_the_order_of_keys_and_a_host_sees_two_requests_at_most(s
 
     with serve(answer) as other:
         urls = [f"{other.base}/{n}" for n in range(30, 0, -1)]
-        events = list(
-            open_connector(source(urls=urls), Path(), Settings(http=HttpSettings(max_concurrency=8))).events(
-                {}, lambda _: False
-            )
-        )
+        access = Access.of(Settings(http=HttpSettings(max_concurrency=8)), Path())
+        events = list(open_connector(source(urls=urls), access).events({}, lambda _: False))
         paths = [e.path for e in events if isinstance(e, Fetched)]
         assert paths == sorted(urls)
         assert other.most == 2
@@ -546,9 +551,8 @@ def test_events_come_in_the_order_of_keys_and_a_host_sees_two_requests_at_most(s
 def test_a_consumer_that_stops_leaves_nothing_running() -> None:
     with serve(lambda h: send(h, 200, b"x", **HTML)) as other:
         entry = source(urls=[f"{other.base}/{n}" for n in range(100)])
-        stream = open_connector(entry, Path(), Settings(http=HttpSettings(max_concurrency=4))).events(
-            {}, lambda _: False
-        )
+        access = Access.of(Settings(http=HttpSettings(max_concurrency=4)), Path())
+        stream = open_connector(entry, access).events({}, lambda _: False)
         next(stream)
         stream.close()  # type: ignore[attr-defined]
         assert sum(other.hits.values()) <= 5

@@ -20,31 +20,16 @@ import numpy.typing as npt
 import orjson
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import SourceType
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stores.vectors.sparse import Sparse
 
 #: Occurrences of one point at most.
 BUCKET = 256
-#: The types of sources that a payload may name: seed 000's and ``files``.
-SOURCES = frozenset(
-    [
-        "web",
-        "github",
-        "reddit",
-        "youtube",
-        "gmail",
-        "elasticsearch",
-        "compose",
-        "swag",
-        "tailscale",
-        "unifi",
-        "ai_session",
-        "files",
-    ]
-)
 
 Payload = dict[str, Any]
 
+_SOURCE_TYPES = frozenset(SourceType)
 _CHUNK_ID = re.compile(r"[0-9a-f-]{36}:[0-9]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: Fields of an occurrence by type; ``crawled_at`` is ISO 8601, ``moment`` microseconds, ``created_at`` and
@@ -229,7 +214,7 @@ def _wrong_place(place: Mapping[str, Any]) -> str | None:
         return "url"
     if not place["title"]:
         return "title"
-    if place["source"] not in SOURCES:
+    if place["source"] not in _SOURCE_TYPES:
         return "source"
     if not 2 <= len(place["lang"]) <= 5:
         return "lang"

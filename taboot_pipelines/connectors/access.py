@@ -1,0 +1,114 @@
+"""What a connector may use of the world around it, in one object that the caller fills.
+
+A connector opens nothing else: it reads no settings, no environment and no clock of its own, so that a test
+can stand in for each of them, and a new kind of source finds its seat here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from taboot_pipelines.connectors.guard import Resolver, resolve
+from taboot_pipelines.connectors.http import Clock, Fetcher, utc_now
+from taboot_pipelines.connectors.politeness import Politeness
+from taboot_pipelines.connectors.urls import Network
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Role
+from taboot_pipelines.settings import HttpSettings, Settings
+
+#: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
+#: the source's root, role). ``env``: the variables of the ``.env`` beside it.
+References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
+
+#: ``secrets(name)``: the secret that an entry calls by the name of an environment variable. Raises
+#: ``E_CONFIG`` with that name where it is not set. The entry holds the name only, never the secret.
+Secrets = Callable[[str], SecretStr]
+
+
+def environment_secret(name: str) -> SecretStr:
+    """Read a secret from the environment variable ``name``. Raises ``E_CONFIG`` if it is unset or empty.
+
+    Waiting for issue 12 (sources with an API), whose clients are its first users.
+    """
+    value = os.environ.get(name)
+    if not value:
+        raise TabootError("E_CONFIG", f"The environment variable {name} is not set.", settings=[name])
+    return SecretStr(value)
+
+
+class SourceState(Protocol):
+    """What a connector keeps of its source from one run to the next: a crawl's frontier, an API's cursor.
+
+    Waiting for issue 11 (crawling), its first user, which implements it on the catalog and says what a
+    frontier needs beyond this.
+    """
+
+    def load(self) -> bytes | None:
+        """What was saved last; None at the first run."""
+
+    def save(self, value: bytes) -> None:
+        """Keep ``value`` once all that was yielded before is stored, so that a killed run loses nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """How the web is reached. Without ``politeness`` hosts are asked as fast as they answer."""
+
+    settings: HttpSettings
+    politeness: Politeness | None = None
+    resolver: Resolver = resolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What one connector may use.
+
+    ``root``: the directory of the sources file, which an entry's paths are relative to. ``home``: the home
+    directory, which is never entered. ``max_blob_bytes``: a larger item is not read. ``references``: reads
+    which files a Compose text names; None: only what names and contents show. ``clock``: the time of day in
+    UTC; time-outs and waits run on the monotonic clock. ``secrets`` and ``state``: see :data:`Secrets` and
+    :class:`SourceState`; no connector reads them yet.
+    """
+
+    root: Path
+    home: Path
+    max_blob_bytes: int
+    http: HttpAccess
+    references: References | None = None
+    clock: Clock = utc_now
+    secrets: Secrets = environment_secret
+    state: SourceState | None = None
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        root: Path,
+        *,
+        references: References | None = None,
+        politeness: Politeness | None = None,
+    ) -> Access:
+        """What ``settings`` allow for an entry of the sources file in ``root``."""
+        return cls(
+            root=root,
+            home=settings.home_dir,
+            max_blob_bytes=settings.limits.max_blob_bytes,
+            http=HttpAccess(settings.http, politeness),
+            references=references,
+        )
+
+    def fetcher(self, allowed: Sequence[Network]) -> Fetcher:
+        """GET over HTTP(S); of the addresses that are not public only those in ``allowed`` are reached."""
+        return Fetcher(
+            self.http.settings,
+            allowed,
+            resolver=self.http.resolver,
+            politeness=self.http.politeness,
+            clock=self.clock,
+        )

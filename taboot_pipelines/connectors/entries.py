@@ -1,0 +1,103 @@
+"""What an entry of the sources file holds, whatever its type, and the field types that several types share.
+
+The entry model of a source type stands beside its reader, in the module of that type.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from croniter import croniter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.model.ids import NAME_PATTERN, canonical_json
+
+_CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
+
+
+def _cron(value: str) -> str:
+    """Refuse what is neither five fields nor a name such as ``@daily``, and a time that never comes, such as
+    ``0 0 31 2 *``.
+    """
+    if value not in _CRON_NAMES and len(value.split()) != 5:
+        raise ValueError("is not a cron expression of five fields")
+    try:
+        croniter(value, datetime(2024, 1, 1, tzinfo=UTC)).get_next()
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        raise ValueError("is not a valid cron expression, or one that never fires") from None
+    return value
+
+
+def _globs(value: list[str]) -> list[str]:
+    Globs(value)
+    return value
+
+
+def _path(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("holds a null character")
+    return value
+
+
+def _unique(value: list[str]) -> list[str]:
+    if len(set(value)) != len(value):
+        raise ValueError("holds a value twice")
+    return value
+
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN.pattern)]
+Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=True)]
+GlobList = Annotated[list[str], AfterValidator(_globs)]
+PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_path)]
+ProxyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,255}$")]
+
+
+class SourceEntry(BaseModel):
+    """What every entry has. ``id`` is the partition key, unique in the file whatever the namespace."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    id: Name = Field(description="Unique in the file; also the key of the source's partition.")
+    type: str
+    namespace: Name = Field(
+        "default", description="The tenant: knowledge bases, quotas and deduplication are per namespace."
+    )
+    tags: Annotated[list[Tag], AfterValidator(_unique)] = Field(
+        default_factory=list, description="Free labels to filter by."
+    )
+    languages: Annotated[list[Language], Field(min_length=1), AfterValidator(_unique)] = Field(
+        default_factory=lambda: ["en"], description="ISO 639 codes of the languages that are kept."
+    )
+    schedule: Annotated[str, StringConstraints(max_length=200), AfterValidator(_cron)] | None = Field(
+        None, description="When it is ingested: a cron expression of five fields."
+    )
+    retention_days: Annotated[int, Field(ge=1, le=36500)] | None = Field(
+        None, description="Documents older than this expire."
+    )
+
+    def interpretation_fields(self) -> dict[str, str | None]:
+        """The fields that interpretation may depend on (rule 8): ``namespace``, ``host``, ``proxy``."""
+        return {
+            "namespace": self.namespace,
+            "host": getattr(self, "host", None),
+            "proxy": getattr(self, "proxy", None),
+        }
+
+    def config_json(self) -> str:
+        """Every field, defaults included, as canonical JSON: equal entries give equal text."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+class DirectorySource(SourceEntry):
+    """A directory. ``include`` replaces the type's default globs; ``exclude`` wins over it."""
+
+    path: PathText = Field(description="The directory, relative to the sources file.")
+    include: GlobList = Field(
+        default_factory=list, description="Globs of what is taken; default: what the type reads."
+    )
+    exclude: GlobList = Field(
+        default_factory=list, description="Globs of what is left out; a deleted or excluded file is the same."
+    )
