@@ -33,7 +33,7 @@ from sqlalchemy.engine import make_url
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import Catalog, Locator
-from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.leases import FileLeases
 
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
 LOCATOR = list(Locator.__slots__)
@@ -222,7 +222,7 @@ def main() -> None:
             .set(database=name, username=name, password=name)
             .render_as_string(hide_password=False)
         )
-        catalog = Catalog.open(Path(folder), Leases(Path(folder), 5), mine)
+        catalog = Catalog.open(Path(folder), FileLeases(Path(folder), 5), mine)
         catalog.blobs("n")
         raw = psycopg.connect(libpq(mine))
 
@@ -249,7 +249,7 @@ def main() -> None:
             admin.execute(f"DROP ROLE {name}")
 
         home = Path(folder) / "sqlite"
-        catalog = Catalog.open(home, Leases(home, 5))
+        catalog = Catalog.open(home, FileLeases(home, 5))
         file = sqlite3.connect(home / "catalog.db", isolation_level=None)
         file.execute("PRAGMA synchronous=NORMAL")
         file.execute("PRAGMA secure_delete=ON")

@@ -43,7 +43,7 @@ _SHOWN = (
     "held",
     "failed",
 )
-_MOST_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 
 
 @dataclass
@@ -355,15 +355,15 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
             if (r.stage, p["item"]) not in known
         ]
         problems = [*outcome.dead, *notes]
-        for problem in problems[:_MOST_PROBLEMS]:
+        for problem in problems[:_MAX_PROBLEMS]:
             out.print(
                 text(f"{outcome.source}: {problem['stage']}: {problem['code']}: {problem['message']}"),
                 style="yellow",
             )
-        if len(problems) > _MOST_PROBLEMS:
+        if len(problems) > _MAX_PROBLEMS:
             out.print(
                 text(
-                    f"{outcome.source}: … and {len(problems) - _MOST_PROBLEMS} more; `taboot status` lists"
+                    f"{outcome.source}: … and {len(problems) - _MAX_PROBLEMS} more; `taboot status` lists"
                     " them all."
                 ),
                 style="yellow",

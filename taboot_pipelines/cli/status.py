@@ -17,7 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import Settings, load_settings
 
-_MOST_LETTERS = 50
+_MAX_LETTERS = 50
 
 
 @click.command()
@@ -104,7 +104,7 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
     else:
         todo = "run" if settings.sources_file.exists() else f"write {settings.sources_file} and run"
         out.print(text(f"\nNo source yet: {todo} `taboot ingest`."))
-    for letter in state["dead_letters"][:_MOST_LETTERS]:
+    for letter in state["dead_letters"][:_MAX_LETTERS]:
         out.print(
             text(
                 f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']}"
@@ -112,8 +112,8 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
             ),
             style="yellow",
         )
-    if len(state["dead_letters"]) > _MOST_LETTERS:
-        out.print(text(f"… and {len(state['dead_letters']) - _MOST_LETTERS} more; --json lists them all."))
+    if len(state["dead_letters"]) > _MAX_LETTERS:
+        out.print(text(f"… and {len(state['dead_letters']) - _MAX_LETTERS} more; --json lists them all."))
     out.print(text("\nsettings in force"), style="bold")
     for name, value in state["settings"].items():
         out.print(text(f"  {name} = {value}"))

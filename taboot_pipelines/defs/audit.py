@@ -14,7 +14,7 @@ from taboot_pipelines.stages import storage_audit as stage
 
 GROUP = "operations"
 #: Discrepancies that one materialization lists; ``taboot audit --json`` has them all.
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 class AuditConfig(dg.Config):
@@ -72,7 +72,7 @@ def storage_audit(
         "checked": dg.MetadataValue.json({r.namespace: r.checked for r in reports}),
     }
     if rows:
-        metadata["found"] = dg.MetadataValue.table(rows[:_MOST_SHOWN])
+        metadata["found"] = dg.MetadataValue.table(rows[:_MAX_SHOWN])
     yield dg.MaterializeResult(
         metadata=metadata,
         check_results=[

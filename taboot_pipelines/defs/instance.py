@@ -15,7 +15,7 @@ from taboot_pipelines.defs.pools import LIMITS
 from taboot_pipelines.defs.storage import keep_connections
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.leases import FileLeases
 
 #: The same as ``deploy/local/dagster.yaml``, where each line is explained.
 DAGSTER_YAML = """\
@@ -104,7 +104,7 @@ def _unusable(home: Path, error: BaseException) -> TabootError:
 
 def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
     # Two processes that create the databases at once would trip over each other's tables.
-    with Leases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
+    with FileLeases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = home / "dagster.yaml"
         if not config.exists():

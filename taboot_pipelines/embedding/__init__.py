@@ -1,25 +1,32 @@
-"""Texts to vectors: the protocol, the bundled MiniLM, the client of a TEI server, and models in this process
-by PyTorch.
+"""Embedders: texts to vectors of one embedding space.
+
+The protocol and ``Space`` are in ``protocol``. The backends are ``minilm`` (the bundled model, by ONNX
+Runtime), ``tei`` (a server of Text Embeddings Inference) and ``torch`` (another model in this process). Every
+backend passes its answers through ``validate``. Which texts are embedded and where their vectors are kept
+does not belong here, and neither does chunking.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.embedding.protocol import Embedder, Space
+from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors
+from taboot_pipelines.embedding.validate import check_limit
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import ChunkingSettings, Settings
+from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.http import Circuit
 
-__all__ = ["Embedder", "Space", "check_limit", "open_embedder"]
+__all__ = ["Embedder", "Space", "Vectors", "check_limit", "open_embedder"]
 
 
 def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedder:
-    """The TEI server if ``TABOOT_TEI__URL`` is set, the PyTorch model if ``TABOOT_EMBEDDING__TORCH__MODEL``
-    is, else the bundled one. Nothing is loaded or asked yet. Raises ``E_CONFIG`` naming both where two are
-    set."""
+    """Open the TEI server if ``TABOOT_TEI__URL`` is set, the PyTorch model if
+    ``TABOOT_EMBEDDING__TORCH__MODEL`` is, else the bundled model. Nothing is loaded or asked yet.
+
+    Raises ``E_CONFIG`` naming both where two are set.
+    """
     chosen = {
         "TABOOT_TEI__URL": settings.tei.url,
         "TABOOT_EMBEDDING__TORCH__MODEL": settings.embedding.torch.model,
@@ -33,7 +40,7 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
             remedy="Unset all but one.",
             settings=named,
         )
-    # Each is imported where it is chosen: an HTTP client has no use for the other's libraries.
+    # Each is imported where it is chosen: an HTTP client has no use for another backend's libraries.
     if settings.tei.url:
         from taboot_pipelines.embedding.tei import TeiEmbedder
 
@@ -45,19 +52,3 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
     return MiniLmEmbedder(settings.embedding)
-
-
-def check_limit(space: Space, chunking: ChunkingSettings) -> None:
-    """Raise ``E_CONFIG`` if the embedder reads fewer tokens than a chunk may have (DESIGN rule 6)."""
-    if space.max_tokens < chunking.content_tokens:
-        raise TabootError(
-            "E_CONFIG",
-            f"TABOOT_CHUNKING__MAX_TOKENS: chunks of {chunking.content_tokens} tokens do not fit"
-            f" {space.model}, which reads {space.max_tokens}.",
-            remedy=(
-                "Use an embedder with a longer input, or lower TABOOT_CHUNKING__MAX_TOKENS, which builds a"
-                " new chunk set."
-            ),
-            settings=["TABOOT_CHUNKING__MAX_TOKENS"],
-            limit=space.max_tokens,
-        )

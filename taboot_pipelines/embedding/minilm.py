@@ -1,5 +1,4 @@
-"""The bundled embedder: all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers), weights in int8, by ONNX
-Runtime.
+"""The bundled embedder: all-MiniLM-L6-v2 (Wang et al. 2020) with int8 weights, by ONNX Runtime.
 
 Mean pooling over the attention mask, then length 1; no prefix. A text's vector is the same to the bit
 whatever it is embedded with: it is padded to a length that it alone decides, and shares a batch only with
@@ -63,8 +62,8 @@ class MiniLmEmbedder:
 
     @property
     def space(self) -> Space:
-        """Known without loading the bundled model. The revision is the SHA-256 of the digests of weights and
-        tokenizer.
+        """The space, known without loading the bundled model. Its revision is the SHA-256 of the digests of
+        weights and tokenizer.
         """
         if self._settings.model_path is None:
             return Space(

@@ -1,7 +1,7 @@
 """The embedder behind a Text Embeddings Inference server (huggingface/text-embeddings-inference, ``/embed``).
 
-Batches are as large as the server says it takes and several are in flight at once; what is refused as too
-large is halved (:mod:`taboot_pipelines.inference.tei`), and every vector is looked at before it is one.
+Batches are as large as the server says it takes, and several are in flight at once. What is refused as too
+large is halved (:mod:`taboot_pipelines.inference.tei`), and every vector is checked before it is returned.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _PEER = Peer("The embedding server", "TABOOT_TEI", "E_EMBEDDER", "E_EMBEDDER", m
 
 
 class TeiEmbedder:
-    """Embeds by HTTP. Made without a request: the space is asked for when it is first needed. Safe to share
-    by threads.
+    """Embeds by HTTP. Made without a request: the space is asked for when it is first needed. Threads may
+    share it.
 
     ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. ``memory`` is a file
     that keeps the dimension of each model met. Raises ``E_CONFIG`` for a URL or key that no request could
@@ -109,8 +109,8 @@ class TeiEmbedder:
     def _batch(
         self, texts: Sequence[str], first: int, dimension: int | None, stop: threading.Event
     ) -> Vectors:
-        """The vectors of one request; ``first`` is the index of ``texts[0]`` in the caller's list, for
-        messages.
+        """The vectors of one request. ``first``, for messages, is the index of ``texts[0]`` in the caller's
+        list.
         """
 
         def read(answer: Any, some: Sequence[str], start: int) -> Vectors:
@@ -120,8 +120,8 @@ class TeiEmbedder:
         return np.concatenate(self._server.ask("/embed", request, "inputs", first, stop, read, _too_long))
 
     def _dimension(self, info: Info) -> int:
-        """``/info`` does not tell the dimension: one embedding does, once per model and home, so that an
-        unchanged ingest embeds nothing. A wrong memory is noticed by the first batch (``E_VECTOR``)."""
+        """The dimension, which ``/info`` does not tell. One embedding does, once per model and home, so that
+        an unchanged ingest embeds nothing. A wrong memory is noticed by the first batch (``E_VECTOR``)."""
         name = f"{info.model}@{info.revision}"
         known: dict[str, int] = {}
         if self._memory is not None and self._memory.exists():

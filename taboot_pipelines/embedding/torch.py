@@ -1,9 +1,8 @@
-"""An embedder in this process by PyTorch: any encoder of sentence-transformers' layout (Reimers and Gurevych
-2019).
+"""The embedder in this process by PyTorch: any encoder in sentence-transformers' layout.
 
-``modules.json`` and ``1_Pooling/config.json`` say how token vectors become one (mean, first or last token);
-without them it is the mean. Vectors have length 1 whether or not the model's files ask for it, since spaces
-are compared by cosine.
+``modules.json`` and ``1_Pooling/config.json`` say how token vectors become one (mean, first or last token;
+Reimers and Gurevych 2019); without them it is the mean. Vectors have length 1 whether or not the model's
+files ask for it, since spaces are compared by cosine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""No vector is stored unseen: dimension, finite numbers, not zero, a sensible norm (seed 001 §8.4)."""
+"""What is refused of an embedder: vectors that are none, and a model that reads less than a chunk.
+
+No vector is stored unseen: dimension, finite numbers, not zero, a sensible norm (seed 001 §8.4).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from taboot_pipelines.embedding.protocol import Vectors
+from taboot_pipelines.embedding.protocol import Space, Vectors
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import ChunkingSettings
 
 #: Seed 001 §8.4: a shorter vector is noise, and its direction with it.
 MIN_NORM = 0.1
 
 
 def unit_vectors(raw: Any, count: int, dimension: int | None = None, *, first: int = 0) -> Vectors:
-    """``raw`` (``count`` rows of ``dimension`` numbers, None: any) as float32 rows of length 1, in the same
-    order.
+    """Return ``raw`` as float32 rows of length 1, in the same order: ``count`` rows of ``dimension`` numbers
+    (None: any number).
 
     Raises ``E_VECTOR`` naming the index of the first row that is not a usable vector, counted from ``first``.
     """
@@ -56,6 +60,22 @@ def unit_vectors(raw: Any, count: int, dimension: int | None = None, *, first: i
         raise _refuse(kind, first + index, dimension)
     unit: Vectors = (rows / norms[:, None]).astype(np.float32)
     return unit
+
+
+def check_limit(space: Space, chunking: ChunkingSettings) -> None:
+    """Raise ``E_CONFIG`` if the embedder reads fewer tokens than a chunk may have (DESIGN rule 6)."""
+    if space.max_tokens < chunking.content_tokens:
+        raise TabootError(
+            "E_CONFIG",
+            f"TABOOT_CHUNKING__MAX_TOKENS: chunks of {chunking.content_tokens} tokens do not fit"
+            f" {space.model}, which reads {space.max_tokens}.",
+            remedy=(
+                "Use an embedder with a longer input, or lower TABOOT_CHUNKING__MAX_TOKENS, which builds a"
+                " new chunk set."
+            ),
+            settings=["TABOOT_CHUNKING__MAX_TOKENS"],
+            limit=space.max_tokens,
+        )
 
 
 def _first_odd(raw: Any) -> int:

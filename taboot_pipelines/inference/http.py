@@ -1,5 +1,4 @@
-"""One way to ask a model's server: bounded in time, in size and in how many at once, and tried again where
-that may help.
+"""Requests to a model's server: bounded in time, in size and in number, and tried again where that may help.
 
 What may pass (408, 425, 429, 5xx, time-outs, broken connections) is tried again with full jitter (Brooker,
 "Exponential Backoff and Jitter", AWS 2015), not before a ``Retry-After``. Every attempt ends by its deadline,
@@ -19,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 from urllib.request import getproxies, proxy_bypass
@@ -135,8 +133,8 @@ class _Unanswered(TabootError):
 
 
 class RetryingClient:
-    """Requests to one server, by many threads. Made without touching the network; ``E_CONFIG`` for a URL or
-    key that no request could carry.
+    """Requests to one server, by many threads. Made without touching the network; raises ``E_CONFIG`` for a
+    URL or key that no request could carry.
 
     ``backoff_seconds`` is the longest first wait between attempts; it doubles with each. Callers hold
     ``slots`` while they ask, so that no more than ``max_concurrency`` requests are on their way, whatever the
@@ -158,6 +156,7 @@ class RetryingClient:
         self._circuit = circuit
         self._deadline = _Deadline()
         self._lock = threading.Lock()
+        self._pool: httpcore.ConnectionPool | None = None
         self._url, userinfo = _server_url(settings.url or "", f"{peer.setting}__URL")
         self.path = self._url.target.decode("ascii").rstrip("/")
         self._headers = [
@@ -178,8 +177,9 @@ class RetryingClient:
             self._headers.append(("Authorization", f"Basic {base64.b64encode(userinfo.encode()).decode()}"))
 
     def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
         with self._lock:
-            pool = self.__dict__.pop("_pool", None)
+            pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
@@ -245,8 +245,8 @@ class RetryingClient:
         deadline: float | None = None,
         root: bool = False,
     ) -> Reply:
-        """One attempt. ``root``: ``path`` is the server's, not below the URL's own. Raises the peer's codes
-        if none came.
+        """Ask once. ``root``: ``path`` begins at the server's root, not below the URL's own. Raises the
+        peer's codes if no answer came.
         """
         peer = self.peer
         now = time.monotonic()
@@ -299,8 +299,7 @@ class RetryingClient:
             ValueError,
             RuntimeError,
         ) as error:
-            # RuntimeError: the pool was closed. The cause is named by its type only: its text may hold parts
-            # of the URL.
+            # RuntimeError: the pool was closed. Only the type is named: the text may hold parts of the URL.
             raise _Unanswered(
                 peer.code, f"{peer.name} could not be reached ({type(error).__name__}).", path=path
             ) from None
@@ -319,13 +318,13 @@ class RetryingClient:
         )
 
     def _connections(self) -> httpcore.ConnectionPool:
-        # cached_property does not lock: two threads would make two.
+        """The pool, made at the first request and once more after :meth:`close`."""
         with self._lock:
+            if self._pool is None:
+                self._pool = self._open()
             return self._pool
 
-    @cached_property
-    def _pool(self) -> httpcore.ConnectionPool:
-        """Made at the first request, once more after :meth:`close`."""
+    def _open(self) -> httpcore.ConnectionPool:
         # One more than the slots: a health check is not to wait for the work.
         size = self.settings.max_concurrency + 1
         options: dict[str, Any] = {
@@ -349,7 +348,7 @@ def gather(count: int, size: int, workers: int, work: Callable[[int, int, thread
     """Call ``work(start, end, stop)`` for each slice of at most ``size`` of ``count`` things, ``workers`` at
     a time.
 
-    The first failure is raised; the others are told by ``stop`` and not waited for longer than their request
+    The first failure is raised; the others are told by ``stop`` and waited for no longer than their request
     takes.
     """
     from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -397,7 +396,7 @@ def is_unicode(text: str) -> bool:
 
 
 def _server_url(text: str, setting: str) -> tuple[httpcore.URL, str]:
-    """The URL, without its userinfo, and that ("user:password", or "")."""
+    """The URL without its user and password, and those apart ("user:password", or "")."""
     match = re.fullmatch(
         r"(https?)://(?:([^/?#@\s]*)@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:\[\]\s]+)(?::([0-9]{1,5}))?(/[!-~]*)?",
         text.strip(),
@@ -441,7 +440,7 @@ class _Deadline(threading.local):
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Connections whose every operation ends by the thread's deadline: httpcore's own timeouts begin anew
+    """Connections whose every operation ends by the thread's deadline; httpcore's own timeouts begin anew
     with each byte.
     """
 

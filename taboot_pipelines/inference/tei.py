@@ -1,5 +1,6 @@
-"""What the clients of Text Embeddings Inference share (huggingface/text-embeddings-inference: ``/info``,
-``/health``).
+"""The client of a Text Embeddings Inference server, shared by the embedder and the reranker.
+
+Source: huggingface/text-embeddings-inference, ``/info`` and ``/health``.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class TeiServer:
         self._asked = 0.0
 
     def info(self) -> Info:
-        """The server's limits, asked again when they are old. Raises the peer's code for a server that is not
-        TEI.
+        """The server's limits, asked for again when they are old. Raises the peer's code where the server is
+        not TEI.
         """
         with self._lock:
             if self._info is None or time.monotonic() - self._asked >= INFO_TTL:
@@ -67,7 +68,7 @@ class TeiServer:
             return self._info
 
     def health(self, part: str, kind: str) -> Health:
-        """``/health`` and ``/info``, one attempt each; a model that is not of ``kind`` is a warning in
+        """Ask ``/health`` and ``/info``, one attempt each; a model that is not of ``kind`` is a warning in
         words.
         """
 
@@ -100,9 +101,11 @@ class TeiServer:
         read: Callable[[Any, Sequence[str], int], T],
         too_long: Callable[[str, int], TabootError],
     ) -> list[T]:
-        """POST ``request``, whose ``field`` lists texts of which the first is number ``start`` to the caller,
-        and ``read`` the answer; what is refused as too large (413) is halved, down to one text, which is
-        ``too_long``."""
+        """POST ``request`` and ``read`` the answer; one result per request that was sent.
+
+        The request's ``field`` lists the texts, of which the first is the caller's number ``start``. What is
+        refused as too large (413) is halved, down to one text, for which ``too_long`` makes the error.
+        """
         texts: Sequence[str] = request[field]
         try:
             body = orjson.dumps(request)
@@ -154,7 +157,14 @@ class TeiServer:
             raise TabootError(peer.code, f"{peer.name}'s /info is not that of a TEI server.")
         kind = next(iter(kinds), "") if isinstance(kinds, dict) else kinds if isinstance(kinds, str) else ""
         known = kind.lower() if kind.lower() in ("embedding", "reranker", "classifier") else ""
-        return Info(model.rstrip("/"), _revision(revision), length, batch, _plain(version), known)
+        return Info(
+            model=model.rstrip("/"),
+            revision=_revision(revision),
+            max_input_length=length,
+            max_batch=batch,
+            version=_plain(version),
+            kind=known,
+        )
 
 
 def _a(kind: str) -> str:
@@ -167,7 +177,7 @@ def _plain(version: Any) -> str:
 
 
 def _revision(revision: str | None) -> str:
-    """A revision that can stand in a path: the commit's hash as a rule, otherwise a hash of what the server
+    """A revision that can stand in a path: as a rule the commit's hash, otherwise a hash of what the server
     says.
     """
     if not revision:

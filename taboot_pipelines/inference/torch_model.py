@@ -7,10 +7,11 @@ ever run (``trust_remote_code``), and no pickled weights are read.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -43,8 +44,8 @@ class Encoded:
 
 
 class TorchModel:
-    """Files are read when first asked about, PyTorch is imported with the first forward pass. Safe to share
-    by threads.
+    """Reads files when first asked about, and imports PyTorch with the first forward pass. Threads may share
+    it.
 
     ``setting`` is the prefix of the settings, for messages; ``architecture`` the Auto class of transformers.
     """
@@ -55,6 +56,7 @@ class TorchModel:
         self._architecture = architecture
         self._size = settings.batch_size
         self._lock = threading.RLock()
+        self._model: _Loaded | None = None
 
     # --- the files ------------------------------------------------------------------------------------------
 
@@ -102,8 +104,8 @@ class TorchModel:
 
     @property
     def revision(self) -> str:
-        """The commit of a hub's snapshot; else the SHA-256 of the digests of the files that decide what the
-        model says.
+        """The commit of a hub's snapshot; for a directory the SHA-256 of the digests of the files that decide
+        what the model says.
         """
         with self._lock:
             return self._revision
@@ -232,7 +234,7 @@ class TorchModel:
 
     def _pass(self, batch: Sequence[Encoded], pool: Callable[[Any, Any], Any]) -> Rows | None:
         """One forward pass; None if the GPU's memory did not suffice and a smaller one may do."""
-        loaded = self._loaded
+        loaded = self._loaded()
         import torch
 
         longest = max(len(row.ids) for row in batch)
@@ -266,8 +268,13 @@ class TorchModel:
                 "E_MODEL", f"{self.name} failed on a batch ({type(error).__name__}).", texts=len(batch)
             ) from None
 
-    @cached_property
     def _loaded(self) -> _Loaded:
+        """The model on its device, loaded when first asked for; called under the lock."""
+        if self._model is None:
+            self._model = self._load()
+        return self._model
+
+    def _load(self) -> _Loaded:
         self.need("torch")
         self.need("transformers")
         import torch
@@ -312,7 +319,7 @@ class TorchModel:
     def versions(self) -> str:
         """PyTorch's version and device and the model's name; loads the model."""
         with self._lock:
-            loaded = self._loaded
+            loaded = self._loaded()
         import torch
 
         return f"torch {torch.__version__} {loaded.device} {self.name}"
@@ -330,7 +337,7 @@ class TorchModel:
     def close(self) -> None:
         """Lets go of the weights; the next call loads them again."""
         with self._lock:
-            self.__dict__.pop("_loaded", None)
+            self._model = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,18 +352,16 @@ def _get(values: Any, key: str) -> Any:
     return values.get(key) if isinstance(values, dict) else None
 
 
-class _quiet:
-    """No progress bars and no advice on the terminal while a model loads."""
-
-    def __init__(self, transformers: Any) -> None:
-        self._logging = transformers.utils.logging
-
-    def __enter__(self) -> None:
-        self._level, self._bars = self._logging.get_verbosity(), self._logging.is_progress_bar_enabled()
-        self._logging.set_verbosity_error()
-        self._logging.disable_progress_bar()
-
-    def __exit__(self, *exc: object) -> None:
-        self._logging.set_verbosity(self._level)
-        if self._bars:
-            self._logging.enable_progress_bar()
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Show no progress bars and no advice on the terminal while a model loads."""
+    logging = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.graph import Numbers
 from taboot_pipelines.retrieval.graph import Graph
-from taboot_pipelines.settings import Neo4jSettings
+from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.stores.graph import Neo4jGraph
@@ -43,15 +43,13 @@ class GraphServer:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, settings: Neo4jSettings, namespace: str) -> GraphServer | None:
+    def open(cls, settings: Settings, namespace: str) -> GraphServer | None:
         """None where ``TABOOT_NEO4J__URL`` is not set."""
-        if settings.url is None:
+        if settings.neo4j.url is None:
             return None
         from taboot_pipelines.stores.graph import open_graph
 
-        graph = open_graph(
-            settings.model_copy(update={"timeout_seconds": min(_PATIENCE, settings.timeout_seconds)})
-        )
+        graph = open_graph(settings, _PATIENCE)
         return None if graph is None else cls(graph, namespace)
 
     def candidates(

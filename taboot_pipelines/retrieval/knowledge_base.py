@@ -352,11 +352,12 @@ class KnowledgeBase:
         with self._lock:
             if self._candidates is None:
                 from taboot_pipelines.retrieval.candidates import Candidates
-                from taboot_pipelines.stores.vectors import QdrantPoints
+                from taboot_pipelines.stores.vectors import open_vectors
 
-                self._candidates = Candidates(
-                    QdrantPoints(self.settings.qdrant), self.namespace, self.settings.retrieval
-                )
+                points = open_vectors(self.settings)
+                if points is None:
+                    return None
+                self._candidates = Candidates(points, self.namespace, self.settings.retrieval)
             return self._candidates
 
     def _open_embedder(self) -> Embedder:
@@ -506,7 +507,7 @@ class KnowledgeBase:
             if self._graph_server is None:
                 from taboot_pipelines.retrieval.graph_server import GraphServer
 
-                self._graph_server = GraphServer.open(self.settings.neo4j, self.namespace)
+                self._graph_server = GraphServer.open(self.settings, self.namespace)
             return self._graph_server
 
     def nodes(self) -> pa.Table:
@@ -660,11 +661,9 @@ class KnowledgeBase:
     def _source(self, view: _View, document: Mapping[str, Any], sha256: str) -> Source:
         with self._lock:
             if self._blobs is None:
-                from taboot_pipelines.stores.blobs import BlobStore
+                from taboot_pipelines.stores.blobs import open_blobs
 
-                self._blobs = BlobStore.open(
-                    self.settings.home_dir, self.settings.blob_url, self.settings.storage
-                )
+                self._blobs = open_blobs(self.settings)
         try:
             data = self._blobs.get(self.namespace, sha256)
         except TabootError as error:

@@ -47,7 +47,7 @@ TRANSIENT = frozenset(
 )
 #: A circuit rests for so long (seed 001 §8.8): before that a try is refused unseen.
 _CIRCUIT_REST_SECONDS = 300.0
-_MOST_DUE = 1000
+_MAX_DUE = 1000
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[
     wanted = _wanted(workspace, namespace)
     try:
         _make_equal(workspace, namespace, wanted)
-        members = workspace.state.due(namespace, DLQ_PENDING(), now, _MOST_DUE)
+        members = workspace.state.due(namespace, DLQ_PENDING(), now, _MAX_DUE)
     except TabootError as error:
         _LOG.warning(
             "The queue of dead letters is not available (%s); the catalog's letters are read instead.",

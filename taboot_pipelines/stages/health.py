@@ -173,7 +173,7 @@ def _catalog(settings: Settings) -> Health:
         None if s is None else s.get_secret_value()
         for s in (settings.catalog_url, settings.catalog_admin_url)
     )
-    return _asked(Catalog.open(settings.home_dir, open_leases(settings.home_dir, 0, url), url, admin))
+    return _asked(Catalog.open(settings.home_dir, open_leases(settings, 0), url, admin))
 
 
 def _state(settings: Settings) -> Health:
@@ -236,9 +236,9 @@ def _in_process(part: str, extra: str, model: str | None) -> Health:
 
 
 def _vectors(settings: Settings) -> Health:
-    from taboot_pipelines.stores.vectors import open_points
+    from taboot_pipelines.stores.vectors import open_vectors
 
-    points = open_points(settings.qdrant)
+    points = open_vectors(settings)
     assert points is not None
     return _asked(points)
 
@@ -246,7 +246,7 @@ def _vectors(settings: Settings) -> Health:
 def _graph(settings: Settings) -> Health:
     from taboot_pipelines.stores.graph import open_graph
 
-    graph = open_graph(settings.neo4j)
+    graph = open_graph(settings)
     assert graph is not None
     return _asked(graph)
 

@@ -17,7 +17,7 @@ from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
-from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
@@ -62,9 +62,9 @@ class Workspace:
             None if s is None else s.get_secret_value()
             for s in (self.settings.catalog_url, self.settings.catalog_admin_url)
         )
-        self.leases = open_leases(self.home, self.settings.limits.lease_wait_seconds, url)
+        self.leases = open_leases(self.settings)
         self.catalog = Catalog.open(self.home, self.leases, url, admin)
-        self.blobs = BlobStore.open(self.home, self.settings.blob_url, self.settings.storage)
+        self.blobs = open_blobs(self.settings)
         self.tables = Tables(self.home, self.settings.table_url, self.settings.storage, self.leases.confirm)
         self.shards = open_shards(self.home, self.settings.shard_url, self.settings.storage)
         self._embedder = embedder
@@ -100,16 +100,16 @@ class Workspace:
     @cached_property
     def points(self) -> QdrantPoints | None:
         """Qdrant; None where ``TABOOT_QDRANT__URL`` is not set."""
-        from taboot_pipelines.stores.vectors import open_points
+        from taboot_pipelines.stores.vectors import open_vectors
 
-        return open_points(self.settings.qdrant)
+        return open_vectors(self.settings)
 
     @cached_property
     def graph(self) -> Neo4jGraph | None:
         """Neo4j; None where ``TABOOT_NEO4J__URL`` is not set."""
         from taboot_pipelines.stores.graph import open_graph
 
-        return open_graph(self.settings.neo4j)
+        return open_graph(self.settings)
 
     def sync_sources(self) -> SourcesFile:
         """Read the sources file and make the catalog's entries equal to it; an invalid one changes

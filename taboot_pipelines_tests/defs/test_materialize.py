@@ -15,7 +15,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines_tests.defs.conftest import COMPOSE, Project
 
 
@@ -101,7 +101,7 @@ def test_a_busy_lease_is_tried_again(project: Project, monkeypatch: pytest.Monke
     def once_busy(workspace: Any, stage: str, *args: Any, **options: Any) -> Any:
         calls.append(stage)
         if calls == ["raw_blobs"]:
-            with Leases(project.world.home, 0).source("default", "guides"):
+            with FileLeases(project.world.home, 0).source("default", "guides"):
                 return real(workspace, stage, *args, **options)
         return real(workspace, stage, *args, **options)
 

@@ -14,7 +14,7 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answers import split
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import publish
-from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.blobs import BlobStore, open_blobs
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, edge, entity
 
 COMPOSE = (
@@ -39,7 +39,7 @@ def open_(home, *docs: Doc, give=None) -> KnowledgeBase:
         [entity("h/p", "app"), entity("h/p", "db")],
         sources={d.source: {"type": d.type, "root": f"/src/{d.source}"} for d in docs},
     )
-    blobs = BlobStore.open(home)
+    blobs = open_blobs(Settings(home=home))
     for d in docs:
         blobs.put(NAMESPACE, d.blob)
     publish(home / "kb", give(w) if give else w.input(), ShardSettings())
@@ -168,7 +168,7 @@ def test_quotes_hold_in_every_charset(tmp_path, codec, charset):
 
         return replace(w.input(), load=load)
 
-    BlobStore.open(tmp_path).put(NAMESPACE, blob)
+    open_blobs(Settings(home=tmp_path)).put(NAMESPACE, blob)
     kb = open_(tmp_path, d, give=give)
     e = kb.explain(f"{d.doc_id}:2")
     assert (e.quote, e.line) == ("redis übér backup", 5)
@@ -195,7 +195,7 @@ def test_a_block_of_a_page_is_quoted_whole_with_its_line(tmp_path):
 
         return replace(w.input(), load=load)
 
-    BlobStore.open(tmp_path).put(NAMESPACE, page.encode())
+    open_blobs(Settings(home=tmp_path)).put(NAMESPACE, page.encode())
     kb = open_(tmp_path, d, give=give)
     hit = kb.search("redis backup").hits[0]
     assert hit.line is None  # the page's lines are not the document's
@@ -222,7 +222,7 @@ def test_a_chunk_that_does_not_stand_in_its_blob_is_no_evidence(tmp_path):
 
         return replace(w.input(), load=load)
 
-    BlobStore.open(tmp_path).put(NAMESPACE, wrong)
+    open_blobs(Settings(home=tmp_path)).put(NAMESPACE, wrong)
     kb = open_(tmp_path, d, give=give)
     with pytest.raises(TabootError) as caught:
         kb.explain(f"{d.doc_id}:0")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.rerank import TeiReranker
+from taboot_pipelines.inference.rerank.tei import TeiReranker
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import RerankerSettings, Settings
 from taboot_pipelines_tests.fakes.tei import FakeTei, overlap

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stores.catalog import Catalog
-from taboot_pipelines.stores.leases import Leases
+from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import State, open_state
 
 
@@ -16,9 +16,8 @@ def open_backend(backend: str, where: str) -> State:
     if backend == "redis":
         return open_state(load_settings(redis={"url": where}), None)  # type: ignore[arg-type]
     home = Path(where) if backend == "catalog-sqlite" else Path("/nonexistent")
-    return open_state(
-        load_settings(), Catalog.open(home, Leases(home, 5), None if backend == "catalog-sqlite" else where)
-    )
+    url = None if backend == "catalog-sqlite" else where
+    return open_state(load_settings(), Catalog.open(home, FileLeases(home, 5), url))
 
 
 def take(

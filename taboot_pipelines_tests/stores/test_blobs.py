@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.blobs import BlobStore, open_blobs
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.stores.blob_writer import write_equal
 
@@ -22,9 +23,8 @@ class Kept:
 
     def __init__(self, home: Path, bucket: Bucket | None) -> None:
         self.directory, self.bucket = home / "blobs", bucket
-        self.store = (
-            BlobStore.open(home) if bucket is None else BlobStore.open(home, bucket.url, bucket.storage)
-        )
+        elsewhere = {} if bucket is None else {"blob_url": bucket.url, "storage": bucket.storage}
+        self.store = open_blobs(Settings(home=home, **elsewhere))
 
     def overwrite(self, path: str, data: bytes) -> None:
         if self.bucket is not None:
@@ -60,7 +60,7 @@ def test_equal_bytes_are_stored_once_per_namespace(store: BlobStore) -> None:
 @settings(max_examples=30, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_what_is_read_is_what_was_written(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    store = BlobStore.open(tmp_path_factory.getbasetemp() / "blobs-property")
+    store = open_blobs(Settings(home=tmp_path_factory.getbasetemp() / "blobs-property"))
     assert store.get("n", store.put("n", data)[0]) == data
 
 
@@ -86,7 +86,7 @@ def test_a_truncated_blob_is_replaced_by_the_next_put(kept: Kept) -> None:
 
 def test_a_local_blob_is_its_owners_alone(tmp_path: Path) -> None:
     for home, url in ((tmp_path / "a", None), (tmp_path / "b", (tmp_path / "c").as_uri())):
-        store = BlobStore.open(home, url)
+        store = open_blobs(Settings(home=home, blob_url=url))
         sha, _ = store.put("n", b"bytes")
         directory = home / "blobs" if url is None else tmp_path / "c"
         assert stat.S_IMODE((directory / "sources" / "n" / sha).stat().st_mode) == 0o600

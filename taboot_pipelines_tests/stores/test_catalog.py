@@ -12,6 +12,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer
@@ -36,7 +37,8 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     opened: list[Catalog] = []
 
     def open_catalog() -> Catalog:
-        opened.append(Catalog.open(tmp_path, open_leases(tmp_path, 5, url), url, admin))
+        leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
+        opened.append(Catalog.open(tmp_path, leases, url, admin))
         return opened[-1]
 
     yield open_catalog
@@ -118,10 +120,12 @@ def test_a_dead_letter_counts_its_attempts_and_is_cleared(catalog: Catalog) -> N
 
 JOB = """
 import sys, pathlib, os
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 home, url = pathlib.Path(sys.argv[1]), sys.argv[2] or None
-print(Catalog.open(home, open_leases(home, 5, url), url).start_job("n", "s"), flush=True)
+leases = open_leases(Settings(home=home, catalog_url=url), 5)
+print(Catalog.open(home, leases, url).start_job("n", "s"), flush=True)
 os._exit(9)
 """
 
@@ -309,7 +313,7 @@ def test_what_is_no_name_is_no_namespace(catalog: Catalog, name: str) -> None:
 def test_a_file_that_is_no_database_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to be read as a header" * 20)
     with pytest.raises(TabootError, match="E_CATALOG"):
-        Catalog.open(tmp_path, open_leases(tmp_path, 5, None))
+        Catalog.open(tmp_path, open_leases(Settings(home=tmp_path, catalog_url=None), 5))
 
 
 def test_a_catalog_that_answers_is_well(catalog: Catalog) -> None:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer
 from taboot_pipelines.stores.catalog.database import Database
 from taboot_pipelines.stores.catalog.schema import metadata
@@ -37,7 +38,8 @@ def roles(postgres: PostgresServer) -> Roles:
 def catalog(request: pytest.FixtureRequest, roles: Roles, tmp_path: Path) -> Iterator[Catalog]:
     url = getattr(roles, request.param)
     empty(roles)
-    opened = Catalog.open(tmp_path, open_leases(tmp_path, 5, url), url, roles.owner)
+    leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
+    opened = Catalog.open(tmp_path, leases, url, roles.owner)
     for namespace in (MINE, *OTHERS):
         fill(opened, namespace)
     yield opened

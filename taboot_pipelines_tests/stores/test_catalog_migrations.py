@@ -18,6 +18,7 @@ from alembic.script import ScriptDirectory
 
 import taboot_pipelines.stores.catalog as package
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer
 from taboot_pipelines.stores.catalog.database import HEAD, REVISIONS
 from taboot_pipelines.stores.catalog.schema import metadata
@@ -48,7 +49,7 @@ def owned(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cata
 
 
 def opened(home: Path, url: str | None, admin: str | None = None) -> Catalog:
-    return Catalog.open(home, open_leases(home, 5, url), url, admin)
+    return Catalog.open(home, open_leases(Settings(home=home, catalog_url=url), 5), url, admin)
 
 
 def revision(engine: sa.Engine) -> str | None:
@@ -117,10 +118,11 @@ def test_opening_touches_no_network(tmp_path: Path) -> None:
 
 OPENING = """
 import sys, pathlib
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 home, url, admin = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-catalog = Catalog.open(home, open_leases(home, 30, url), url, admin)
+catalog = Catalog.open(home, open_leases(Settings(home=home, catalog_url=url), 30), url, admin)
 print("ready", flush=True); sys.stdin.readline()
 print(len(catalog.sources()), flush=True)
 """

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer, own_postgres
@@ -26,7 +27,7 @@ _NUMBER = count()
 
 
 def opened(home: Path, url: str) -> Catalog:
-    return Catalog.open(home, open_leases(home, 5, url), url)
+    return Catalog.open(home, open_leases(Settings(home=home, catalog_url=url), 5), url)
 
 
 @pytest.fixture
@@ -130,7 +131,8 @@ def test_two_writers_that_wait_for_each_other_both_succeed(
 
     catalog.publish("n", "s1", pointer(1))
     catalog.publish("n", "s2", pointer(1))
-    both = [Crossing.open(tmp_path, open_leases(tmp_path, 5, url), url) for _ in range(2)]
+    settings = Settings(home=tmp_path, catalog_url=url)
+    both = [Crossing.open(tmp_path, open_leases(settings, 5), url) for _ in range(2)]
     threads = [
         threading.Thread(target=both[0].cross, args=("a", "s1", "s2")),
         threading.Thread(target=both[1].cross, args=("b", "s2", "s1")),

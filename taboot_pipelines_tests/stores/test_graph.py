@@ -22,7 +22,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
-from taboot_pipelines.settings import Neo4jSettings
+from taboot_pipelines.settings import Neo4jSettings, Settings
 from taboot_pipelines.stores.graph import Neo4jGraph, cypher, open_graph
 from taboot_pipelines.stores.graph.rows import edge_fingerprints, node_fingerprints
 
@@ -566,7 +566,7 @@ def test_a_neighbourhood_is_cut_in_our_order_and_only_of_the_snapshot_asked_for(
 
 
 def test_a_server_that_is_not_there_is_named_in_time() -> None:
-    graph = open_graph(Neo4jSettings(url="bolt://127.0.0.1:1", timeout_seconds=1))
+    graph = open_graph(Settings(neo4j=Neo4jSettings(url="bolt://127.0.0.1:1", timeout_seconds=1)))
     assert graph is not None
     start = time.monotonic()
     with pytest.raises(TabootError, match=r"E_NEO4J: Neo4j at bolt://127.0.0.1:1 does not answer"):
@@ -610,12 +610,12 @@ def test_a_refused_log_in_is_named_without_the_password(
 )
 def test_an_unusable_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(TabootError) as caught:
-        open_graph(Neo4jSettings(url=url))
+        open_graph(Settings(neo4j=Neo4jSettings(url=url)))
     assert caught.value.code == "E_CONFIG" and ":p@" not in str(caught.value)
 
 
 def test_nothing_is_opened_without_a_url() -> None:
-    assert open_graph(Neo4jSettings()) is None
+    assert open_graph(Settings()) is None
 
 
 def test_a_deadlock_is_tried_again(graph: Neo4jGraph, driver: neo4j.Driver, namespace: str) -> None:

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer
 from taboot_pipelines.stores.leases import LeaseStore, open_leases
 from taboot_pipelines.stores.leases.postgres import lock_key
@@ -24,8 +25,9 @@ from taboot_pipelines_tests.stores.roles import plain
 
 HOLDER = """
 import sys, time, pathlib
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.leases import open_leases
-leases = open_leases(pathlib.Path(sys.argv[1]), 5, sys.argv[2] or None)
+leases = open_leases(Settings(home=pathlib.Path(sys.argv[1]), catalog_url=sys.argv[2] or None), 5)
 with leases.source("default", "s"), leases.namespace("default"):
     print("held", flush=True)
     time.sleep(60)
@@ -33,9 +35,10 @@ with leases.source("default", "s"), leases.namespace("default"):
 
 COUNTER = """
 import sys, pathlib
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.leases import open_leases
 home = pathlib.Path(sys.argv[1])
-leases, total = open_leases(home, 60, sys.argv[2] or None), home / "total"
+leases, total = open_leases(Settings(home=home, catalog_url=sys.argv[2] or None), 60), home / "total"
 for _ in range(40):
     with leases.source("default", "s"):
         number = int(total.read_text())
@@ -56,7 +59,7 @@ def make(url: str, tmp_path: Path) -> Iterator[Maker]:
     made: list[LeaseStore] = []
 
     def open_one(wait: float) -> LeaseStore:
-        made.append(open_leases(tmp_path, wait, url or None))
+        made.append(open_leases(Settings(home=tmp_path, catalog_url=url or None), wait))
         return made[-1]
 
     yield open_one
@@ -112,7 +115,7 @@ def test_a_wait_is_bounded_by_us_and_not_by_the_databases_limit_for_statements(
     url = postgres.database("lease_limit")
     with psycopg.connect(plain(url), autocommit=True) as connection:
         connection.execute("ALTER DATABASE lease_limit SET statement_timeout = '100ms'")
-    first, second = (open_leases(tmp_path, 1, url) for _ in range(2))
+    first, second = (open_leases(Settings(home=tmp_path, catalog_url=url), 1) for _ in range(2))
     with (
         first.source("default", "s"),
         pytest.raises(TabootError, match="E_BUSY"),
@@ -170,7 +173,7 @@ def end_sessions_of(url: str, name: str) -> None:
 
 def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.database("leases_lost")
-    leases = open_leases(tmp_path, 5, url)
+    leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
     catalog = Catalog.open(tmp_path, leases, url)
     first, second = (
         Pointer("chunks", {"chunks": 1}, "a", "a", {}),
@@ -183,7 +186,7 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
         leases.source("default", "s"),
     ):
         end_sessions_of(url, "default.source.s")
-        other = open_leases(tmp_path, 5, url)
+        other = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
         with other.source("default", "s"):
             with pytest.raises(TabootError, match="E_CATALOG"):
                 leases.confirm()
@@ -207,8 +210,8 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
 def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> None:
     with own_postgres(tmp_path) as server:
         holder, waiter, got = (
-            open_leases(tmp_path, 5, server.url),
-            open_leases(tmp_path, 60, server.url),
+            open_leases(Settings(home=tmp_path, catalog_url=server.url), 5),
+            open_leases(Settings(home=tmp_path, catalog_url=server.url), 60),
             threading.Event(),
         )
 
@@ -233,7 +236,7 @@ def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> N
         server.stop()
         with (
             pytest.raises(TabootError, match=r"E_CATALOG.*cannot be reached"),
-            open_leases(tmp_path, 5, server.url).source("default", "s", wait=0),
+            open_leases(Settings(home=tmp_path, catalog_url=server.url), 5).source("default", "s", wait=0),
         ):
             pass
         holder.close()

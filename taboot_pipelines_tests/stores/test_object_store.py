@@ -26,14 +26,14 @@ from pydantic import SecretStr
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.settings import StorageSettings, load_settings
+from taboot_pipelines.settings import Settings, StorageSettings, load_settings
 from taboot_pipelines.shards import load_manifest, open_shards
 from taboot_pipelines.stages import storage_audit, uploads
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.objects import Bucket, storage_of
@@ -329,7 +329,8 @@ def test_a_longer_outage_fails_in_words_and_the_next_run_completes(
 
 def everything(home: Path, url: str, storage: StorageSettings) -> list[Callable[[], object]]:
     """A request of each part."""
-    blobs, tables = BlobStore.open(home, f"{url}/b", storage), Tables(home, f"{url}/t", storage)
+    blobs = open_blobs(Settings(home=home, blob_url=f"{url}/b", storage=storage))
+    tables = Tables(home, f"{url}/t", storage)
     shards = open_shards(home, f"{url}/s", storage)
     rows = pa.table({"bucket": pa.array([1], pa.int32()), "sha256": ["a"], "vector": [[1.0]]})
     return [
@@ -389,7 +390,7 @@ def test_what_is_wrong_is_told_in_words_without_secrets(
 
 def test_what_is_not_there_is_not_an_outage(s3: S3Server, tmp_path: Path) -> None:
     bucket = Bucket(s3)
-    blobs = BlobStore.open(tmp_path, bucket.url, bucket.storage)
+    blobs = open_blobs(Settings(home=tmp_path, blob_url=bucket.url, storage=bucket.storage))
     assert not blobs.exists("n", "0" * 64) and list(blobs.list("n")) == []
     with pytest.raises(TabootError, match="E_BLOB_MISSING"):
         blobs.get("n", "0" * 64)
@@ -436,8 +437,9 @@ def test_a_wrong_url_is_refused_at_open_by_its_settings_name(
     ["minio.lan:9000", "http://", "http://key:secretpass@host", "http://host/?secretpass", "ftp://host"],
 )
 def test_a_wrong_endpoint_is_refused_at_open(tmp_path: Path, endpoint: str) -> None:
+    storage = StorageSettings(endpoint=endpoint)
     with pytest.raises(TabootError) as caught:
-        BlobStore.open(tmp_path, "s3://bucket/x", StorageSettings(endpoint=endpoint))
+        open_blobs(Settings(home=tmp_path, blob_url="s3://bucket/x", storage=storage))
     assert (
         caught.value.code == "E_CONFIG"
         and "TABOOT_STORAGE__ENDPOINT" in caught.value.message
@@ -447,16 +449,13 @@ def test_a_wrong_endpoint_is_refused_at_open(tmp_path: Path, endpoint: str) -> N
 
 def test_a_batch_does_not_wait_for_each_of_its_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an outage the first request is repeated; those after it are tried once and queued."""
-    blobs = BlobStore.open(
-        tmp_path,
-        "s3://bucket/x",
-        StorageSettings(
-            endpoint="http://127.0.0.1:9",
-            access_key_id=SecretStr(KEY),
-            secret_access_key=SecretStr(SECRET),
-            max_retries=1,
-        ),
+    storage = StorageSettings(
+        endpoint="http://127.0.0.1:9",
+        access_key_id=SecretStr(KEY),
+        secret_access_key=SecretStr(SECRET),
+        max_retries=1,
     )
+    blobs = open_blobs(Settings(home=tmp_path, blob_url="s3://bucket/x", storage=storage))
     asked = []
     for name in ("put", "get"):
         original = getattr(obstore, name)
@@ -532,7 +531,7 @@ def test_health_says_what_each_part_is_and_what_is_wrong(s3: S3Server, tmp_path:
         (bucket.url, storage_of(s3, endpoint="http://127.0.0.1:9", max_retries=5), False, "does not answer"),
     ):
         parts = [
-            BlobStore.open(tmp_path, url, storage).health(),
+            open_blobs(Settings(home=tmp_path, blob_url=url, storage=storage)).health(),
             Tables(tmp_path, url, storage).health(),
             open_shards(tmp_path, url, storage).health(),
         ]
@@ -542,7 +541,8 @@ def test_health_says_what_each_part_is_and_what_is_wrong(s3: S3Server, tmp_path:
         assert all(message in h.message and SECRET not in h.message for h in parts) and all(
             (h.latency_ms is not None) is ok for h in parts
         )
-    local = [BlobStore.open(tmp_path).health(), Tables(tmp_path).health(), open_shards(tmp_path).health()]
+    blobs = open_blobs(Settings(home=tmp_path))
+    local = [blobs.health(), Tables(tmp_path).health(), open_shards(tmp_path).health()]
     assert [(h.part, h.backend, h.ok, h.message) for h in local] == [
         (p, "directory", True, "") for p in ("blobs", "tables", "shards")
     ]

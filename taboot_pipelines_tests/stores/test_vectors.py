@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.settings import QdrantSettings
+from taboot_pipelines.settings import QdrantSettings, Settings
 from taboot_pipelines.shards.analyzer import analyze
-from taboot_pipelines.stores.vectors import QdrantPoints, open_points, qdrant, sparse
+from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors, qdrant, sparse
 from taboot_pipelines.stores.vectors import points as points_module
 from taboot_pipelines.stores.vectors.filters import Where, points_of
 from taboot_pipelines.stores.vectors.points import Points, fingerprint, payload, point_id
@@ -546,7 +546,7 @@ def test_a_slow_server_is_not_waited_for(fake):
 
 
 def test_large_requests_are_cut(http, fake, monkeypatch):
-    monkeypatch.setattr(qdrant, "_MOST_BYTES", 4_000)
+    monkeypatch.setattr(qdrant, "_MAX_REQUEST_BYTES", 4_000)
     http.upsert("default", SPACE, made({f"text {i}": [occurrence(f"{i}.md")] for i in range(20)}))
     assert http.count("default", SPACE) == 20 and fake.requests["upsert"] > 8
 
@@ -619,8 +619,9 @@ def test_the_key_is_sent_and_a_wrong_one_is_said_so(caplog):
 
 
 def test_opening_touches_nothing_and_refuses_what_cannot_be(monkeypatch):
-    assert open_points(QdrantSettings()) is None
-    assert open_points(QdrantSettings(url="http://127.0.0.1:1")) is not None
+    assert open_vectors(Settings()) is None
+    somewhere = Settings(qdrant=QdrantSettings(url="http://127.0.0.1:1"))
+    assert open_vectors(somewhere) is not None
     for url in (
         "qdrant.lan:6333",
         "grpc://qdrant.lan",
@@ -635,7 +636,7 @@ def test_opening_touches_nothing_and_refuses_what_cannot_be(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "qdrant_client" else real(name, *a)
     )
-    assert code(lambda: open_points(QdrantSettings(url="http://127.0.0.1:1"))) == "E_EXTRA"
+    assert code(lambda: open_vectors(somewhere)) == "E_EXTRA"
 
 
 def test_ids_are_of_the_text_in_its_namespace():

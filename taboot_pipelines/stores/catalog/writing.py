@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 Row = Mapping[str, Any]
 
@@ -15,6 +18,17 @@ Row = Mapping[str, Any]
 COPY_FROM = 200
 
 Conflict = Literal["update", "nothing"]
+
+
+def insert(connection: Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
+    """Begin an INSERT in the database's own words: only those of a dialect know ``ON CONFLICT``."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
 
 
 def write(
@@ -37,14 +51,8 @@ def write(
     if postgres and len(rows) >= COPY_FROM:
         return _copy(connection, table, rows, keys, conflict)
     if conflict == "nothing":
-        insert: Any
-        if postgres:
-            from sqlalchemy.dialects.postgresql import insert
-        else:
-            from sqlalchemy.dialects.sqlite import insert
-        statement = (
-            insert(table).on_conflict_do_nothing(index_elements=keys).returning(*table.primary_key.columns)
-        )
+        unless_there = insert(connection, table).on_conflict_do_nothing(index_elements=keys)
+        statement = unless_there.returning(*table.primary_key.columns)
         return [tuple(r) for r in connection.execute(statement, list(rows))]
     # The driver's own executemany: SQLAlchemy's handling of each row costs as much as SQLite's.
     quote = connection.dialect.identifier_preparer.quote

@@ -1,15 +1,29 @@
-"""The graph in Neo4j, where ``TABOOT_NEO4J__URL`` is set (DESIGN rule 11)."""
+"""The graph of a namespace in Neo4j, where ``TABOOT_NEO4J__URL`` is set (rule 11).
+
+There is one backend, ``neo4j``, and no protocol: without it neighbourhoods are read from ``shards``, which
+offers other operations. ``cypher`` has every statement, ``rows`` turns tables into their parameters and back,
+and ``schema`` names constraints and indexes. What a node or an edge is says ``model.graph``; which of them
+there should be is for the stage that writes them.
+"""
 
 from __future__ import annotations
 
-from taboot_pipelines.settings import Neo4jSettings
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 
 __all__ = ["Neo4jGraph", "open_graph"]
 
 
-def open_graph(settings: Neo4jSettings) -> Neo4jGraph | None:
-    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
+def open_graph(settings: Settings, timeout_seconds: float | None = None) -> Neo4jGraph | None:
+    """Open the graph in Neo4j; None where no URL is set. Touches no network.
+
+    ``timeout_seconds``: how long to wait for an answer, by default and at most
+    ``TABOOT_NEO4J__TIMEOUT_SECONDS``. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
     ``neo4j``.
     """
-    return Neo4jGraph(settings) if settings.url else None
+    given = settings.neo4j
+    if not given.url:
+        return None
+    if timeout_seconds is not None:
+        given = given.model_copy(update={"timeout_seconds": min(timeout_seconds, given.timeout_seconds)})
+    return Neo4jGraph(given)

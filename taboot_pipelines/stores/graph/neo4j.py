@@ -31,21 +31,24 @@ K = TypeVar("K")
 
 _SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 #: Relationships can be unique since this version.
-_OLDEST = (5, 7)
+_MIN_VERSION = (5, 7)
 #: About how many bytes one transaction may write, however few rows that is.
 _BATCH_BYTES = 16 * 1024 * 1024
-#: A whole label or type is read in one go and may take longer than one write.
+#: A whole label or type is read in one go and may take longer than one write: so many time-outs.
 _LONG_READ = 10
 _READ_ROWS = 5_000
 
 
 class Neo4jGraph:
-    """Safe to use from several threads. Every method raises ``E_NEO4J`` when the server does not do what it
-    is asked within ``timeout_seconds``, retries of transient failures (deadlocks, a new leader, a server that
-    starts again) included, and ``E_NAMESPACE`` for a namespace that is none."""
+    """The graphs of all namespaces in one database. Threads may share it.
+
+    Every method raises ``E_NEO4J`` when the server does not do what it is asked within ``timeout_seconds``,
+    retries of transient failures (deadlocks, a new leader, a server that starts again) included, and
+    ``E_NAMESPACE`` for a namespace that is none.
+    """
 
     def __init__(self, settings: Neo4jSettings) -> None:
-        """Touches no network. ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``neo4j``."""
+        """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra."""
         try:
             from neo4j import GraphDatabase
             from neo4j.exceptions import ConfigurationError
@@ -89,23 +92,19 @@ class Neo4jGraph:
                 ).single(strict=True)
             version = str(row["version"])
             number = tuple(int(p) for p in version.split(".")[:2] if p.isdigit())
-            old = (
-                ""
-                if number >= _OLDEST
-                else (
-                    f"Neo4j {version} is too old; relationships can be unique since"
-                    f" {'.'.join(map(str, _OLDEST))}."
-                )
-            )
-            return f"{version} {row['edition']}", old
+            needed = ".".join(map(str, _MIN_VERSION))
+            old = f"Neo4j {version} is too old; relationships can be unique since {needed}."
+            return f"{version} {row['edition']}", "" if number >= _MIN_VERSION else old
 
         return probe("graph", "neo4j", ask)
 
     # --- schema ---------------------------------------------------------------------------------------------
 
     def ensure_schema(self) -> None:
-        """Make the constraints and indexes that are missing, and wait until they hold. ``E_NEO4J`` names a
-        rule of ours that someone else has made for something else."""
+        """Make the constraints and indexes that are missing, and wait until they hold.
+
+        ``E_NEO4J`` names a rule of ours whose name someone else has given to something else.
+        """
         missing = self.missing_schema()
         for rule in missing:
             self._rows(rule.create, write=True)
@@ -150,8 +149,9 @@ class Neo4jGraph:
 
     def write_edges(self, namespace: str, edges: pa.Table) -> int:
         """Make relationships equal to rows of ``EDGES_SCHEMA`` with a column ``fingerprint``, between nodes
-        that are there: ``E_NEO4J`` if an end is not. In the order of their ends, so that writers wait for
-        each other in one order.
+        that are there; ``E_NEO4J`` if an end is not.
+
+        They are written in the order of their ends, so that writers wait for each other in one order.
         """
         done = self._write(
             namespace,
@@ -172,8 +172,9 @@ class Neo4jGraph:
         return self._write(namespace, ((t, e, len(e)) for t, e in sorted(edges)), cypher.delete_edges)
 
     def delete_nodes(self, namespace: str, nodes: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Delete nodes (label, key) that no relationship holds. Returns those that relationships of others
-        still hold: they stay, with nothing but their key."""
+        """Delete nodes (label, key) that no relationship holds. Return those that relationships of others
+        still hold: they stay, with nothing but their key.
+        """
         held = []
         for label in sorted({label for label, _ in nodes}):
             keys = sorted(k for x, k in nodes if x == label)
@@ -187,8 +188,9 @@ class Neo4jGraph:
         return held
 
     def drop_namespace(self, namespace: str) -> None:
-        """Delete everything of ours in the namespace, in transactions of ``batch_rows``; what relationships
-        of others hold keeps nothing but its key."""
+        """Delete everything of ours in the namespace, in transactions of ``batch_rows``. What relationships
+        of others hold keeps nothing but its key.
+        """
         # First: what is left must not pass for the whole graph, neither to readers nor after a kill.
         self._run(namespace, cypher.drop_watermark(), write=True)
         for type_ in EDGES:
@@ -201,8 +203,8 @@ class Neo4jGraph:
     # --- reading --------------------------------------------------------------------------------------------
 
     def nodes(self, namespace: str) -> Iterator[pa.Table]:
-        """The namespace's nodes in parts of ``NODES_SCHEMA``, in no order; equal to those of the knowledge
-        base they were made from.
+        """The namespace's nodes in parts of ``NODES_SCHEMA``, in no order, equal to those of the knowledge
+        base that they were made from.
         """
         for label in NODES:
             for part in self._parts(namespace, cypher.read_nodes(label)):
@@ -271,9 +273,11 @@ class Neo4jGraph:
         limit: int,
         snapshot: str | None = None,
     ) -> list[tuple[str, int]] | None:
-        """(edge id, hop) of the ``limit`` nearest edges within ``hops`` (1 or 2) of nodes (label, key):
-        nearest first, then other relations before MENTIONS, then by confidence and id. With a ``snapshot``:
-        None unless the graph equals it from the first to the last read."""
+        """(edge id, hop) of the ``limit`` nearest edges within ``hops`` (1 or 2) of nodes (label, key).
+
+        The nearest come first, then other relations before MENTIONS, then by confidence and id. With a
+        ``snapshot``: None unless the graph equals it from the first to the last read.
+        """
         around = cypher.edges_around(None if types is None else frozenset(types))
         groups = [
             (cypher.start_nodes(x), [key_parts(x, k) for y, k in start if y == x])
@@ -310,7 +314,7 @@ class Neo4jGraph:
     # --- which snapshot it equals ---------------------------------------------------------------------------
 
     def watermark(self, namespace: str) -> str | None:
-        """The snapshot that the namespace's graph equals; "" while it is being changed, None if nobody has
+        """The snapshot that the namespace's graph equals: "" while it is being changed, None if nobody has
         written it.
         """
         rows = self._run(namespace, cypher.watermark(), write=False)
@@ -324,9 +328,7 @@ class Neo4jGraph:
     def _write(
         self, namespace: str, rows: Iterable[tuple[K, Any, int]], statement: Callable[[K], Statement]
     ) -> int:
-        """Run the statement that each row's kind asks for over its rows, in batches; rows of a kind come
-        together.
-        """
+        """Run the statement of each kind over its rows, in batches; rows of a kind come together."""
         return sum(
             int(self._run(namespace, statement(kind), write=True, rows=part)[0]["done"])
             for kind, part in _batches(rows, self._settings.batch_rows)
@@ -378,7 +380,7 @@ class Neo4jGraph:
 
     @contextlib.contextmanager
     def _typed(self) -> Iterator[None]:
-        """What the driver raises as ``E_NEO4J``, in our words: the server's may quote values."""
+        """Raise what the driver raises as ``E_NEO4J`` in our words: the server's may quote values."""
         from neo4j.exceptions import AuthError, DriverError, Forbidden, Neo4jError
 
         settings = self._settings
@@ -417,7 +419,9 @@ class Neo4jGraph:
 
 
 def _checked(url: str) -> str:
-    """The address as shown: without what may be secret, which must not be in a URL."""
+    """The address as people are shown it. Raises ``E_CONFIG`` for a URL that cannot be used or holds a
+    secret.
+    """
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
@@ -436,13 +440,13 @@ def _checked(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _batches(rows: Iterable[tuple[K, Any, int]], most: int) -> Iterator[tuple[K, list[Any]]]:
-    """Neighbours of one kind, at most ``most`` rows and about :data:`_BATCH_BYTES` together."""
+def _batches(rows: Iterable[tuple[K, Any, int]], max_rows: int) -> Iterator[tuple[K, list[Any]]]:
+    """Batches of neighbours of one kind: at most ``max_rows`` rows, and about :data:`_BATCH_BYTES`."""
     kind: K | None = None
     part: list[Any] = []
     size = 0
     for next_kind, row, weight in rows:
-        if part and (next_kind != kind or len(part) == most or size + weight > _BATCH_BYTES):
+        if part and (next_kind != kind or len(part) == max_rows or size + weight > _BATCH_BYTES):
             assert kind is not None
             yield kind, part
             part, size = [], 0

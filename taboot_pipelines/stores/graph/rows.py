@@ -22,21 +22,24 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.stores.graph.schema import INDEXED
 
-#: What a fingerprint stands for besides the row: this layout of properties.
+#: Names this layout of properties; a fingerprint stands for it besides the row.
 LAYOUT = "1"
-_LONGEST = 2_000
+#: Bytes of a text in an index; Neo4j refuses about four times as many.
+_MAX_INDEXED_BYTES = 2_000
 _TIMES = frozenset({"first_seen", "last_seen", "since"})
 
 Row = dict[str, Any]
 
 
 def node_fingerprints(nodes: pa.Table) -> pa.Array:
-    """Of rows of ``NODES_SCHEMA``: all but the key and ``doc_ids``, which the relationships tell."""
+    """Fingerprints of rows of ``NODES_SCHEMA``: of all but the key and ``doc_ids``, which the relationships
+    tell.
+    """
     return _fingerprints(nodes, [c for c in NODES_SCHEMA.names if c not in {"label", "key", "doc_ids"}])
 
 
 def edge_fingerprints(edges: pa.Table) -> pa.Array:
-    """Of rows of ``EDGES_SCHEMA``: all but the id and the url, which is the document's."""
+    """Fingerprints of rows of ``EDGES_SCHEMA``: of all but the id and the url, which is the document's."""
     return _fingerprints(edges, [c for c in EDGES_SCHEMA.names if c not in {"edge_id", "url"}])
 
 
@@ -55,8 +58,8 @@ def _column(table: pa.Table, name: str) -> list[Any]:
 
 
 def key_parts(label: str, key: str) -> list[Any]:
-    """The parts of a key's text as they stand in the graph. Raises ``E_SCHEMA_INVALID`` for a key that is not
-    of the label.
+    """The parts of a key's text as they stand in the graph. Raises ``E_SCHEMA_INVALID`` for a key that is no
+    key of the label.
     """
     model = NODES.get(label)
     if model is None:
@@ -78,12 +81,12 @@ def key_parts(label: str, key: str) -> list[Any]:
 
 def cut(text: str) -> str:
     """A text that an index can hold."""
-    if len(text) * 4 <= _LONGEST:
+    if len(text) * 4 <= _MAX_INDEXED_BYTES:
         return text
     data = text.encode()
-    if len(data) <= _LONGEST:
+    if len(data) <= _MAX_INDEXED_BYTES:
         return text
-    return data[: _LONGEST - 67].decode(errors="ignore") + "…" + hashlib.sha256(data).hexdigest()
+    return data[: _MAX_INDEXED_BYTES - 67].decode(errors="ignore") + "…" + hashlib.sha256(data).hexdigest()
 
 
 def node_rows(nodes: pa.Table) -> Iterator[tuple[str, Row, int]]:
@@ -189,9 +192,7 @@ def edge_rows(edges: pa.Table) -> Iterator[tuple[tuple[str, str, str], Row, int]
 
 
 def _native(text: str, indexed: frozenset[str]) -> Row:
-    """The fields of a JSON object as values that Neo4j holds; nulls are left out, as Neo4j leaves them
-    out.
-    """
+    """The fields of a JSON object as values that Neo4j holds, without nulls, which it does not keep."""
     if text == "{}":
         return {}
     values = orjson.loads(text)

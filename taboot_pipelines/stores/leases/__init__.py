@@ -1,20 +1,31 @@
-"""Leases that die with their holder: one per source and one per namespace (DESIGN §2)."""
+"""Leases: who may write now. One per source and one per namespace; they die with their holder (DESIGN §2).
+
+The protocol is in ``protocol``: an abstract class, since the order of leases and that a thread may enter what
+it holds are the same for all. The backends are ``files`` (locks of the operating system, for one machine) and
+``postgres`` (advisory locks, for the machines that share a catalog). What is done under a lease does not
+belong here.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from taboot_pipelines.stores.leases.base import LeaseStore
-from taboot_pipelines.stores.leases.files import Leases
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.leases.files import FileLeases
+from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import is_postgres
 
-__all__ = ["LeaseStore", "Leases", "open_leases"]
+__all__ = ["FileLeases", "LeaseStore", "open_leases"]
 
 
-def open_leases(home: Path, wait_seconds: float, catalog_url: str | None) -> LeaseStore:
-    """Locks in the catalog's PostgreSQL if it has one, else files under ``home``. Touches no network."""
-    if catalog_url is not None and is_postgres(catalog_url):
+def open_leases(settings: Settings, wait_seconds: float | None = None) -> LeaseStore:
+    """Open leases in the catalog's PostgreSQL if there is one, else in files of the home. Touches no network.
+
+    ``wait_seconds``: how long to wait for a lease, by default ``TABOOT_LIMITS__LEASE_WAIT_SECONDS``. Raises
+    ``E_CONFIG`` for an unusable URL.
+    """
+    wait = settings.limits.lease_wait_seconds if wait_seconds is None else wait_seconds
+    url = settings.catalog_url.get_secret_value() if settings.catalog_url is not None else None
+    if url is not None and is_postgres(url):
         from taboot_pipelines.stores.leases.postgres import PostgresLeases
 
-        return PostgresLeases(catalog_url, wait_seconds)
-    return Leases(home, wait_seconds)
+        return PostgresLeases(url, wait)
+    return FileLeases(settings.home_dir, wait)

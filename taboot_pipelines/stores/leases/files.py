@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stores.leases.base import LeaseStore
+from taboot_pipelines.stores.leases.protocol import LeaseStore
 
 
-class Leases(LeaseStore):
+class FileLeases(LeaseStore):
     """File locks under ``{home}/locks``; released by the kernel when the process ends, however it ends."""
 
     def __init__(self, home: Path, wait_seconds: float) -> None:

@@ -34,14 +34,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stores.leases.base import LeaseStore
+from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import OUTAGE_SECONDS, Patience, failure, libpq_arguments, server_url
 
 if TYPE_CHECKING:
     import psycopg
 
-#: Sessions kept for the next lease, so that not every stage connects anew.
-_IDLE = 2
+#: Idle sessions kept for the next lease, so that not every stage connects anew.
+_MAX_IDLE = 2
 
 _HOLDER = """
 SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -58,19 +58,27 @@ class _Session:
     holds: list[str] = field(default_factory=list)
 
 
+class _Mine(threading.local):
+    """The calling thread's session; None while it holds no lease."""
+
+    def __init__(self) -> None:
+        self.session: _Session | None = None
+
+
 def lock_key(name: str) -> int:
-    """The lease's key among the database's advisory locks: 64 signed bits of the name's SHA-256."""
+    """Return a lease's key among the database's advisory locks: 64 signed bits of the name's SHA-256."""
     return int.from_bytes(hashlib.sha256(f"taboot:{name}".encode()).digest()[:8], "big", signed=True)
 
 
 class PostgresLeases(LeaseStore):
-    """One session per thread that holds leases, apart from the catalog's pool. Connects when the first lease
-    is taken.
+    """Keeps one session per thread that holds leases, apart from the catalog's pool. Connects when the first
+    lease is taken.
     """
 
     def __init__(self, url: str, wait_seconds: float) -> None:
         super().__init__(wait_seconds)
         self._url = server_url(url)
+        self._mine = _Mine()
         self._idle: list[_Session] = []
         self._guard = threading.Lock()
 
@@ -87,7 +95,7 @@ class PostgresLeases(LeaseStore):
             raise _lost(session.holds, error) from None
 
     def close(self) -> None:
-        """Ends the idle sessions; those of leases in force end with them."""
+        """End the idle sessions; those of leases in force end with their leases."""
         with self._guard:
             idle, self._idle = self._idle, []
         for session in idle:
@@ -108,8 +116,8 @@ class PostgresLeases(LeaseStore):
             self._release(session, key, what)
 
     def _locked(self, key: int, what: str, wait: float) -> _Session:
-        """This thread's session with the lock; reconnects while it holds nothing else, as long as a restart
-        may take.
+        """This thread's session, holding the lock. While it holds nothing else it reconnects for as long as a
+        restart may take.
         """
         import psycopg
 
@@ -118,7 +126,7 @@ class PostgresLeases(LeaseStore):
             session = self._session()
             try:
                 if session is None:
-                    session = self._local.session = self._borrow()
+                    session = self._mine.session = self._borrow()
                 if self._lock(session.connection, key, wait):
                     return session
                 holder = self._holder(session.connection, key)
@@ -138,7 +146,7 @@ class PostgresLeases(LeaseStore):
                 if session is not None and session.holds:
                     raise _lost(session.holds, error) from None
                 if session is not None:
-                    self._local.session = None
+                    self._mine.session = None
                     _discard(session)
                 found = failure(error)
                 if not (found.transient and patience.wait()):
@@ -150,7 +158,7 @@ class PostgresLeases(LeaseStore):
 
     def _session(self) -> _Session | None:
         """This thread's; after a fork it is the parent's, whose socket is neither used nor closed here."""
-        session: _Session | None = self._local.__dict__.get("session")
+        session = self._mine.session
         return session if session is not None and session.pid == os.getpid() else None
 
     def _lock(self, connection: psycopg.Connection[Any], key: int, wait: float) -> bool:
@@ -174,7 +182,7 @@ class PostgresLeases(LeaseStore):
         return str(row[0]) if row and row[0] else "unknown"
 
     def _release(self, session: _Session, key: int, what: str) -> None:
-        """Let go; raises if the lease was not held any more, so that nobody takes the block for done under
+        """Let go. Raises if the lease was not held any more, so that nobody believes that the block ran under
         it.
         """
         import psycopg
@@ -207,10 +215,10 @@ class PostgresLeases(LeaseStore):
         """Keep the session for the next lease, unless it still holds one or is broken."""
         if session.holds:
             return
-        self._local.session = None
+        self._mine.session = None
         if not session.connection.broken and not session.connection.closed:
             with self._guard:
-                if len(self._idle) < _IDLE:
+                if len(self._idle) < _MAX_IDLE:
                     self._idle.append(session)
                     return
         _discard(session)

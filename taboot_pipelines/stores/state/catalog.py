@@ -22,6 +22,7 @@ from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog import Catalog, now_micros
 from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.writing import insert
 from taboot_pipelines.stores.state import keys, values
 from taboot_pipelines.stores.state.protocol import Grant, grant
 
@@ -281,21 +282,11 @@ def _row(table: sa.Table, namespace: str, name: str) -> tuple[sa.ColumnElement[b
     return table.c.namespace == namespace, list(table.c)[1] == keys.check_name(name)
 
 
-def _insert(c: Connection) -> Any:
-    if c.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert
-
-        return insert
-    from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-    return sqlite_insert
-
-
 def _upsert(
     c: Connection, table: sa.Table, row: Mapping[str, Any], *, where: sa.ColumnElement[bool] | None = None
 ) -> Any:
     """Insert, or replace the row that is there, if it fits ``where``."""
-    statement = _insert(c)(table).values(row)
+    statement = insert(c, table).values(row)
     changed = {n: statement.excluded[n] for n in row if not table.c[n].primary_key}
     return statement.on_conflict_do_update(
         index_elements=list(table.primary_key.columns), set_=changed, where=where
@@ -306,7 +297,7 @@ def _locked(c: Connection, table: sa.Table, namespace: str, name: str, **initial
     """The row, made if it is not there and locked until the end of the transaction; and the time once it is
     locked.
     """
-    statement = _insert(c)(table).values(namespace=namespace, name=keys.check_name(name), **initial)
+    statement = insert(c, table).values(namespace=namespace, name=keys.check_name(name), **initial)
     # An update that changes nothing locks the row, where `do nothing` would not even return it.
     statement = statement.on_conflict_do_update(
         index_elements=list(table.primary_key.columns), set_={"name": table.c.name}

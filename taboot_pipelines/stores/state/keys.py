@@ -17,8 +17,8 @@ from taboot_pipelines.model.ids import check_namespace
 HOUR = 3600.0
 DAY = 24 * HOUR
 #: A longer life than this is none of a cache's.
-_MOST_TTL = 3650 * DAY
-_MOST_NAME = 1024
+_MAX_TTL = 3650 * DAY
+_MAX_NAME = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ def check_name(name: str) -> str:
     """A key's, queue's or member's name as it is. ``E_INTERNAL`` if a backend could not hold it: names are
     made by our own code.
     """
-    if not 0 < len(name) <= _MOST_NAME or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
+    if not 0 < len(name) <= _MAX_NAME or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise TabootError(
             "E_INTERNAL",
-            f"The name of a piece of state is empty, holds what no store takes, or exceeds {_MOST_NAME}"
+            f"The name of a piece of state is empty, holds what no store takes, or exceeds {_MAX_NAME}"
             " characters.",
         )
     return name
@@ -75,7 +75,7 @@ def redis_key(namespace: str, name: str) -> str:
 
 def milliseconds(seconds: float) -> int:
     """A time to live as backends take it: at least 1 ms, at most ten years."""
-    return max(1, int(min(seconds, _MOST_TTL) * 1000))
+    return max(1, int(min(seconds, _MAX_TTL) * 1000))
 
 
 def check_due(due: float) -> float:

@@ -1,15 +1,23 @@
-"""Points in Qdrant, where ``TABOOT_QDRANT__URL`` is set (DESIGN rules 7, 19, 20)."""
+"""Vectors: a namespace's chunks as points in Qdrant, where ``TABOOT_QDRANT__URL`` is set (rules 7, 19, 20).
+
+There is one backend, ``qdrant``, and no protocol: without it searches are answered by ``shards``, which reads
+whole knowledge bases and offers other operations. ``points`` says what a point holds, ``sparse`` how terms
+become a vector, ``filters`` how a request is bound to its namespace, ``collection`` how the server keeps
+points, and ``connection`` how it is asked. Which points there should be is for the stage that writes them,
+and how hits are ranked for ``retrieval``.
+"""
 
 from __future__ import annotations
 
-from taboot_pipelines.settings import QdrantSettings
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 
-__all__ = ["QdrantPoints", "open_points"]
+__all__ = ["QdrantPoints", "open_vectors"]
 
 
-def open_points(settings: QdrantSettings) -> QdrantPoints | None:
-    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
-    ``qdrant``.
+def open_vectors(settings: Settings) -> QdrantPoints | None:
+    """Open the points in Qdrant; None where no URL is set. Touches no network.
+
+    Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``qdrant``.
     """
-    return QdrantPoints(settings) if settings.url else None
+    return QdrantPoints(settings.qdrant) if settings.qdrant.url else None

@@ -1,6 +1,4 @@
-"""How a collection of points is laid out, and what is wrong with one that a server has (DESIGN §5, seeds 000
-and 001).
-"""
+"""How a collection of points is laid out, and how one differs from that (DESIGN §5, seeds 000 and 001)."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ _KEYWORDS = (
     "content_type",
 )
 _INTEGERS = ("chunk_index", "created_at", "updated_at", "moment")
-#: Payload indexes by field. ``occurrences[]`` has those that a search filters by, since it asks for one
-#: occurrence that passes.
+#: Payload indexes by field. ``occurrences[]`` has those that a search filters by: it asks for one occurrence
+#: that passes.
 INDEXES: dict[str, str] = {
     "namespace": "keyword",
     "sha256": "keyword",
@@ -49,7 +47,7 @@ INDEXES: dict[str, str] = {
 
 
 def creation(settings: QdrantSettings, dimension: int) -> dict[str, Any]:
-    """The arguments of ``create_collection``: cosine, vectors on disk with int8 codes in memory, BM25 without
+    """The arguments of ``create_collection``: cosine, vectors on disk, int8 codes in memory, and BM25 without
     the server's IDF.
     """
     from qdrant_client import models
@@ -72,7 +70,7 @@ def creation(settings: QdrantSettings, dimension: int) -> dict[str, Any]:
 
 
 def index_schema(field: str) -> Any:
-    """What ``create_payload_index`` takes for a field; the namespace is the tenant, so its points lie
+    """What ``create_payload_index`` takes for a field. The namespace is the tenant, so that its points lie
     together.
     """
     from qdrant_client import models
@@ -92,9 +90,7 @@ def missing_indexes(info: models.CollectionInfo) -> list[str]:
 
 
 def differences(info: models.CollectionInfo, settings: QdrantSettings, dimension: int) -> list[str]:
-    """In words, what of a collection's layout is not as :func:`creation` asks for; indexes are asked for
-    apart.
-    """
+    """Say in words what of a collection's layout is not as :func:`creation` asks for, its indexes aside."""
     params, found = info.config.params, []
     vectors = params.vectors if isinstance(params.vectors, dict) else {}
     dense = vectors.get(DENSE)

@@ -1,6 +1,4 @@
-"""Requests to Qdrant that end in an answer or in ``E_QDRANT``, whatever the server, the network or the client
-does.
-"""
+"""Requests to Qdrant. Each ends in an answer or in ``E_QDRANT``, whatever server, network or client do."""
 
 from __future__ import annotations
 
@@ -22,12 +20,16 @@ T = TypeVar("T")
 
 #: Worth another try: the server is overloaded, restarting, or behind a proxy that lost it.
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-_FIRST_DELAY, _LONGEST_DELAY, _LONGEST_ORDERED = 0.2, 10.0, 60.0
+#: Seconds before the first further try, doubled with each.
+_FIRST_DELAY = 0.2
+_MAX_DELAY = 10.0
+#: The server may ask for a longer wait than ours, but for none longer than this.
+_MAX_RETRY_AFTER = 60.0
 
 
 class Connection:
-    """The client, made without touching the network and opened at the first request. Safe to share by
-    threads.
+    """The client of a server, opened at the first request. Made without touching the network; threads may
+    share it.
     """
 
     def __init__(self, settings: QdrantSettings) -> None:
@@ -35,7 +37,7 @@ class Connection:
         if importlib.util.find_spec("qdrant_client") is None:
             raise TabootError("E_EXTRA", "TABOOT_QDRANT__URL is set, but the extra qdrant is not installed.")
         self._settings = settings
-        #: One process, gone at its end, no index, no quantization.
+        #: The client's local mode: one process, gone at its end, without indexes and quantization.
         self.local = settings.url == QDRANT_LOCAL
         if not self.local:
             _check_url(settings.url or "")
@@ -61,14 +63,14 @@ class Connection:
             port=None,
             api_key=key.get_secret_value() if key else None,
             timeout=max(1, round(self._settings.timeout_seconds)),
-            # The client's own check starts a thread that asks the server unbidden; it also drops connections
-            # to this machine.
+            # The client's own check asks the server unbidden, in a thread, and drops connections to this
+            # machine.
             check_compatibility=False,
             limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
         )
 
     def call(self, what: str, ask: Callable[[QdrantClient], T], *, retries: int | None = None) -> T:
-        """``ask`` the client; overload, lost connections and time-outs are tried again, at most ``retries``
+        """``ask`` the client. Overload, lost connections and time-outs are tried again, at most ``retries``
         times (default: as set).
 
         Raises ``E_QDRANT``, whose details have the HTTP ``status`` where there was one. The server's own
@@ -91,8 +93,8 @@ class Connection:
                         status=status,
                         reason=type(error).__name__,
                     ) from None
-            time.sleep(min(wait, _LONGEST_ORDERED) if wait is not None else delay * random.uniform(0.5, 1.0))
-            delay = min(delay * 2, _LONGEST_DELAY)
+            time.sleep(min(wait, _MAX_RETRY_AFTER) if wait is not None else delay * random.uniform(0.5, 1.0))
+            delay = min(delay * 2, _MAX_DELAY)
             left -= 1
 
     def close(self) -> None:
@@ -122,8 +124,9 @@ def _check_url(url: str) -> None:
 
 
 def _judge(error: Exception) -> tuple[int | None, float | None]:
-    """(HTTP status, 0 for what no further try mends, None for no answer at all; seconds that the server asks
-    to wait)
+    """Return the HTTP status and the seconds that the server asks to wait.
+
+    The status is 0 for what no further try mends, None where there was no answer at all.
     """
     from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -136,12 +139,10 @@ def _judge(error: Exception) -> tuple[int | None, float | None]:
         import httpx
 
         # Anything but a lost connection is an answer that cannot be read.
-        return (
-            None
-            if isinstance(error.source, httpx.TransportError)
-            and not isinstance(error.source, httpx.UnsupportedProtocol)
-            else 0
-        ), None
+        lost = isinstance(error.source, httpx.TransportError) and not isinstance(
+            error.source, httpx.UnsupportedProtocol
+        )
+        return (None if lost else 0), None
     if isinstance(error, ValueError) and "not found" in str(error):
         return 404, None  # how local mode says so
     return 0, None
@@ -151,13 +152,10 @@ def _words(error: Exception, status: int | None) -> str:
     if status is None:
         from httpx import TimeoutException
 
-        return (
-            "it did not answer in time"
-            if isinstance(getattr(error, "source", None), TimeoutException)
-            else "it could not be reached"
-        )
+        late = isinstance(getattr(error, "source", None), TimeoutException)
+        return "it did not answer in time" if late else "it could not be reached"
     if status in (401, 403):
         return f"it refused the key (HTTP {status})"
-    return (
-        f"it answered HTTP {status}" if status else f"its answer could not be used ({type(error).__name__})"
-    )
+    if status:
+        return f"it answered HTTP {status}"
+    return f"its answer could not be used ({type(error).__name__})"

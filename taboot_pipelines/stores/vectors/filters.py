@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What one occurrence of a text must be, all at once. None: anything; sets: one of (``tags``: has one
-    of).
+    """What one and the same occurrence of a text must be. None: anything; a set: one of it (``tags``: has one
+    of it).
 
-    ``moment_from`` and ``moment_to``: microseconds since the epoch, from the first up to but excluding the
-    second.
+    ``moment_from`` and ``moment_to`` are microseconds since the epoch, the first included, the second not.
     """
 
     namespace: str

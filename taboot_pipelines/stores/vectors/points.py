@@ -1,5 +1,4 @@
-"""What a point is: its id, its payload, and the fingerprint of both (DESIGN rule 7, seed 000 "Payload
-Schema").
+"""What a point is: its id, its payload, and the fingerprint of both (rule 7, seed 000 "Payload Schema").
 
 One point holds one chunk text of a namespace, with every place where it stands as ``occurrences[]``; a text
 that stands in more than 256 places has a further point for each 256. Top-level fields are those of the
@@ -32,8 +31,8 @@ Payload = dict[str, Any]
 _SOURCE_TYPES = frozenset(SourceType)
 _CHUNK_ID = re.compile(r"[0-9a-f-]{36}:[0-9]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: Fields of an occurrence by type; ``crawled_at`` is ISO 8601, ``moment`` microseconds, ``created_at`` and
-#: ``updated_at`` seconds.
+#: Fields of an occurrence by type. ``crawled_at`` is ISO 8601; ``moment`` counts microseconds, ``created_at``
+#: and ``updated_at`` seconds.
 _TEXTS = (
     "doc_id",
     "chunk_id",
@@ -57,8 +56,8 @@ _OWN = frozenset({"namespace", "sha256", "occurrences", "fingerprint"})
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Points to write, column by column. ``dense``: float32 (n, dimension); ``sparse``: one (indices, values)
-    each.
+    """Points to write, column by column. ``dense``: float32 of shape (n, dimension); ``sparse``: (indices,
+    values) of each.
     """
 
     ids: Sequence[str]
@@ -76,14 +75,11 @@ class Points:
 
 
 def point_id(namespace: str, sha256: str, bucket: int = 0) -> str:
-    """UUID version 5 (RFC 9562) of ``{namespace}:{chunk sha256}``, from the second bucket on with
-    ``:{bucket}``.
+    """UUID version 5 (RFC 9562) of ``{namespace}:{chunk sha256}``, followed by ``:{bucket}`` from the second
+    bucket on.
     """
-    return str(
-        uuid.uuid5(
-            uuid.NAMESPACE_OID, f"{namespace}:{sha256}:{bucket}" if bucket else f"{namespace}:{sha256}"
-        )
-    )
+    name = f"{namespace}:{sha256}:{bucket}" if bucket else f"{namespace}:{sha256}"
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
 
 def payload(namespace: str, sha256: str, occurrences: Sequence[Mapping[str, Any]], made_by: str) -> Payload:
@@ -101,15 +97,14 @@ def payload(namespace: str, sha256: str, occurrences: Sequence[Mapping[str, Any]
 
 
 def sources_digest(sources: Mapping[str, tuple[str, Sequence[str]]]) -> str:
-    """Names what payloads say of whole sources, {source id: (type, tags)}: it may change without any document
-    changing.
+    """A digest of what payloads say of whole sources, {source id: (type, tags)}, which may change without any
+    document changing.
     """
     return digest({source: [type_, sorted(tags)] for source, (type_, tags) in sources.items()})
 
 
 def fingerprint(content: Mapping[str, Any], made_by: str) -> str:
-    """SHA-256 (64 hex digits) of all that a point holds: its payload, and by name what its vectors are made
-    by.
+    """SHA-256 (64 hex digits) of all that a point holds: its payload, and the name of what made its vectors.
 
     Empty for a payload that is none of ours, so that it equals no fingerprint.
     """
@@ -165,11 +160,11 @@ def check(points: Points, namespace: str, dimension: int) -> None:
 
 
 #: A text that stands in more places than this times :data:`BUCKET` is refused as a defect.
-_MOST_BUCKETS = 4096
+_MAX_BUCKETS = 4096
 
 
 def _is_later_bucket(namespace: str, sha256: str, point: str) -> bool:
-    return any(point_id(namespace, sha256, b) == point for b in range(1, _MOST_BUCKETS))
+    return any(point_id(namespace, sha256, b) == point for b in range(1, _MAX_BUCKETS))
 
 
 def _wrong(content: Mapping[str, Any]) -> str | None:

@@ -1,5 +1,4 @@
-"""``QdrantPoints``: the points of one embedding space in one collection, by namespace (DESIGN rules 7, 19,
-20).
+"""Points in Qdrant: those of one embedding space in one collection, by namespace (DESIGN rules 7, 19, 20).
 
 Every request names the namespace it is for and carries the filter of ``filters.points_of``; ids alone reach
 nothing.
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
 
 #: One point per namespace and collection says which snapshot the points are of.
 WATERMARKS = "taboot.watermarks"
-#: Tenants in payload indexes came with it, the query endpoint shortly before.
-_OLDEST = (1, 11)
+#: Tenants in payload indexes came with this version, the query endpoint shortly before.
+_MIN_VERSION = (1, 11)
 _PAGE = 1000
 #: A request with more bytes is cut in two; the server refuses 32 MiB.
-_MOST_BYTES = 16 * 1024 * 1024
+_MAX_REQUEST_BYTES = 16 * 1024 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -54,7 +53,7 @@ class Watermark:
     sources: str
 
 
-#: (chunk sha256, score) best first
+#: (chunk SHA-256, score), the best first.
 Found = list[tuple[str, float]]
 
 
@@ -70,14 +69,15 @@ class QdrantPoints:
         self._connection.close()
 
     def health(self) -> Health:
-        """Its version and how long it takes to say so; no retries."""
+        """The server's version and how long it takes to say so; no retries."""
 
         def ask() -> tuple[str | None, str]:
             version = self._connection.call("say its version", lambda c: c.info(), retries=0).version
             number = re.match(r"v?(\d+)\.(\d+)", version)
-            old = number is not None and (int(number[1]), int(number[2])) < _OLDEST
+            old = number is not None and (int(number[1]), int(number[2])) < _MIN_VERSION
             return version, (
-                f"Qdrant {version} is too old: its oldest version of use is {_OLDEST[0]}.{_OLDEST[1]}."
+                f"Qdrant {version} is too old: its oldest version of use is"
+                f" {_MIN_VERSION[0]}.{_MIN_VERSION[1]}."
                 if old
                 else ""
             )
@@ -182,8 +182,8 @@ class QdrantPoints:
     # --- points of a namespace ------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, space: str, points: Points) -> None:
-        """Write points, each of ``namespace``; every batch is applied when its request returns, so the last
-        answer means all.
+        """Write points, each of ``namespace``. A batch is applied when its request returns, so all are when
+        this does.
 
         Raises what ``points.check`` raises, before anything is sent.
         """
@@ -198,13 +198,12 @@ class QdrantPoints:
             self._connection.call("take points", lambda c: c.upsert(name, structs))
             return
         body = _body(part)
-        if len(body) > _MOST_BYTES and len(part) > 1:
+        if len(body) > _MAX_REQUEST_BYTES and len(part) > 1:
             half = len(part) // 2
             self._send(name, part.part(0, half))
             self._send(name, part.part(half, len(part)))
             return
-        # The client passes bytes through as they are: its models would take five times as long to say the
-        # same.
+        # The client passes bytes through as they are; to make its models would take five times as long.
         answer = self._connection.call("take points", lambda c: _upsert(c, name, body))
         if answer.result is None or answer.result.status != "completed":
             raise TabootError("E_QDRANT", "Qdrant did not confirm that points were stored.")
@@ -224,8 +223,9 @@ class QdrantPoints:
             )
 
     def scan(self, namespace: str, space: str, made_by: str) -> Iterator[tuple[str, str]]:
-        """(id, fingerprint) of every point of ``namespace``; the fingerprint is empty if the payload is not
-        the one it was made of (``points.payload``, with ``made_by``)."""
+        """List (id, fingerprint) of every point of ``namespace``. The fingerprint is empty if the payload is
+        not the one it was made of (``points.payload``, with ``made_by``).
+        """
         name = self.collection(space)
         for record in self._scroll(namespace, name, with_payload=True):
             content = record.payload or {}
@@ -284,7 +284,7 @@ class QdrantPoints:
         limit: int,
         where: Where | None = None,
     ) -> Found:
-        """The ``limit`` texts nearest to ``query`` by cosine, found exactly; a text of several points comes
+        """Find the ``limit`` texts nearest to ``query`` by cosine, exactly. A text of several points comes
         several times. No retries.
         """
         return self._query(namespace, space, query.tolist(), layout.DENSE, limit, where)
@@ -292,8 +292,8 @@ class QdrantPoints:
     def matching(
         self, namespace: str, space: str, query: Sparse, limit: int, where: Where | None = None
     ) -> Found:
-        """The ``limit`` texts with the largest dot product with a sparse ``query``, of those that share a
-        term with it. No retries.
+        """Find the ``limit`` texts with the largest dot product with a sparse ``query``, of those that share
+        a term with it. No retries.
         """
         from qdrant_client import models
 
@@ -348,17 +348,26 @@ class QdrantPoints:
         return next((w for w in self._watermarks(namespace, retries) if w.collection == name), None)
 
     def set_watermark(self, namespace: str, space: str, snapshot: str, sources: str) -> None:
-        """Before the first change of a run with an empty ``snapshot``, after the last with its name."""
+        """Say what the points equal: nothing (an empty ``snapshot``) before a run's first change, the
+        snapshot's name after its last.
+        """
         from qdrant_client import models
 
         check_namespace(namespace)
         name = self.collection(space)
-        mark = Watermark(namespace, self._settings.collection, name, space, snapshot, sources)
+        mark = Watermark(
+            namespace=namespace,
+            alias=self._settings.collection,
+            collection=name,
+            space=space,
+            snapshot=snapshot,
+            sources=sources,
+        )
         point = models.PointStruct(id=_watermark_id(namespace, name), vector=[1.0], payload=asdict(mark))
         self._connection.call("take a watermark", lambda c: c.upsert(WATERMARKS, [point], wait=True))
 
     def _watermarks(self, namespace: str, retries: int | None = None) -> list[Watermark]:
-        """All of a namespace: one for each collection that holds, or held, points of it."""
+        """All watermarks of a namespace: one for each collection that holds, or held, points of it."""
         only = points_of(namespace)
         try:
             page, _ = self._connection.call(
@@ -395,8 +404,7 @@ class QdrantPoints:
         name = self.collection(space)
         mark = self.watermark(namespace, space)
         if mark is not None:
-            # A reader of that space, which looks at the watermark after its search, must not take what is
-            # left for everything.
+            # A reader looks at the watermark after its search: it must not take what is left for everything.
             self.set_watermark(namespace, space, "", mark.sources)
         self._delete(namespace, name, [str(r.id) for r in self._scroll(namespace, name, with_payload=False)])
         selector = models.FilterSelector(filter=points_of(namespace, ids=[_watermark_id(namespace, name)]))
@@ -439,7 +447,7 @@ def _body(part: Points) -> bytes:
 
 
 def _structs(part: Points) -> Sequence[models.PointStruct]:
-    """For local mode. Not validated a second time: ``points.check`` has done so."""
+    """The client's own points, for local mode; not validated a second time, since ``points.check`` did."""
     from qdrant_client import models
 
     vector, point = models.SparseVector.model_construct, models.PointStruct.model_construct

@@ -1,5 +1,4 @@
-"""Chunks and queries as sparse vectors for BM25: what is stored knows nothing of other chunks (DESIGN rule
-19).
+"""Chunks and queries as sparse vectors for BM25. What is stored knows nothing of other chunks (rule 19).
 
 The value of a term in a chunk is BM25's saturated term frequency with a constant average length (Robertson,
 Zaragoza 2009, with the mean replaced); the IDF comes with the query. A dot product on the server is thus BM25

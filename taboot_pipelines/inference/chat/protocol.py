@@ -1,18 +1,13 @@
-"""Chat models: batches of independent prompts in, answers or typed errors out. The protocol and what all of
-them share.
-"""
+"""What every chat model offers: the protocol, its requests and its results."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import Circuit
 from taboot_pipelines.model.health import Health
-from taboot_pipelines.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +64,18 @@ class ChatResult:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """``attempts`` counts answers that were paid for, usable or not; ``requests`` and ``failed`` count
+    results.
+    """
+
+    requests: int = 0
+    failed: int = 0
+    attempts: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
 class ChatModel(Protocol):
     @property
     def model(self) -> str:
@@ -90,60 +97,3 @@ class ChatModel(Protocol):
     def health(self) -> Health: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """``attempts`` counts answers that were paid for, usable or not; ``requests`` and ``failed`` count
-    results.
-    """
-
-    requests: int = 0
-    failed: int = 0
-    attempts: int = 0
-    usage: Usage = field(default_factory=Usage)
-
-
-class Accounts:
-    """Totals by model, kept by many threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._totals: dict[str, Totals] = {}
-
-    def add(self, result: ChatResult) -> None:
-        with self._lock:
-            was = self._totals.get(result.model, Totals())
-            self._totals[result.model] = Totals(
-                was.requests + 1,
-                was.failed + (result.error is not None),
-                was.attempts + result.attempts,
-                was.usage + result.usage,
-            )
-
-    def totals(self) -> dict[str, Totals]:
-        with self._lock:
-            return dict(self._totals)
-
-
-def open_chat(settings: Settings, circuit: Circuit | None = None) -> ChatModel | None:
-    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are
-    ``E_CONFIG``.
-    """
-    given = settings.llm
-    if given.url and given.vllm_model:
-        raise TabootError(
-            "E_CONFIG",
-            "TABOOT_LLM__URL and TABOOT_LLM__VLLM_MODEL are both set.",
-            remedy="Unset one of them.",
-            settings=["TABOOT_LLM__URL", "TABOOT_LLM__VLLM_MODEL"],
-        )
-    if given.url:
-        from taboot_pipelines.inference.openai import OpenAiChat
-
-        return OpenAiChat(given, circuit=circuit)
-    if given.vllm_model:
-        from taboot_pipelines.inference.vllm_offline import VllmChat
-
-        return VllmChat(given)
-    return None

@@ -1,60 +1,22 @@
-"""Cross-encoders that say how well texts answer a query: the protocol and the client of a TEI server's
-``/rerank``.
-"""
+"""The reranker behind a Text Embeddings Inference server (``/rerank``)."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference.http import Circuit, Peer
+from taboot_pipelines.inference.rerank.protocol import Scores
 from taboot_pipelines.inference.tei import TeiServer
 from taboot_pipelines.model.health import Health
-from taboot_pipelines.settings import RerankerSettings, Settings
-
-Scores = npt.NDArray[np.float64]
+from taboot_pipelines.settings import RerankerSettings
 
 _PEER = Peer("The reranker", "TABOOT_RERANKER", "E_RERANKER", "E_RERANKER", max_answer=16 * 1024 * 1024)
-
-
-class Reranker(Protocol):
-    def rank(self, query: str, texts: Sequence[str]) -> Scores:
-        """Relevance from 0 to 1, shape (len(texts),), in the order of ``texts``: all finite; a text that is
-        too long is read up to the model's limit. Raises ``E_RERANKER``, ``E_CIRCUIT_OPEN``, ``E_ENCODING``,
-        ``E_MODEL``, ``E_GPU_OOM``.
-        """
-        ...
-
-    def health(self) -> Health: ...
-
-    def close(self) -> None: ...
-
-
-def open_reranker(settings: Settings, circuit: Circuit | None = None) -> Reranker | None:
-    """What the settings name, None where they name none. Nothing is loaded or asked yet; two at once are
-    ``E_CONFIG``.
-    """
-    given = settings.reranker
-    if given.url and given.torch.model:
-        raise TabootError(
-            "E_CONFIG",
-            "TABOOT_RERANKER__URL and TABOOT_RERANKER__TORCH__MODEL are both set.",
-            remedy="Unset one of them.",
-            settings=["TABOOT_RERANKER__URL", "TABOOT_RERANKER__TORCH__MODEL"],
-        )
-    if given.url:
-        return TeiReranker(given, circuit=circuit)
-    if given.torch.model:
-        from taboot_pipelines.inference.torch_reranker import TorchReranker
-
-        return TorchReranker(given.torch)
-    return None
 
 
 class TeiReranker:

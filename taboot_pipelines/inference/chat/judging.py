@@ -1,5 +1,8 @@
-"""What a model wrote is judged here, whoever served it: complete, JSON, and what the schema asks. A server
-that is told to keep to a schema may ignore it in silence (vLLM from 0.12 does so with ``guided_json``)."""
+"""What of a model's words is an answer, and how it is asked again where there is none.
+
+Judged here whoever served the model: an answer is complete, is JSON, and is what the schema asks. A server
+that is told to keep to a schema may ignore it in silence (vLLM from 0.12 does so with ``guided_json``).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat import ChatRequest
+from taboot_pipelines.inference.chat.protocol import ChatRequest
+from taboot_pipelines.inference.http import is_unicode
+from taboot_pipelines.settings import LlmSettings
 
 #: A value nested deeper answers no schema of ours, and recursion over it would fail elsewhere.
 _MAX_DEPTH = 64
@@ -17,10 +22,19 @@ _MAX_DEPTH = 64
 _MAX_DIGITS = 400
 #: Errors that asking again may cure.
 WORTH_ASKING_AGAIN = frozenset({"E_LLM_MALFORMED", "E_SCHEMA_INVALID"})
+#: The least temperature of a question that is asked again.
+_MIN_TEMPERATURE_AGAIN = 0.3
+
+
+def temperature(settings: LlmSettings, attempt: int) -> float:
+    """The temperature of an attempt, counted from 0: as set at first, then at least a little warm, since
+    repeating the question unchanged would repeat the answer.
+    """
+    return settings.temperature if attempt == 0 else max(settings.temperature, _MIN_TEMPERATURE_AGAIN)
 
 
 def judge(request: ChatRequest, text: str, finish_reason: str) -> Any:
-    """The value of an answer, None where no schema was asked for.
+    """Return the value of an answer; None where no schema was asked for.
 
     Raises ``E_LLM`` for an answer that was withheld, ``E_LLM_MALFORMED`` for one that was cut off or is not
     JSON (or holds a key twice, NaN, a lone surrogate), ``E_SCHEMA_INVALID`` naming the part of the schema.
@@ -38,7 +52,7 @@ def judge(request: ChatRequest, text: str, finish_reason: str) -> Any:
             remedy="Look at the window; its content may have been refused.",
         )
     if request.schema is None:
-        if _surrogates(text):
+        if not is_unicode(text):
             raise TabootError(
                 "E_LLM_MALFORMED", "The model's answer holds a lone surrogate and has no UTF-8."
             )
@@ -56,7 +70,7 @@ def judge(request: ChatRequest, text: str, finish_reason: str) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Strict JSON (RFC 8259), no key twice. Raises ``E_LLM_MALFORMED``."""
+    """Parse strict JSON (RFC 8259) in which no key stands twice. Raises ``E_LLM_MALFORMED``."""
     try:
         value = json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=_integer, parse_float=_number
@@ -72,7 +86,7 @@ def parse(text: str) -> Any:
             raise TabootError(
                 "E_LLM_MALFORMED", f"The model's answer is nested deeper than {_MAX_DEPTH} levels."
             )
-        if any(isinstance(v, str) and _surrogates(v) for v in level):
+        if any(isinstance(v, str) and not is_unicode(v) for v in level):
             raise TabootError(
                 "E_LLM_MALFORMED", "The model's answer holds a lone surrogate and has no UTF-8."
             )
@@ -87,7 +101,9 @@ def parse(text: str) -> Any:
 
 
 def validate(value: Any, schema: Mapping[str, Any]) -> None:
-    """Raises ``E_SCHEMA_INVALID`` naming the place in the schema that the value does not satisfy."""
+    """Check a value against a schema. Raises ``E_SCHEMA_INVALID`` naming the place in the schema that it does
+    not satisfy.
+    """
     try:
         error = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
     except TabootError:
@@ -98,8 +114,7 @@ def validate(value: Any, schema: Mapping[str, Any]) -> None:
             "E_SCHEMA_INVALID", f"The request's schema cannot be applied ({type(failure).__name__})."
         ) from None
     if error is not None:
-        # The place in the schema is ours to name; the place in the answer may be made of the answer's own
-        # words.
+        # The place in the schema is ours to name; the place in the answer may be made of its own words.
         place = "/".join(str(part) for part in error.absolute_schema_path)
         raise TabootError(
             "E_SCHEMA_INVALID", f"The model's answer does not satisfy the schema at {place}.", place=place
@@ -145,11 +160,3 @@ def _number(text: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise ValueError
     return value
-
-
-def _surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False

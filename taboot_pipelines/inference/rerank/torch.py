@@ -1,4 +1,4 @@
-"""A cross-encoder in this process (seed 001 §8.7), by PyTorch."""
+"""The reranker in this process: a cross-encoder by PyTorch (seed 001 §8.7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.rerank import Scores
+from taboot_pipelines.inference.rerank.protocol import Scores
 from taboot_pipelines.inference.torch_model import Encoded, TorchModel
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import TorchSettings

@@ -1,7 +1,8 @@
-"""What every kind of lease has in common: names, order, and that a thread may enter what it holds.
+"""What every backend of leases offers, and what all have in common: names, order, and that a thread may enter
+again what it holds.
 
-The order is always the source's, then the namespace's. Waiting is bounded; ``E_BUSY`` means work is still
-pending.
+The order is always the source's lease, then the namespace's. Waiting is bounded; ``E_BUSY`` means that work
+is still pending.
 """
 
 from __future__ import annotations
@@ -13,32 +14,44 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
 
+class _Held(threading.local):
+    """The names of the leases that the calling thread holds."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+
 class LeaseStore(ABC):
-    """``wait_seconds``: how long to wait for a lease unless the call says otherwise; 0 means not at all."""
+    """Leases of sources and namespaces. Threads may share it: each holds its own.
+
+    ``wait_seconds``: how long to wait for a lease unless the call says otherwise; 0 means not at all.
+    """
 
     def __init__(self, wait_seconds: float) -> None:
         self._wait = wait_seconds
-        self._local = threading.local()
+        self._held = _Held()
 
     @contextlib.contextmanager
     def source(self, namespace: str, source_id: str, *, wait: float | None = None) -> Iterator[None]:
+        """Hold the lease of a source. Raises ``E_BUSY`` after ``wait`` seconds, ``E_CATALOG`` when lost."""
         with self._hold(f"{namespace}.source.{source_id}", f"source {source_id}", wait):
             yield
 
     @contextlib.contextmanager
     def namespace(self, namespace: str, *, wait: float | None = None) -> Iterator[None]:
+        """Hold the lease of a namespace. Raises as :meth:`source`."""
         with self._hold(f"{namespace}.namespace", f"namespace {namespace}", wait):
             yield
 
     @contextlib.contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """A lease outside the two of the chain, such as that of a namespace's vectors."""
+        """Hold a lease outside the two of the chain, such as that of a namespace's vectors."""
         with self._hold(f"_{name}", name):
             yield
 
     @contextlib.contextmanager
     def several(self, namespace: str, source_ids: Iterable[str]) -> Iterator[None]:
-        """The leases of sources in ascending order, then the namespace's: nobody takes them in another
+        """Hold the leases of sources in ascending order, then the namespace's. Nobody takes them in another
         order.
         """
         with contextlib.ExitStack() as stack:
@@ -49,7 +62,7 @@ class LeaseStore(ABC):
 
     @abstractmethod
     def confirm(self) -> None:
-        """Raise ``E_CATALOG`` unless this thread still holds every lease that it took: called before anything
+        """Raise ``E_CATALOG`` unless this thread still holds every lease that it took. Called before anything
         is published.
         """
 
@@ -62,7 +75,7 @@ class LeaseStore(ABC):
 
     @contextlib.contextmanager
     def _hold(self, name: str, what: str, wait: float | None = None) -> Iterator[None]:
-        held: set[str] = self._local.__dict__.setdefault("held", set())
+        held = self._held.names
         if name in held:
             # This thread holds it already, further up the call stack.
             yield

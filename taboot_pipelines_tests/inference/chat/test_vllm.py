@@ -8,7 +8,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference.chat import ChatRequest, Message, open_chat
-from taboot_pipelines.inference.vllm_offline import VllmChat
+from taboot_pipelines.inference.chat.vllm import VllmChat
 from taboot_pipelines.settings import LlmSettings, Settings
 from taboot_pipelines_tests.inference import tiny
 

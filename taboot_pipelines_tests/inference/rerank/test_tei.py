@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.rerank import TeiReranker, open_reranker
+from taboot_pipelines.inference.rerank import open_reranker
+from taboot_pipelines.inference.rerank.tei import TeiReranker
 from taboot_pipelines.settings import RerankerSettings, Settings, TorchSettings
 from taboot_pipelines_tests.fakes.tei import FakeTei, overlap
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.torch_reranker import TorchReranker
+from taboot_pipelines.inference.rerank.torch import TorchReranker
 from taboot_pipelines.settings import TorchSettings
 from taboot_pipelines_tests.inference import tiny
 

@@ -1,6 +1,7 @@
-"""vLLM in this process (extra ``vllm``): whole batches at once, without a server.
+"""The chat model in this process, by vLLM (extra ``vllm``): whole batches at once, without a server.
 
-``LLM.chat`` with ``StructuredOutputsParams`` (vLLM from 0.12), judged as the answers of a server are.
+``LLM.chat`` with ``StructuredOutputsParams`` (vLLM from 0.12). Its answers are judged as those of a server
+are.
 """
 
 from __future__ import annotations
@@ -8,20 +9,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat import Accounts, ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.chat.accounts import Accounts
+from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
+from taboot_pipelines.inference.chat.protocol import ChatRequest, ChatResult, Totals, Usage
 from taboot_pipelines.inference.http import is_unicode
-from taboot_pipelines.inference.judging import WORTH_ASKING_AGAIN, judge
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 
 _SETTING = "TABOOT_LLM__VLLM_MODEL"
-#: The least temperature of a question that is asked again.
-_WARMTH = 0.3
 
 
 class VllmChat:
@@ -34,6 +34,8 @@ class VllmChat:
         self._options = options
         self._accounts = Accounts()
         self._lock = threading.RLock()
+        #: vLLM's ``LLM``; None before the first batch and after :meth:`close`.
+        self._llm: Any = None
 
     @property
     def model(self) -> str:
@@ -68,7 +70,7 @@ class VllmChat:
 
         def ask() -> tuple[str | None, str]:
             with self._lock:
-                self._llm  # noqa: B018 - loading is the question
+                self._loaded()
             import vllm
 
             return f"{vllm.__version__} {self.model}", ""
@@ -78,10 +80,10 @@ class VllmChat:
     def close(self) -> None:
         """Lets go of the model; the next batch loads it again."""
         with self._lock:
-            self.__dict__.pop("_llm", None)
+            self._llm = None
 
     def _ask(self, requests: Sequence[ChatRequest], attempt: int) -> list[ChatResult]:
-        """One result a request. What vLLM refuses as a whole is halved until the one that it minds is
+        """One result a request. A batch that vLLM refuses is halved until the prompt that it minds stands
         alone.
         """
         begin = time.monotonic()
@@ -93,7 +95,7 @@ class VllmChat:
         if not requests:
             return []
         try:
-            outputs = self._llm.chat(
+            outputs = self._loaded().chat(
                 [[{"role": m.role, "content": m.content} for m in request.messages] for request in requests],
                 [self._parameters(request, attempt) for request in requests],
                 use_tqdm=False,
@@ -119,9 +121,7 @@ class VllmChat:
         from vllm.sampling_params import StructuredOutputsParams
 
         return SamplingParams(
-            temperature=(
-                self._settings.temperature if attempt == 0 else max(self._settings.temperature, _WARMTH)
-            ),
+            temperature=temperature(self._settings, attempt),
             seed=request.seed + attempt,
             max_tokens=request.max_output_tokens or self._settings.max_output_tokens,
             # Where any whitespace is allowed, a model may write nothing else until its tokens are used up.
@@ -142,11 +142,23 @@ class VllmChat:
         except TabootError as failure:
             error = failure
         return ChatResult(
-            written.text if error is None else "", value, usage, seconds, finish, self.model, 1, error
+            text=written.text if error is None else "",
+            value=value,
+            usage=usage,
+            seconds=seconds,
+            finish_reason=finish,
+            model=self.model,
+            attempts=1,
+            error=error,
         )
 
-    @cached_property
-    def _llm(self) -> Any:
+    def _loaded(self) -> Any:
+        """vLLM's ``LLM``, loaded when first asked for; called under the lock."""
+        if self._llm is None:
+            self._llm = self._load()
+        return self._llm
+
+    def _load(self) -> Any:
         if find_spec("vllm") is None:
             raise TabootError(
                 "E_EXTRA",
@@ -199,13 +211,9 @@ def _failure(error: Exception) -> TabootError:
 
 def _joined(before: ChatResult, after: ChatResult) -> ChatResult:
     """``after`` with what the attempts before it cost."""
-    return ChatResult(
-        after.text,
-        after.value,
-        before.usage + after.usage,
-        before.seconds + after.seconds,
-        after.finish_reason,
-        after.model,
-        before.attempts + after.attempts,
-        after.error,
+    return replace(
+        after,
+        usage=before.usage + after.usage,
+        seconds=before.seconds + after.seconds,
+        attempts=before.attempts + after.attempts,
     )

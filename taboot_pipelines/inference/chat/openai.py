@@ -1,9 +1,9 @@
-"""The client of vLLM, or of any server with OpenAI's ``/v1/chat/completions`` and ``/v1/models``.
+"""The chat model behind a server with OpenAI's ``/v1/chat/completions`` and ``/v1/models``, such as vLLM's.
 
 A schema goes as ``response_format`` (``json_schema``), which vLLM, llama.cpp and OpenAI hold the model to;
 the answer is judged here all the same. Temperature and seed are fixed, so that the same question gets the
-same answer as far as the server can; an answer that is not usable is asked for again with the next seed and a
-little warmth, since repeating the same would repeat it.
+same answer as far as the server can. An answer that is not usable is asked for again with the next seed and a
+little warmth.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import Any
 import orjson
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat import Accounts, ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.chat.accounts import Accounts
+from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
+from taboot_pipelines.inference.chat.protocol import ChatRequest, ChatResult, Totals, Usage
 from taboot_pipelines.inference.http import Circuit, Peer, Reply, RetryingClient, gather, is_unicode
-from taboot_pipelines.inference.judging import WORTH_ASKING_AGAIN, judge
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 
 _PEER = Peer("The model's server", "TABOOT_LLM", "E_LLM", "E_LLM_TIMEOUT", max_answer=16 * 1024 * 1024)
-#: The least temperature of a question that is asked again.
-_WARMTH = 0.3
-#: How servers say that a prompt is longer than the model reads (vLLM, OpenAI, llama.cpp); matched, never
+#: How servers (vLLM, OpenAI, llama.cpp) say that a prompt is longer than the model reads: matched, never
 #: repeated.
 _TOO_LONG = re.compile(
     rb"context[_ ](?:length|size|window)|maximum (?:model|input|context) length|max_model_len|prompt is too"
@@ -36,8 +35,8 @@ _TOO_LONG = re.compile(
 
 
 class OpenAiChat:
-    """Completes by HTTP, ``max_concurrency`` prompts at once. Made without a request; safe to share by
-    threads.
+    """Completes by HTTP, ``max_concurrency`` prompts at once. Made without a request; threads may share
+    it.
     """
 
     def __init__(
@@ -87,8 +86,8 @@ class OpenAiChat:
         return self._accounts.totals()
 
     def health(self) -> Health:
-        """Whether ``/models`` lists the model; one attempt, nothing is completed. vLLM tells its version,
-        others do not.
+        """Whether ``/models`` lists the model: one attempt, nothing is completed. vLLM tells its version,
+        other servers do not.
         """
 
         def ask() -> tuple[str | None, str]:
@@ -115,7 +114,9 @@ class OpenAiChat:
     def _one(self, request: ChatRequest, model: str, stop: threading.Event) -> ChatResult:
         begin = time.monotonic()
         deadline = begin + self._settings.timeout_seconds
-        usage, attempts, text, finish = Usage(), 0, "", ""
+        usage = Usage()
+        attempts = 0
+        text = finish = ""
         error: TabootError | None = None
         value: Any = None
         for attempt in range(self._settings.max_retries + 1):
@@ -138,18 +139,18 @@ class OpenAiChat:
                 error.code, error.message, remedy=error.remedy, **{**error.details, "attempts": attempts}
             )
         return ChatResult(
-            text if error is None else "",
-            value,
-            usage,
-            time.monotonic() - begin,
-            finish,
-            model,
-            attempts,
-            error,
+            text=text if error is None else "",
+            value=value,
+            usage=usage,
+            seconds=time.monotonic() - begin,
+            finish_reason=finish,
+            model=model,
+            attempts=attempts,
+            error=error,
         )
 
     def _accepted(self, reply: Reply) -> Mapping[str, Any]:
-        """The body of a 200, as a mapping."""
+        """The body of a 200 as a mapping; raises for any other status."""
         if reply.status in (400, 413, 422) and _TOO_LONG.search(reply.body):
             raise TabootError(
                 "E_TOKEN_LIMIT",
@@ -191,11 +192,10 @@ class OpenAiChat:
 
 
 def _body(request: ChatRequest, model: str, attempt: int, settings: LlmSettings) -> bytes:
-    warmth = settings.temperature if attempt == 0 else max(settings.temperature, _WARMTH)
     given: dict[str, Any] = {
         "model": model,
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        "temperature": warmth,
+        "temperature": temperature(settings, attempt),
         "seed": request.seed + attempt,
         "max_tokens": request.max_output_tokens or settings.max_output_tokens,
         "stream": False,

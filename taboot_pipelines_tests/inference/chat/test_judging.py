@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.judging import parse, validate
+from taboot_pipelines.inference.chat.judging import parse, validate
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
