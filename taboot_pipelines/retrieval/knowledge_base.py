@@ -32,8 +32,8 @@ from taboot_pipelines.retrieval.query_cache import QueryCache, open_query_cache
 from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
 from taboot_pipelines.settings import RetrievalSettings, Settings, load_settings
 from taboot_pipelines.shards import Manifest, Shards, ShardStore, open_shards
-from taboot_pipelines.shards.files import verify
-from taboot_pipelines.shards.store import Seen
+from taboot_pipelines.shards.access import verify
+from taboot_pipelines.shards.protocol import Seen
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker
