@@ -124,7 +124,15 @@ def test_nothing_changed_writes_nothing(tmp_path, store):
     w.loaded.clear()
     report = publish(store, w.input(), SMALL)
     assert report == PublishReport(
-        0, len(list(shards_dir(tmp_path, NAMESPACE).iterdir())), 0, 0, 60, 20, 21, 1, False
+        shards_new=0,
+        shards_reused=len(list(shards_dir(tmp_path, NAMESPACE).iterdir())),
+        shards_removed=0,
+        bytes_written=0,
+        chunks=60,
+        documents=20,
+        entities=21,
+        manifest_version=1,
+        changed=False,
     )
     assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")} == before
     assert w.loaded == []
