@@ -29,7 +29,7 @@ from taboot_pipelines.embedding import Embedder, open_embedder
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.shards import publish
+from taboot_pipelines.shards import open_shards, publish
 
 SETS = ("retrieval-cranfield", "multihop-hotpotqa-100", "multihop-musique-train-100")
 MAX_TOKENS, OVERLAP = 250, 50
@@ -149,7 +149,7 @@ def main(data: Path, sets: list[str]) -> None:
                 for i, (d, t, s) in enumerate(zip(corpus, texts, spans, strict=True))
             ]
             publish(
-                settings.home_dir / "kb",
+                open_shards(settings.home_dir),
                 shard_input(docs, embedder.space, {"set": {"type": "files", "tags": []}}),
                 settings.shards,
             )

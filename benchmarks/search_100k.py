@@ -23,7 +23,7 @@ from kb_fixture import Text, shard_input
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.shards import files, publish
+from taboot_pipelines.shards import files, open_shards, publish
 
 SPACE = Space("synthetic", "0", 384, 256)
 PER_DOCUMENT = 10
@@ -112,7 +112,7 @@ def main(chunks: int, count: int) -> None:
         settings = load_settings(home=Path(home))
         start = time.perf_counter()
         report = publish(
-            settings.home_dir / "kb",
+            open_shards(settings.home_dir),
             shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}),
             settings.shards,
         )
@@ -123,7 +123,7 @@ def main(chunks: int, count: int) -> None:
         )
         start = time.perf_counter()
         again = publish(
-            settings.home_dir / "kb",
+            open_shards(settings.home_dir),
             shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}),
             settings.shards,
         )

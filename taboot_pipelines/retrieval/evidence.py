@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.results import End, Quote
-from taboot_pipelines.shards.build import covers_file
+from taboot_pipelines.shards.lines import covers_file
 
 
 class Blobs(Protocol):

@@ -31,9 +31,7 @@ from taboot_pipelines.retrieval.index import Filter, Index, Mask, as_moment
 from taboot_pipelines.retrieval.query_cache import QueryCache, open_query_cache
 from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
 from taboot_pipelines.settings import RetrievalSettings, Settings, load_settings
-from taboot_pipelines.shards import Manifest, Shards, ShardStore, open_shards
-from taboot_pipelines.shards.files import verify
-from taboot_pipelines.shards.store import Seen
+from taboot_pipelines.shards import Manifest, Seen, Shards, ShardStore, open_shards, verify
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker

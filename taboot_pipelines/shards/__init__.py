@@ -1,19 +1,47 @@
-"""Content-addressed shards: the embedded serving store and the portable copy of a knowledge base."""
+"""Content-addressed shards: the embedded serving store and the portable copy of a knowledge base.
+
+A shard is a folder of files that hold a range of documents (or of entities): a DuckDB file that stands alone,
+and the same chunks as Arrow and raw files that a search maps into memory. Its key is the hash of its content,
+so it never changes and equal content gives equal keys. A manifest names the shards of a namespace; it is
+replaced in one step, and a reader sees the old set of shards or the new one, both whole.
+
+Read ``protocol.py`` first (what a store of shards does), then along the data:
+
+    inputs.py      what a publisher is given: one snapshot of a namespace
+    plan.py        which shards should exist: where the key ranges are cut, and each shard's key
+    build.py       the files of one shard, with postings.py, lines.py, quantize.py and analyzer.py
+    publish.py     builds the shards that are missing, then swaps the manifest; prunes what it left behind
+    reader.py      maps the shards of one manifest
+
+What they share: ``manifest.py`` (the manifest's model), ``layout.py`` (names of files and folders),
+``files.py`` (a file's bytes against the hash that it should have), ``access.py`` (what works over any store:
+the manifest in force, files that are verified before use), ``columns.py`` (numbers out of Arrow). The
+backends are ``directory.py`` and ``bucket.py``; :func:`open_shards` chooses one.
+
+What does not belong here: the stage that runs a publish and its audit (``stages/kb_shards.py``), ranking and
+everything else about a query (``retrieval/``), and buckets, credentials and their failures
+(``stores/objects.py``). Nothing here knows the catalog or the tables; rows come in through ``inputs.py``.
+"""
 
 from __future__ import annotations
 
-from taboot_pipelines.shards.files import damaged_shards, verify
-from taboot_pipelines.shards.inputs import DocumentRows, PublishReport, ShardInput
+from pathlib import Path
+
+from taboot_pipelines.settings import StorageSettings
+from taboot_pipelines.shards.access import damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.shards.manifest import Manifest
-from taboot_pipelines.shards.publish import plan, prune, publish
+from taboot_pipelines.shards.plan import plan
+from taboot_pipelines.shards.protocol import Seen, ShardStore
+from taboot_pipelines.shards.publish import PublishReport, prune, publish
 from taboot_pipelines.shards.reader import DocumentShard, Shards
-from taboot_pipelines.shards.store import ShardStore, load_manifest, open_shards
 
 __all__ = [
     "DocumentRows",
     "DocumentShard",
     "Manifest",
     "PublishReport",
+    "Seen",
     "ShardInput",
     "ShardStore",
     "Shards",
@@ -25,3 +53,22 @@ __all__ = [
     "publish",
     "verify",
 ]
+
+
+def open_shards(home: Path, url: str | None = None, storage: StorageSettings | None = None) -> ShardStore:
+    """The shards under a home, or under ``TABOOT_SHARD_URL`` with a cache under the home.
+
+    Touches no network. Raises ``E_CONFIG`` for an unusable URL.
+    """
+    from taboot_pipelines.shards.directory import DirectoryShards
+
+    if not url:
+        return DirectoryShards(home / "kb")
+    from taboot_pipelines.stores.objects import place
+
+    at = place("TABOOT_SHARD_URL", url, storage or StorageSettings())
+    if at.directory is not None:
+        return DirectoryShards(at.directory)
+    from taboot_pipelines.shards.bucket import BucketShards
+
+    return BucketShards(at, home / "cache" / "shards")

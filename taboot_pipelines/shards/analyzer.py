@@ -3,7 +3,7 @@
 Text is NFKC-normalized and lower-cased; a term is a run of letters and digits. A compound (``node-exporter``,
 ``ERR-123``, ``10.0.0.5``, ``my_db``) gives its parts *and* itself, so an exact name outranks its words
 scattered; the whole does not count towards the length. English plurals lose their s (Harman 1991, "How
-effective is suffixing?") and function words are dropped. Chosen by measurement
+effective is suffixing?") and function words are dropped. This was chosen by measurement
 (``benchmarks/retrieval_quality.py``): stronger stemmers (Porter2) gain on abstracts and lose on names.
 """
 
@@ -22,7 +22,7 @@ ANALYZER = "taboot-1"
 _COMPOUND = re.compile(r"[^\W_]+(?:[-._:/@][^\W_]+)*")
 _PART = re.compile(r"[^\W_]+")
 #: A longer run is no word that anyone asks for (base64, minified code).
-_LONGEST = 128
+_MAX_TERM_CHARS = 128
 
 STOP_WORDS = word_list("taboot_pipelines.shards", "stop_words.txt")
 
@@ -30,10 +30,11 @@ STOP_WORDS = word_list("taboot_pipelines.shards", "stop_words.txt")
 @lru_cache(maxsize=1 << 16)
 def _term(word: str) -> str:
     """The term of a lower-cased word, empty if it is none."""
-    return "" if word in STOP_WORDS or len(word) > _LONGEST else _stem(word)
+    return "" if word in STOP_WORDS or len(word) > _MAX_TERM_CHARS else _stem(word)
 
 
 def _stem(word: str) -> str:
+    """A lower-cased word without the s of an English plural (Harman's "S" stemmer)."""
     if len(word) < 4 or not word.endswith("s"):
         return word
     if word.endswith("ies"):
@@ -58,5 +59,5 @@ def analyze(text: str) -> tuple[Counter[str], int]:
     terms = Counter(map(_term, words))
     terms.pop("", None)
     length = terms.total()
-    terms.update(w for w in wholes if len(w) <= _LONGEST)
+    terms.update(w for w in wholes if len(w) <= _MAX_TERM_CHARS)
     return terms, length

@@ -2,10 +2,10 @@
 
 Objects under the URL's prefix:
 
-    {namespace}.duckdb.manifest.json                     swapped by If-Match on its ETag, created by
-    If-None-Match: * {namespace}.duckdb.shards/{key}/{sha256}/{name}      a file; its bytes never change
+    {namespace}.duckdb.manifest.json                     created by If-None-Match: *, swapped by If-Match
+    {namespace}.duckdb.shards/{key}/{sha256}/{name}      a file; its bytes never change
     {namespace}.duckdb.shards/{key}/shard.json           what the shard holds, written after its files
-    {namespace}.duckdb.shards/{key}/damaged, …/left      see ``layout``
+    {namespace}.duckdb.shards/{key}/damaged, …/left      marks: see ``layout``
 
 Two publishers of one shard never overwrite each other, since files of other bytes have other paths. The cache
 holds one file per SHA-256 and namespace, shared by all processes of a home; what the newest manifest does not
@@ -25,6 +25,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,29 +38,32 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.store import Build, Seen
+from taboot_pipelines.shards.protocol import Build, Seen
 from taboot_pipelines.stores.objects import Place, is_absent
 
 #: A reader asks for a new manifest at most this often (DESIGN §7).
 _LOOK_SECONDS = 1.0
 #: Cached files that the manifest does not name stay this long, since another process may be about to map
-#: them; a reader sweeps as often.
+#: them. A reader sweeps the cache as often.
 _CACHE_GRACE_SECONDS = 60.0
-#: A folder in which another process may still be building.
+#: In a younger folder of the cache another process may still be building.
 _BUILDING_SECONDS = 3600.0
-_UPLOADS = 6
-_CHUNK = 1 << 20
+_MAX_PARALLEL_UPLOADS = 6
+#: Bytes; a download is hashed and written in parts of at least this size.
+_DOWNLOAD_PART = 1 << 20
+#: The manifest's attribute that tells which write it came from.
 _PUBLISHER = "publisher"
 
 
 class BucketShards:
-    """See ``ShardStore``. ``root`` is where files are cached: one folder for each URL."""
+    """See ``ShardStore``. ``root`` is the folder of the cache for this URL, with one folder a namespace."""
 
     def __init__(self, at: Place, cache: Path) -> None:
         self._at = at
         self._store = at.store()
         self.root = cache / sha256_hex(at.url.rstrip("/"))[:16]
         self._lock = threading.Lock()
+        #: When each namespace's manifest was asked for, and its cache swept, last: monotonic seconds.
         self._looked: dict[str, float] = {}
         self._swept: dict[str, float] = {}
 
@@ -69,7 +73,7 @@ class BucketShards:
         return self._get_manifest(namespace, None)
 
     def _get_manifest(self, namespace: str, known: str | None) -> tuple[bytes, str] | None:
-        """Raises ``_Unchanged`` if it still has the etag ``known``."""
+        """The manifest and its ETag. Raises ``_Unchanged`` if that is still ``known``."""
         name = layout.manifest_name(namespace)
         with self._at.asked(f"The manifest {name} cannot be read"):
             try:
@@ -85,7 +89,7 @@ class BucketShards:
     def swap_manifest(self, manifest: Manifest, etag: str) -> None:
         name = layout.manifest_name(manifest.namespace)
         mode: Any = {"e_tag": etag} if etag else "create"
-        # Tells our own write from another's when an answer was lost and the request was repeated.
+        # Tells our own write from another's when its answer was lost and the request was repeated.
         mark = uuid.uuid4().hex
         with self._at.asked(f"The manifest {name} cannot be written"):
             try:
@@ -108,6 +112,7 @@ class BucketShards:
                 ) from None
 
     def _publisher(self, name: str) -> str | None:
+        """The mark of the write that the current manifest came from, if it has one."""
         try:
             mark = obstore.get(self._store, name).attributes.get(_PUBLISHER)
         except FileNotFoundError as error:
@@ -119,11 +124,8 @@ class BucketShards:
     def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
         with self._lock:
             moment = time.monotonic()
-            if (
-                last is not None
-                and not now
-                and moment - self._looked.get(namespace, float("-inf")) < _LOOK_SECONDS
-            ):
+            looked = self._looked.get(namespace, float("-inf"))
+            if last is not None and not now and moment - looked < _LOOK_SECONDS:
                 return last
             seen = last
             try:
@@ -132,10 +134,8 @@ class BucketShards:
             except _Unchanged:
                 pass
             self._looked[namespace] = moment
-            if (
-                seen is not None
-                and moment - self._swept.get(namespace, float("-inf")) >= _CACHE_GRACE_SECONDS
-            ):
+            swept = self._swept.get(namespace, float("-inf"))
+            if seen is not None and moment - swept >= _CACHE_GRACE_SECONDS:
                 self._swept[namespace] = moment
                 self._forget(namespace, seen.manifest, _CACHE_GRACE_SECONDS)
             return seen
@@ -143,16 +143,17 @@ class BucketShards:
     # --- publishing -----------------------------------------------------------------------------------------
 
     def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
-        listed = {path: size for path, size, _ in self._list(layout.shards_name(namespace))}
+        listed = {x.path: x.size for x in self._list(layout.shards_name(namespace))}
         return lambda entry: self._incomplete(listed, namespace, entry)
 
     def _incomplete(self, listed: dict[str, int], namespace: str, entry: ShardEntry) -> bool:
+        """Whether a shard is marked as damaged, or a file is not among the ``listed`` (path -> bytes)."""
         return _marker(namespace, entry.key, layout.DAMAGED) in listed or any(
             listed.get(_path(namespace, entry.key, f)) != f.size for f in entry.files
         )
 
     def obtain(self, namespace: str, key: str, build: Build) -> tuple[ShardEntry, int]:
-        listed = {path: size for path, size, _ in self._list(f"{layout.shards_name(namespace)}/{key}")}
+        listed = {x.path: x.size for x in self._list(f"{layout.shards_name(namespace)}/{key}")}
         adopted = self._finished(listed, namespace, key)
         if adopted is not None:
             return adopted, 0
@@ -160,11 +161,11 @@ class BucketShards:
             aside = Path(tempfile.mkdtemp(dir=self._folder(namespace), prefix=layout.BUILDING))
         try:
             entry = build(aside)
-            with ThreadPoolExecutor(_UPLOADS) as pool:
-                for _ in pool.map(
+            with ThreadPoolExecutor(_MAX_PARALLEL_UPLOADS) as pool:
+                done = pool.map(
                     lambda f: self._upload(_path(namespace, key, f), aside / f.name, f), entry.files
-                ):
-                    pass
+                )
+                list(done)  # raises the first failure
             with self._at.asked(f"Shard {key[:16]} cannot be written"):
                 obstore.put(
                     self._store,
@@ -172,14 +173,8 @@ class BucketShards:
                     entry.model_dump_json().encode(),
                     use_multipart=False,
                 )
-                obstore.delete(
-                    self._store,
-                    [
-                        p
-                        for name in (layout.DAMAGED, layout.LEFT)
-                        if (p := _marker(namespace, key, name)) in listed
-                    ],
-                )
+                marks = [_marker(namespace, key, name) for name in (layout.DAMAGED, layout.LEFT)]
+                obstore.delete(self._store, [path for path in marks if path in listed])
             with self._cached("built"):
                 folder = self._folder(namespace)
                 for f in entry.files:
@@ -189,7 +184,7 @@ class BucketShards:
         return entry, sum(f.size for f in entry.files)
 
     def _finished(self, listed: dict[str, int], namespace: str, key: str) -> ShardEntry | None:
-        """A shard that an earlier publish finished, its files read and hashed."""
+        """The shard if an earlier publish finished it, its files read and hashed; else None."""
         marker = _marker(namespace, key, layout.ENTRY)
         if marker not in listed:
             return None
@@ -209,12 +204,13 @@ class BucketShards:
         return entry
 
     def _upload(self, path: str, source: Path, expected: FileEntry) -> None:
+        """Write a file's object, unless it is there with the same bytes."""
         with self._at.asked(f"The shard file {source.name} cannot be written"):
             data = source.read_bytes()
             try:
                 obstore.put(self._store, path, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                # Of a publish that was killed, or damaged since: its name says what it should be.
+                # It is of a publish that was killed, or was damaged since: its path says what it should be.
                 if sha256_hex(bytes(obstore.get(self._store, path).bytes())) != expected.sha256:
                     obstore.put(self._store, path, data, use_multipart=False)
 
@@ -226,8 +222,8 @@ class BucketShards:
     def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
         prefix = layout.shards_name(namespace)
         shards: dict[str, dict[str, float]] = defaultdict(dict)
-        for path, _, modified in self._list(prefix):
-            shards[path.removeprefix(f"{prefix}/").split("/", 1)[0]][path] = modified
+        for x in self._list(prefix):
+            shards[x.path.removeprefix(f"{prefix}/").split("/", 1)[0]][x.path] = x.modified
         entries = {s.key: s for s in keep.shards} if keep else {}
         before = time.time() - min_age_seconds
         gone = sorted(
@@ -235,7 +231,7 @@ class BucketShards:
         )
         doomed = [path for key in gone for path in shards[key]]
         for key, entry in entries.items():
-            # What a shard held before it was built again.
+            # Else it is what a shard held before it was built again.
             live = {
                 _marker(namespace, key, layout.ENTRY),
                 _marker(namespace, key, layout.DAMAGED),
@@ -267,15 +263,14 @@ class BucketShards:
             target = self._folder(namespace) / expected.sha256
             if not fresh and files.holds(target, expected):
                 return target
-        # Once more: what came may have been damaged on the way.
-        for _ in range(2):
+        for _ in range(2):  # once more, since the bytes may have been damaged on the way
             if self._download(_path(namespace, shard.key, expected), target, shard, expected):
                 return target
         self.mark_damaged(namespace, shard)
         raise files.corrupt(shard, name)
 
     def _download(self, path: str, target: Path, shard: ShardEntry, expected: FileEntry) -> bool:
-        """Whether the object has the bytes that it should have; only then it is put in place."""
+        """Put the object's bytes into the cache if they are what they should be; returns whether they are."""
         digest, size = hashlib.sha256(), 0
         with self._cached("written"):
             fd, temporary = tempfile.mkstemp(dir=target.parent, prefix=".loading-")
@@ -292,7 +287,7 @@ class BucketShards:
             with self._cached("written"):
                 try:
                     Path(temporary).replace(target)
-                except FileNotFoundError:  # an erasure has emptied the cache
+                except FileNotFoundError:  # an erasure has emptied the cache meanwhile
                     raise files.missing(shard, expected.name) from None
                 return files.holds(target, expected)
         finally:
@@ -300,7 +295,7 @@ class BucketShards:
 
     def _stream(self, path: str, shard: ShardEntry, expected: FileEntry) -> Iterator[bytes]:
         try:
-            for part in obstore.get(self._store, path).stream(min_chunk_size=_CHUNK):
+            for part in obstore.get(self._store, path).stream(min_chunk_size=_DOWNLOAD_PART):
                 yield bytes(part)
         except (OSError, BaseError) as error:
             if is_absent(error):
@@ -321,6 +316,7 @@ class BucketShards:
 
     @contextlib.contextmanager
     def _cached(self, what: Literal["built", "read", "written"]) -> Iterator[None]:
+        """Turn an ``OSError`` of the cache into ``E_STORAGE``."""
         try:
             yield
         except OSError as error:
@@ -335,7 +331,7 @@ class BucketShards:
             ) from error
 
     def _forget(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> None:
-        """Drop what ``keep`` does not name from the cache, and what killed processes left there."""
+        """Drop from the cache what ``keep`` does not name, and what killed processes left there."""
         named = {f.sha256 for s in keep.shards for f in s.files} if keep else set()
         with contextlib.suppress(OSError):
             for path in (self.root / namespace).iterdir():
@@ -347,14 +343,23 @@ class BucketShards:
                     elif path.name not in named and age >= min_age_seconds:
                         path.unlink()
 
-    def _list(self, prefix: str) -> list[tuple[str, int, float]]:
-        """(path, bytes, seconds since 1970 when it was written) of every object under a prefix."""
+    def _list(self, prefix: str) -> list[_Listed]:
+        """Every object under a prefix."""
         with self._at.asked("The shards cannot be listed"):
             return [
-                (m["path"], m["size"], m["last_modified"].timestamp())
+                _Listed(m["path"], m["size"], m["last_modified"].timestamp())
                 for batch in obstore.list(self._store, prefix=prefix)
                 for m in batch
             ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """An object of the store: its path, its bytes, and the Unix time when it was written."""
+
+    path: str
+    size: int
+    modified: float
 
 
 class _Unchanged(Exception):
@@ -362,8 +367,10 @@ class _Unchanged(Exception):
 
 
 def _path(namespace: str, key: str, file: FileEntry) -> str:
+    """Where a shard's file is kept."""
     return f"{layout.shards_name(namespace)}/{key}/{file.sha256}/{file.name}"
 
 
 def _marker(namespace: str, key: str, name: str) -> str:
+    """Where a shard's entry or mark is kept."""
     return f"{layout.shards_name(namespace)}/{key}/{name}"

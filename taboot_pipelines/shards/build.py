@@ -1,5 +1,4 @@
-"""Writing one shard: a DuckDB file that stands alone, and beside it the same chunks in the form that a search
-maps.
+"""Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
 
 A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``
 and ``doc_entities``; an entity shard's ``entities`` and ``names``. The Arrow and raw files beside it are read
@@ -9,7 +8,6 @@ by memory mapping: a search over 100k chunks opens and scans them in millisecond
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +17,10 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.analyzer import analyze
 from taboot_pipelines.shards.inputs import DocumentRows
+from taboot_pipelines.shards.lines import chunk_lines
+from taboot_pipelines.shards.postings import inverted_lists, portable
 from taboot_pipelines.shards.quantize import quantize
 
 _EDGE_ORDER = (
@@ -43,10 +41,10 @@ _EDGE_ORDER = (
 def build_documents(
     folder: Path, doc_ids: list[str], chunk_counts: list[int], rows: DocumentRows, dimension: int
 ) -> int:
-    """Write the shard of ``doc_ids`` (ascending) into ``folder``; returns the words of its chunks.
+    """Write the shard of ``doc_ids`` (ascending) into ``folder``; returns the number of words in its chunks.
 
-    ``E_TABLE`` if the rows are not exactly those documents with that many chunks each, or a chunk has no
-    vector of ``dimension`` finite numbers.
+    Raises ``E_TABLE`` if the rows are not exactly those documents with that many chunks each, or a chunk has
+    no vector of ``dimension`` finite numbers.
     """
     documents = _pick(rows.documents, tables.DOCUMENTS, "documents").sort_by("doc_id")
     chunks = _pick(rows.chunks, tables.CHUNKS, "chunks").sort_by(
@@ -55,35 +53,15 @@ def build_documents(
     relations = _pick(rows.relations, tables.RELATIONS, "relations").sort_by(
         [(c, "ascending") for c in _EDGE_ORDER]
     )
-    if documents.column("doc_id").to_pylist() != doc_ids:
-        raise TabootError(
-            "E_TABLE",
-            "The rows loaded for a shard are not those of its documents.",
-            table="documents",
-            expected=len(doc_ids),
-            found=len(documents),
-        )
-    owner = pc.index_in(chunks.column("doc_id"), value_set=documents.column("doc_id").combine_chunks())
-    if (
-        owner.null_count
-        or pc.index_in(
-            relations.column("doc_id"), value_set=documents.column("doc_id").combine_chunks()
-        ).null_count
-    ):
-        raise TabootError(
-            "E_TABLE", "The rows loaded for a shard name documents that it does not hold.", table="chunks"
-        )
-    owners: npt.NDArray[np.int32] = owner.combine_chunks().to_numpy(zero_copy_only=False).astype(np.int32)
-    if np.bincount(owners, minlength=len(doc_ids)).tolist() != chunk_counts:
-        raise TabootError(
-            "E_TABLE", "A document has another number of chunks than its snapshot says.", table="chunks"
-        )
+    owners = _owners(documents, chunks, relations, doc_ids, chunk_counts)
     vectors = _vectors(chunks, rows.vectors, dimension)
-    terms, lengths = _postings(chunks.column("text").to_pylist())
-    lines = _lines(documents, chunks, owners)
+    postings, lengths = inverted_lists(chunks.column("text").to_pylist())
+    lines = chunk_lines(documents, chunks, owners)
 
     quantized = quantize(vectors)
-    hot = chunks.select(["chunk_index", "start", "end", "text", "section", "content_type", "tokens"])
+    mapped_chunks = chunks.select(
+        ["chunk_index", "start", "end", "text", "section", "content_type", "tokens"]
+    )
     hashes = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(32),
         len(chunks),
@@ -98,15 +76,15 @@ def build_documents(
         ("error", pa.array(quantized.error)),
         ("radius", pa.array(quantized.radius)),
     ):
-        hot = hot.append_column(name, column)
-    _write_arrow(folder / layout.CHUNKS, hot)
+        mapped_chunks = mapped_chunks.append_column(name, column)
+    _write_arrow(folder / layout.CHUNKS, mapped_chunks)
     _write_arrow(
         folder / layout.DOCUMENTS,
         documents.select(
             ["doc_id", "source_id", "path", "url", "title", "lang", "date", "since", "blob_sha256"]
         ),
     )
-    _write_arrow(folder / layout.POSTINGS, terms)
+    _write_arrow(folder / layout.POSTINGS, postings)
     (folder / layout.VECTORS_INT8).write_bytes(quantized.codes.tobytes())
     (folder / layout.VECTORS_FLOAT32).write_bytes(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
 
@@ -123,7 +101,7 @@ def build_documents(
         {
             "documents": documents.drop_columns(["text", "fingerprint"]),
             "docs": docs,
-            "postings": _portable(terms),
+            "postings": portable(postings),
             "edges": relations,
             "doc_entities": _doc_entities(relations),
         },
@@ -132,14 +110,16 @@ def build_documents(
 
 
 def build_entities(folder: Path, entities: pa.Table, names: pa.Table) -> None:
-    """Write an entity shard: ``entities`` (label, key, name, scope, properties) and ``names`` as given, in
-    that order.
+    """Write an entity shard into ``folder``: ``entities`` (label, key, name, scope, properties) and ``names``
+    (``tables.NAMES``), their rows in the order given.
     """
     _write_duckdb(folder / layout.DATABASE, {"entities": entities, "names": names})
 
 
 def _pick(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """The schema's columns but ``bucket``, cast; ``E_TABLE`` if one is missing or does not fit."""
+    """The schema's columns but ``bucket``, cast to it. Raises ``E_TABLE`` if one is missing or does not
+    fit.
+    """
     wanted = pa.schema([f for f in schema if f.name != "bucket"])
     missing = [c for c in wanted.names if c not in table.column_names]
     if missing:
@@ -150,8 +130,40 @@ def _pick(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
         raise TabootError("E_TABLE", f"Table {name} does not fit its schema.", table=name) from error
 
 
+def _owners(
+    documents: pa.Table, chunks: pa.Table, relations: pa.Table, doc_ids: list[str], chunk_counts: list[int]
+) -> npt.NDArray[np.int32]:
+    """Of each chunk the row of its document. Raises ``E_TABLE`` unless the rows are exactly those of
+    ``doc_ids``, with ``chunk_counts`` chunks.
+    """
+    held = documents.column("doc_id")
+    if held.to_pylist() != doc_ids:
+        raise TabootError(
+            "E_TABLE",
+            "The rows loaded for a shard are not those of its documents.",
+            table="documents",
+            expected=len(doc_ids),
+            found=len(documents),
+        )
+    held = held.combine_chunks()
+    owner = pc.index_in(chunks.column("doc_id"), value_set=held)
+    if owner.null_count or pc.index_in(relations.column("doc_id"), value_set=held).null_count:
+        raise TabootError(
+            "E_TABLE", "The rows loaded for a shard name documents that it does not hold.", table="chunks"
+        )
+    owners: npt.NDArray[np.int32] = owner.combine_chunks().to_numpy(zero_copy_only=False).astype(np.int32)
+    if np.bincount(owners, minlength=len(doc_ids)).tolist() != chunk_counts:
+        raise TabootError(
+            "E_TABLE", "A document has another number of chunks than its snapshot says.", table="chunks"
+        )
+    return owners
+
+
 def _vectors(chunks: pa.Table, vectors: pa.Table, dimension: int) -> npt.NDArray[np.float32]:
-    """The chunks' vectors as (n, dimension) float32, joined by the hash of the text."""
+    """The chunks' vectors as (n, dimension) float32, joined by the hash of the text.
+
+    Raises ``E_TABLE`` if one is missing, has another dimension or a number that is not finite.
+    """
     column = vectors.column("vector").combine_chunks()
     where = pc.index_in(
         chunks.column("sha256"), value_set=vectors.column("sha256").combine_chunks()
@@ -178,120 +190,9 @@ def _vectors(chunks: pa.Table, vectors: pa.Table, dimension: int) -> npt.NDArray
     return matrix
 
 
-def term_hash(term: str) -> int:
-    """Where a term stands in the postings: 64 bits of BLAKE2b. The reader compares the term itself as
-    well.
-    """
-    return int.from_bytes(
-        hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
-
-
-def _postings(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
-    """The inverted lists (hash, term, rows, tfs), ascending by hash and rows, in the narrowest unsigned types
-    that hold them, and each text's length in words."""
-    vocabulary: dict[str, int] = {}
-    ids: list[int] = []
-    tfs: list[int] = []
-    distinct = np.zeros(len(texts), dtype=np.int64)
-    lengths = np.zeros(len(texts), dtype=np.int32)
-    for row, text in enumerate(texts):
-        terms, lengths[row] = analyze(text)
-        distinct[row] = len(terms)
-        for term, tf in terms.items():
-            ids.append(vocabulary.setdefault(term, len(vocabulary)))
-            tfs.append(tf)
-    words = list(vocabulary)
-    hashes = np.fromiter((term_hash(w) for w in words), dtype=np.uint64, count=len(words))
-    order = np.argsort(hashes, kind="stable")
-    place = np.empty(len(words), dtype=np.int64)
-    place[order] = np.arange(len(words))
-    owner = place[np.array(ids, dtype=np.int64)] if ids else np.zeros(0, dtype=np.int64)
-    by_term = np.argsort(owner, kind="stable")
-    rows = np.repeat(np.arange(len(texts), dtype=np.min_scalar_type(len(texts))), distinct)[by_term]
-    counts = np.array(tfs, dtype=np.min_scalar_type(max(tfs, default=0)))[by_term]
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(words))))).astype(np.int32)
-    table = pa.table(
-        {
-            "hash": pa.array(hashes[order]),
-            "term": pa.array([words[i] for i in order], type=pa.string()),
-            "rows": pa.ListArray.from_arrays(pa.array(offsets), pa.array(rows)),
-            "tfs": pa.ListArray.from_arrays(pa.array(offsets), pa.array(counts)),
-        }
-    )
-    return table, lengths
-
-
-def _portable(postings: pa.Table) -> pa.Table:
-    """The postings for DuckDB: per term its document frequency and a blob of little-endian int32 pairs (row,
-    tf).
-    """
-    rows, tfs = postings.column("rows").combine_chunks(), postings.column("tfs").combine_chunks()
-    pairs = (
-        np.stack([rows.flatten().to_numpy().astype("<i4"), tfs.flatten().to_numpy().astype("<i4")], axis=1)
-        if len(rows)
-        else np.zeros((0, 2), "<i4")
-    )
-    blobs = (
-        pa.Array.from_buffers(
-            pa.binary(),
-            len(rows),
-            [
-                None,
-                pa.array(rows.offsets.to_numpy() * np.int32(8)).buffers()[1],
-                pa.py_buffer(pairs.tobytes()),
-            ],
-        )
-        if len(rows)
-        else pa.array([], type=pa.binary())
-    )
-    return pa.table(
-        {"term": postings.column("term"), "df": pc.list_value_length(rows), "postings": blobs}
-    ).sort_by("term")
-
-
-def _lines(documents: pa.Table, chunks: pa.Table, owners: npt.NDArray[np.int32]) -> pa.Array:
-    """The line (from 1) of the source file on which each chunk starts; null where the document is not the
-    file's text.
-
-    The document has the file's lines if the offset map covers the whole file, but for what a line break may
-    lose.
-    """
-    texts = documents.column("text")
-    starts = chunks.column("start").to_pylist()
-    lines: list[int | None] = [None] * len(chunks)
-    current, text, faithful, seen, line = -1, "", False, 0, 1
-    for row, owner in enumerate(owners.tolist()):
-        if owner != current:
-            current, text, seen, line = owner, texts[owner].as_py(), 0, 1
-            faithful = covers_file(OffsetMap.loads(documents.column("offsets")[owner].as_py()), len(text))
-        if faithful:
-            start = starts[row]
-            line += text.count("\n", seen, start) if start >= seen else -text.count("\n", start, seen)
-            seen = start
-            lines[row] = line
-    return pa.array(lines, type=pa.int32())
-
-
-def covers_file(offsets: OffsetMap, length: int) -> bool:
-    """Whether a document of ``length`` code points has the lines of its file: all of it mapped, nothing left
-    out.
-    """
-    if length == 0 or len(offsets) == 0 or not offsets.exact:
-        return False
-    gaps = offsets.byte_start[1:] - offsets.byte_end[:-1]
-    whole = (
-        offsets.doc_start[0] == 0
-        and offsets.doc_end[-1] == length
-        and bool((offsets.doc_start[1:] == offsets.doc_end[:-1]).all())
-    )
-    # At the front a byte order mark (4 bytes), between segments the \r of a line break (2 bytes in UTF-16).
-    return bool(whole and offsets.byte_start[0] <= 4 and ((gaps >= 0) & (gaps <= 2)).all())
-
-
 def _doc_entities(relations: pa.Table) -> pa.Table:
-    """Which entities each document supports, by the keys as observed: (doc_id, label, key, name, type),
-    distinct.
+    """Which entities each document supports, by their keys as observed: distinct rows of (doc_id, label, key,
+    name, type), in that order.
     """
     ends = [
         relations.select(["doc_id", f"{end}_label", f"{end}_key", f"{end}_name", "type"]).rename_columns(

@@ -1,7 +1,7 @@
 """Numbers out of Arrow columns without a copy.
 
-``Array.to_numpy`` imports pandas wherever it is installed, which costs a first search more than its work
-does.
+``Array.to_numpy`` imports pandas wherever that is installed, which costs a first search more than its own
+work.
 """
 
 from __future__ import annotations

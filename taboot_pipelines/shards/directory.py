@@ -1,5 +1,6 @@
-"""Shards in a local directory: a folder is built aside and renamed into place, the manifest is swapped under
-a file lock.
+"""Shards in a local directory.
+
+A shard's folder is built aside and renamed into place; the manifest is swapped under a file lock.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.files import folder_intact
+from taboot_pipelines.shards.files import hash_file
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.store import Build, Seen
+from taboot_pipelines.shards.protocol import Build, Seen
 from taboot_pipelines.stores.objects import directory_health
 
 
 class DirectoryShards:
-    """See ``ShardStore``."""
+    """See ``ShardStore``. ``root`` holds the manifests and the folders of shards."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -85,7 +88,7 @@ class DirectoryShards:
         parent = layout.shards_dir(self.root, namespace)
         target = parent / key
         try:
-            adopted = folder_intact(target)
+            adopted = _finished(target)
             if adopted is not None and adopted.key == key and not _damaged(target, adopted):
                 return adopted, 0
             parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +97,8 @@ class DirectoryShards:
                 entry = build(aside)
                 aside.chmod(0o755)
                 _sync(aside)
-                if (
-                    target.exists()
-                ):  # damaged: out of the way first, since a folder cannot be replaced in one step
+                if target.exists():
+                    # It is damaged. A folder cannot be replaced in one step, so it goes first.
                     shutil.rmtree(target)
                 aside.rename(target)
             except BaseException:
@@ -148,7 +150,22 @@ class DirectoryShards:
         return layout.shard_dir(self.root, namespace, key)
 
 
+def _finished(folder: Path) -> ShardEntry | None:
+    """What a finished folder holds, its files hashed; None if it is not there, unfinished or damaged."""
+    try:
+        entry = ShardEntry.model_validate_json((folder / layout.ENTRY).read_bytes())
+        if any(
+            (folder / f.name).stat().st_size != f.size or hash_file(folder / f.name) != f.sha256
+            for f in entry.files
+        ):
+            return None
+    except (OSError, ValidationError):
+        return None
+    return entry
+
+
 def _damaged(folder: Path, shard: ShardEntry) -> bool:
+    """Whether a reader found the shard damaged, or a file is missing or has another size."""
     if (folder / layout.DAMAGED).exists():
         return True
     try:
@@ -163,11 +180,11 @@ def _locked(path: Path) -> Iterator[None]:
 
     with path.open("ab") as handle:
         fcntl.flock(handle.fileno(), fcntl.LOCK_EX)
-        yield  # the lock goes with the handle, or with the process
+        yield  # the lock is released when the handle is closed, or the process ends
 
 
 def _write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` in one step: a reader or a crash sees the old bytes or the new ones."""
+    """Replace ``path`` in one step: a reader, or a crash, sees the old bytes or the new ones."""
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(fd, "wb") as f:

@@ -1,4 +1,4 @@
-"""What a publisher is given and what it reports."""
+"""What a publisher is given: one namespace as a snapshot has it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from taboot_pipelines.embedding.protocol import Space
 
 @dataclass(frozen=True, slots=True)
 class DocumentRows:
-    """Everything that a document shard holds of some documents: ``tables.DOCUMENTS``, ``CHUNKS`` and
-    ``RELATIONS`` (``bucket`` may be missing), and ``vectors`` with at least (sha256, vector) for each chunk
-    text."""
+    """Everything that a document shard holds of some documents: rows of ``tables.DOCUMENTS``, ``CHUNKS`` and
+    ``RELATIONS`` (``bucket`` may be missing), and ``vectors`` with at least (sha256, vector) for each text of
+    a chunk."""
 
     documents: pa.Table
     chunks: pa.Table
@@ -28,10 +28,10 @@ class ShardInput:
     """One namespace as a snapshot has it.
 
     ``docs``: doc_id, chunk_count (int32) and fingerprint of every live document; the fingerprint covers all
-    that ``load`` would return for it. ``entities``: label, key, name, scope, properties (a ``fingerprint``
-    column, if there is one, is ignored). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags,
-    root (absolute directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of
-    some documents; it is called for one shard at a time.
+    that ``load`` would return for it. ``entities``: label, key, name, scope, properties (other columns are
+    ignored). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute directory or
+    None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents; it is called
+    for one shard at a time.
     """
 
     namespace: str
@@ -42,18 +42,3 @@ class ShardInput:
     sources: Mapping[str, Mapping[str, Any]]
     snapshot: str
     load: Callable[[Sequence[str]], DocumentRows]
-
-
-@dataclass(frozen=True, slots=True)
-class PublishReport:
-    """What one publish did. ``changed`` is False if it wrote nothing at all."""
-
-    shards_new: int
-    shards_reused: int
-    shards_removed: int
-    bytes_written: int
-    chunks: int
-    documents: int
-    entities: int
-    manifest_version: int
-    changed: bool

@@ -1,6 +1,6 @@
 """The manifest: what a namespace's knowledge base consists of, published by compare-and-swap (seed 004).
 
-A manifest is written last and replaced atomically, so a reader sees the old set of shards or the new one,
+A manifest is written last and replaced in one step, so a reader sees the old set of shards or the new one,
 both whole.
 """
 
@@ -28,8 +28,8 @@ class FileEntry(_Model):
 
 
 class ShardEntry(_Model):
-    """One shard. ``key`` is its logical content; ``first`` its smallest doc_id or hash, which orders the
-    shards; ``length`` the words of its chunks, for BM25."""
+    """One shard. ``key`` is the hash of its logical content; ``first`` its smallest doc_id or hash of an
+    entity's key, which orders the shards; ``length`` the number of words in its chunks, for BM25."""
 
     key: str = Field(pattern=r"^[0-9a-f]{64}$")
     kind: Literal["documents", "entities"]
@@ -42,6 +42,7 @@ class ShardEntry(_Model):
     files: tuple[FileEntry, ...] = ()
 
     def file(self, name: str) -> FileEntry:
+        """The entry of one of the shard's files. Raises ``E_SHARD_CORRUPT`` if it lists none of that name."""
         for f in self.files:
             if f.name == name:
                 return f
@@ -92,6 +93,7 @@ class Manifest(_Model):
     shards: tuple[ShardEntry, ...]
 
     def of_kind(self, kind: str) -> tuple[ShardEntry, ...]:
+        """Its shards of ``documents`` or of ``entities``."""
         return tuple(s for s in self.shards if s.kind == kind)
 
     @property
@@ -107,11 +109,12 @@ class Manifest(_Model):
         return sum(s.entities for s in self.shards)
 
     def same_content(self, other: Manifest) -> bool:
+        """Whether the two differ in their version at most."""
         return self.model_dump(exclude={"version"}) == other.model_dump(exclude={"version"})
 
 
 def parse_manifest(data: bytes, namespace: str) -> Manifest:
-    """``E_SHARD_CORRUPT`` names the manifest and the field that is wrong."""
+    """Read a manifest. Raises ``E_SHARD_CORRUPT``, which names the manifest and the field that is wrong."""
     name = manifest_name(namespace)
     try:
         manifest = Manifest.model_validate_json(data)

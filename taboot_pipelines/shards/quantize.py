@@ -1,7 +1,7 @@
-"""Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the exact
-best.
+"""Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the rows
+that are best by their exact scores.
 
-A row v is stored as q (int8) and scale s with v = s·q + r. For a query u that is t·p but for a rest e:
+A row v is stored as q (int8) and a scale s with v = s·q + r. For a query u = t·p + e with p in int8:
 
     |u·v − s·t·(p·q)| ≤ |u|·|r| + |e|·|s·q|      (Cauchy–Schwarz, twice)
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """``codes`` int8 (n, d); ``scale``, ``error``, ``radius`` float32 (n,)."""
+    """n rows of d dimensions: ``codes`` int8 (n, d); ``scale``, ``error`` and ``radius`` float32 (n,)."""
 
     codes: npt.NDArray[np.int8]
     scale: npt.NDArray[np.float32]
@@ -35,12 +35,12 @@ def quantize(vectors: npt.NDArray[np.float32]) -> Quantized:
     codes = np.rint(exact / divisor[:, None]).clip(-127, 127).astype(np.int8)
     near = codes * scale.astype(np.float64)[:, None]
     radius = np.linalg.norm(near, axis=1)
-    # A reader's float64 arithmetic errs in proportion to the vector, however small the rest is.
+    # The second term is for the reader's float64 arithmetic, which errs in proportion to the vector.
     error = np.linalg.norm(exact - near, axis=1) + 1e-12 * radius
     return Quantized(codes, scale, _up(error), _up(radius))
 
 
 def _up(norms: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Rounded up, with room for the rounding of the norm itself."""
+    """The norms as float32, rounded up, with room for the rounding of the norm itself."""
     wide = norms * (1 + 1e-9) + 1e-12
     return np.nextafter(wide.astype(np.float32), np.float32(np.inf))

@@ -16,17 +16,16 @@ import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.build import term_hash
-from taboot_pipelines.shards.columns import numbers
-from taboot_pipelines.shards.files import map_file, verified_path
+from taboot_pipelines.shards.access import map_file, verified_path
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
-from taboot_pipelines.shards.store import ShardStore, shards_at
-
-_UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
+from taboot_pipelines.shards.postings import Postings, Unsigned
+from taboot_pipelines.shards.protocol import ShardStore
 
 
 class DocumentShard:
-    """One document shard, mapped on first use. Rows of ``chunks`` ascend by (doc_id, chunk_index)."""
+    """One document shard, its files mapped on first use. Rows of ``chunks`` ascend by (doc_id,
+    chunk_index).
+    """
 
     def __init__(self, store: ShardStore, namespace: str, entry: ShardEntry, dimension: int) -> None:
         self._store = store
@@ -56,32 +55,14 @@ class DocumentShard:
         return np.frombuffer(self._map(layout.VECTORS_FLOAT32), dtype="<f4").reshape(-1, self.dimension)
 
     @cached_property
-    def _postings(self) -> tuple[npt.NDArray[np.uint64], pa.Array, npt.NDArray[np.int32], Any, Any]:
-        """Hashes, terms, where each term's list starts, and the flat lists of rows and frequencies."""
-        table = self._table(layout.POSTINGS, None).combine_chunks()
-        if not table.num_rows:
-            return np.zeros(0, dtype=np.uint64), None, np.zeros(1, dtype=np.int32), None, None
-        rows, tfs = table.column("rows").chunk(0), table.column("tfs").chunk(0)
-        flat = [numbers(c.values, _UNSIGNED[str(c.type.value_type)]) for c in (rows, tfs)]
-        return (
-            numbers(table.column("hash"), np.uint64),
-            table.column("term").chunk(0),
-            numbers(rows.offsets, np.int32),
-            *flat,
-        )
+    def _postings(self) -> Postings:
+        return Postings(self._table(layout.POSTINGS, None))
 
-    def postings(
-        self, term: str
-    ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.unsignedinteger[Any]]] | None:
-        """The rows that hold ``term`` (ascending) and how often, without a copy; None if there are none."""
-        hashes, terms, starts, rows, tfs = self._postings
-        wanted = np.uint64(term_hash(term))
-        i = int(np.searchsorted(hashes, wanted))
-        while i < len(hashes) and hashes[i] == wanted:
-            if terms[i].as_py() == term:
-                return rows[starts[i] : starts[i + 1]], tfs[starts[i] : starts[i + 1]]
-            i += 1
-        return None
+    def postings(self, term: str) -> tuple[Unsigned, Unsigned] | None:
+        """The rows that hold ``term`` (ascending) and how often each does, without a copy; None if there are
+        none.
+        """
+        return self._postings.find(term)
 
     def prepare(self) -> None:
         """Verify and map everything that a search uses."""
@@ -109,7 +90,7 @@ class DocumentShard:
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of one manifest, in the order of their ids."""
+    """The shards of one manifest; ``documents`` in the order of their ids."""
 
     store: ShardStore
     manifest: Manifest
@@ -117,35 +98,26 @@ class Shards:
 
     @classmethod
     def open(
-        cls, where: Path | ShardStore, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None
+        cls, store: ShardStore, manifest: Manifest, reuse: Mapping[str, DocumentShard] | None = None
     ) -> Shards:
-        """Nothing is read yet. ``reuse``: shards that are mapped already, by key."""
-        store = shards_at(where)
-        known = reuse or {}
-        dimension = manifest.space.dimension
-        return cls(
-            store,
-            manifest,
-            tuple(
-                # The manifest's entry decides: a shard that was built again has other bytes under the same
-                # key.
-                (
-                    known[e.key]
-                    if e.key in known and known[e.key].entry == e
-                    else DocumentShard(store, manifest.namespace, e, dimension)
-                )
-                for e in sorted(manifest.of_kind("documents"), key=lambda e: e.first)
-            ),
-        )
+        """Read nothing yet. ``reuse``: shards that are mapped already, by key."""
+        documents = []
+        for entry in sorted(manifest.of_kind("documents"), key=lambda e: e.first):
+            shard = reuse.get(entry.key) if reuse else None
+            # Entries are compared whole: a shard that was built again has other bytes under the same key.
+            if shard is None or shard.entry != entry:
+                shard = DocumentShard(store, manifest.namespace, entry, manifest.space.dimension)
+            documents.append(shard)
+        return cls(store, manifest, tuple(documents))
 
     def prepare(self) -> None:
-        """Map every document shard; on first use in a process their bytes are hashed, in parallel."""
+        """Map every document shard. On first use in a process their bytes are hashed, in parallel."""
         with ThreadPoolExecutor(max_workers=8) as pool:
             for _ in pool.map(DocumentShard.prepare, self.documents):
                 pass
 
     def document(self, doc_id: str) -> dict[str, Any] | None:
-        """The row of the database's ``documents`` table for one document, if there is one."""
+        """The row of the database's ``documents`` table for one document; None if there is none."""
         import duckdb
 
         at = bisect_right([s.entry.first for s in self.documents], doc_id) - 1
@@ -168,11 +140,11 @@ class Shards:
         return rows[0] if rows else None
 
     def tables(self, kind: str, queries: Sequence[str]) -> list[pa.Table]:
-        """The results of SQL ``queries`` over every shard of ``kind`` (``documents`` or ``entities``),
-        concatenated.
+        """The results of SQL ``queries`` over every shard of ``kind`` (``documents`` or ``entities``), each
+        concatenated over the shards.
 
-        A query reads the shard's tables by their plain names. An empty list of shards gives tables without
-        columns.
+        A query reads the shard's tables by their plain names. Without shards the tables have no columns.
+        Raises ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT``.
         """
         import duckdb
 

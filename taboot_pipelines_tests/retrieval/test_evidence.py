@@ -13,7 +13,7 @@ from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answers import split
 from taboot_pipelines.settings import Settings, ShardSettings
-from taboot_pipelines.shards import publish
+from taboot_pipelines.shards import open_shards, publish
 from taboot_pipelines.stores.blobs import BlobStore, open_blobs
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, edge, entity
 
@@ -42,7 +42,7 @@ def open_(home, *docs: Doc, give=None) -> KnowledgeBase:
     blobs = open_blobs(Settings(home=home))
     for d in docs:
         blobs.put(NAMESPACE, d.blob)
-    publish(home / "kb", give(w) if give else w.input(), ShardSettings())
+    publish(open_shards(home), give(w) if give else w.input(), ShardSettings())
     return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
 
 

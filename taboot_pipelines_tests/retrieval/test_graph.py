@@ -14,7 +14,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, ShardSettings
-from taboot_pipelines.shards import publish
+from taboot_pipelines.shards import open_shards, publish
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, edge, entity, service
 
 NODES = ["label", "key", "name", "scope", "properties", "doc_ids", "first_seen", "last_seen"]
@@ -99,7 +99,7 @@ def world() -> World:
 
 
 def open_(home, w: World, cuts: int = 1) -> KnowledgeBase:
-    publish(home / "kb", w.input(), ShardSettings(max_chunks=cuts, max_entities=2))
+    publish(open_shards(home), w.input(), ShardSettings(max_chunks=cuts, max_entities=2))
     return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
 
 

@@ -18,7 +18,7 @@ from taboot_pipelines.retrieval import KnowledgeBase, vectors
 from taboot_pipelines.retrieval.bm25 import names_something
 from taboot_pipelines.retrieval.fusion import reciprocal_rank_fusion
 from taboot_pipelines.settings import Settings, ShardSettings
-from taboot_pipelines.shards import prune, publish
+from taboot_pipelines.shards import open_shards, prune, publish
 from taboot_pipelines.shards.analyzer import analyze
 from taboot_pipelines.shards.layout import shards_dir
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, embed
@@ -43,7 +43,7 @@ WORDS = [
 
 
 def build(home, docs, cuts=6) -> KnowledgeBase:
-    publish(home / "kb", World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=cuts))
+    publish(open_shards(home), World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=cuts))
     return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
 
 
@@ -236,7 +236,7 @@ def test_a_new_manifest_is_seen_by_the_next_query(tmp_path):
     assert kb.search("new words", 1).hits[0].text == "old words"
     build(tmp_path, [Doc("a.md", "new words", source="docs")])
     assert kb.search("new words", 1).hits[0].text == "new words"
-    prune(tmp_path / "kb", NAMESPACE)
+    prune(open_shards(tmp_path), NAMESPACE)
     assert kb.search("new words", 1).hits[0].text == "new words"
 
 
@@ -257,7 +257,7 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
         if not calls:
             calls.append(1)
             build(tmp_path, [Doc("a.md", "new words", source="docs")])
-            prune(tmp_path / "kb", NAMESPACE)
+            prune(open_shards(tmp_path), NAMESPACE)
         return view
 
     monkeypatch.setattr(kb, "_view", racing)
@@ -282,7 +282,7 @@ def test_damage_is_found_by_the_first_query_that_needs_the_file(tmp_path, harm, 
         assert caught.value.code == code and path.name in caught.value.message
         assert (
             publish(
-                tmp_path / "kb", World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=6)
+                open_shards(tmp_path), World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=6)
             ).shards_new
             == 1
         )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.shards.analyzer import analyze
-from taboot_pipelines.shards.build import covers_file
-from taboot_pipelines.shards.layout import cut
+from taboot_pipelines.shards.lines import covers_file
+from taboot_pipelines.shards.plan import cut
 from taboot_pipelines.shards.quantize import quantize
 
 

@@ -19,12 +19,14 @@ from taboot_pipelines.shards import (
     DocumentRows,
     PublishReport,
     Shards,
+    ShardStore,
     damaged_shards,
     load_manifest,
     prune,
     publish,
     verify,
 )
+from taboot_pipelines.shards.directory import DirectoryShards
 from taboot_pipelines.shards.layout import manifest_path, shards_dir
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, World, edge, entity, service
 
@@ -61,11 +63,16 @@ def edit(w: World, at: int, text: str) -> Doc:
     return doc
 
 
-def rows(root: Path) -> dict[str, list]:
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryShards:
+    return DirectoryShards(tmp_path)
+
+
+def rows(store: ShardStore) -> dict[str, list]:
     """Every logical row of every shard, by table."""
-    manifest = load_manifest(root, NAMESPACE)
+    manifest = load_manifest(store, NAMESPACE)
     assert manifest is not None
-    shards = Shards.open(root, manifest)
+    shards = Shards.open(store, manifest)
     found = {}
     for kind, tables in (
         ("documents", ("documents", "docs", "postings", "edges", "doc_entities")),
@@ -84,9 +91,9 @@ def rows(root: Path) -> dict[str, list]:
     return found
 
 
-def test_one_edit_writes_one_document_shard_and_loads_only_its_documents(tmp_path):
+def test_one_edit_writes_one_document_shard_and_loads_only_its_documents(store):
     w = world()
-    first = publish(tmp_path, w.input(), SMALL)
+    first = publish(store, w.input(), SMALL)
     assert (
         first.shards_new > 5
         and first.documents == 20
@@ -96,38 +103,46 @@ def test_one_edit_writes_one_document_shard_and_loads_only_its_documents(tmp_pat
     )
     w.loaded.clear()
     edit(w, 3, "quite another text")
-    second = publish(tmp_path, w.input("s2"), SMALL)
+    second = publish(store, w.input("s2"), SMALL)
     assert (second.shards_new, second.shards_removed, second.chunks, second.manifest_version) == (1, 1, 58, 2)
     assert second.shards_reused == first.shards_new - 1
     assert len(w.loaded) <= 4  # the documents of one leaf of at most 12 chunks
 
 
-def test_an_edit_that_keeps_the_number_of_chunks_is_seen(tmp_path):
+def test_an_edit_that_keeps_the_number_of_chunks_is_seen(store):
     w = world()
-    publish(tmp_path, w.input(), SMALL)
+    publish(store, w.input(), SMALL)
     doc = edit(w, 3, "one\n\ntwo\n\nthree")
-    assert publish(tmp_path, w.input(), SMALL).shards_new == 1
-    assert [r["text"] for r in rows(tmp_path)["docs"] if r["doc_id"] == doc.doc_id] == ["one", "two", "three"]
+    assert publish(store, w.input(), SMALL).shards_new == 1
+    assert [r["text"] for r in rows(store)["docs"] if r["doc_id"] == doc.doc_id] == ["one", "two", "three"]
 
 
-def test_nothing_changed_writes_nothing(tmp_path):
+def test_nothing_changed_writes_nothing(tmp_path, store):
     w = world()
-    publish(tmp_path, w.input(), SMALL)
+    publish(store, w.input(), SMALL)
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")}
     w.loaded.clear()
-    report = publish(tmp_path, w.input(), SMALL)
+    report = publish(store, w.input(), SMALL)
     assert report == PublishReport(
-        0, len(list(shards_dir(tmp_path, NAMESPACE).iterdir())), 0, 0, 60, 20, 21, 1, False
+        shards_new=0,
+        shards_reused=len(list(shards_dir(tmp_path, NAMESPACE).iterdir())),
+        shards_removed=0,
+        bytes_written=0,
+        chunks=60,
+        documents=20,
+        entities=21,
+        manifest_version=1,
+        changed=False,
     )
     assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")} == before
     assert w.loaded == []
 
 
-def test_what_holds_for_a_source_changes_the_manifest_and_no_shard(tmp_path):
+def test_what_holds_for_a_source_changes_the_manifest_and_no_shard(store):
     w = world()
-    publish(tmp_path, w.input(), SMALL)
+    publish(store, w.input(), SMALL)
     w.sources = {"docs": {"type": "files", "tags": ["new"], "root": "/srv"}}
-    report = publish(tmp_path, w.input(), SMALL)
+    report = publish(store, w.input(), SMALL)
     assert (report.shards_new, report.bytes_written, report.changed, report.manifest_version) == (
         0,
         0,
@@ -136,9 +151,9 @@ def test_what_holds_for_a_source_changes_the_manifest_and_no_shard(tmp_path):
     )
 
 
-def test_a_name_that_changes_its_meaning_rewrites_entity_shards_only(tmp_path):
+def test_a_name_that_changes_its_meaning_rewrites_entity_shards_only(store):
     w = world()
-    publish(tmp_path, w.input(), SMALL)
+    publish(store, w.input(), SMALL)
     w.loaded.clear()
     w.names[0] |= {
         "resolved_key": None,
@@ -146,13 +161,13 @@ def test_a_name_that_changes_its_meaning_rewrites_entity_shards_only(tmp_path):
         "reason": "two",
     }
     w.entities.append(entity("h/q", "db"))
-    report = publish(tmp_path, w.input(), SMALL)
+    report = publish(store, w.input(), SMALL)
     assert w.loaded == [] and 1 <= report.shards_new <= 4
 
 
-def test_an_empty_namespace_has_a_manifest_without_shards(tmp_path):
-    report = publish(tmp_path, World([]).input(), SMALL)
-    manifest = load_manifest(tmp_path, NAMESPACE)
+def test_an_empty_namespace_has_a_manifest_without_shards(store):
+    report = publish(store, World([]).input(), SMALL)
+    manifest = load_manifest(store, NAMESPACE)
     assert report.changed and manifest is not None and manifest.shards == ()
 
 
@@ -168,6 +183,7 @@ steps = st.lists(st.tuples(st.integers(0, 11), st.none() | texts), min_size=1, m
 def test_incremental_equals_from_scratch(steps, cuts, tmp_path_factory):
     small = ShardSettings(max_chunks=cuts, max_entities=3)
     home = tmp_path_factory.mktemp("kb")
+    edited, fresh = DirectoryShards(home / "a"), DirectoryShards(home / "b")
     w = World([], sources={"docs": {"type": "files"}})
     for number, text in steps:
         doc = Doc(f"{number}.md", text or "")
@@ -180,22 +196,23 @@ def test_incremental_equals_from_scratch(steps, cuts, tmp_path_factory):
             w.entities = [e for e in w.entities if e["name"] != f"s{number}"] + [
                 entity("h", f"s{number}", text=text)
             ]
-        publish(home / "a", w.input(), small)
-        prune(home / "a", NAMESPACE)
-    publish(home / "b", w.input(), small)
-    assert [s.key for s in load_manifest(home / "a", NAMESPACE).shards] == [
-        s.key for s in load_manifest(home / "b", NAMESPACE).shards
+        publish(edited, w.input(), small)
+        prune(edited, NAMESPACE)
+    publish(fresh, w.input(), small)
+    assert [s.key for s in load_manifest(edited, NAMESPACE).shards] == [
+        s.key for s in load_manifest(fresh, NAMESPACE).shards
     ]
-    assert rows(home / "a") == rows(home / "b")
-    assert {p.name for p in shards_dir(home / "a", NAMESPACE).glob("*")} == {
-        p.name for p in shards_dir(home / "b", NAMESPACE).glob("*")
+    assert rows(edited) == rows(fresh)
+    assert {p.name for p in shards_dir(edited.root, NAMESPACE).glob("*")} == {
+        p.name for p in shards_dir(fresh.root, NAMESPACE).glob("*")
     }
     shutil.rmtree(home)
 
 
 def test_order_of_the_given_rows_never_matters(tmp_path):
     w = world()
-    publish(tmp_path / "a", w.input(), SMALL)
+    first, second = DirectoryShards(tmp_path / "a"), DirectoryShards(tmp_path / "b")
+    publish(first, w.input(), SMALL)
     given = w.input()
     turned = replace(
         given,
@@ -208,15 +225,15 @@ def test_order_of_the_given_rows_never_matters(tmp_path):
             )
         ),
     )
-    publish(tmp_path / "b", turned, SMALL)
-    assert rows(tmp_path / "a") == rows(tmp_path / "b")
+    publish(second, turned, SMALL)
+    assert rows(first) == rows(second)
 
 
-def test_each_database_stands_alone(tmp_path):
+def test_each_database_stands_alone(tmp_path, store):
     """A reader with nothing but DuckDB finds text, vectors, postings and edges in one file."""
     w = world()
-    publish(tmp_path, w.input(), SMALL)
-    entry = load_manifest(tmp_path, NAMESPACE).of_kind("documents")[0]
+    publish(store, w.input(), SMALL)
+    entry = load_manifest(store, NAMESPACE).of_kind("documents")[0]
     with duckdb.connect(
         str(shards_dir(tmp_path, NAMESPACE) / entry.key / "shard-00000.duckdb"), read_only=True
     ) as c:
@@ -238,26 +255,26 @@ def test_each_database_stands_alone(tmp_path):
         )
 
 
-def test_a_second_publisher_gets_a_conflict_and_changes_nothing(tmp_path):
+def test_a_second_publisher_gets_a_conflict_and_changes_nothing(tmp_path, store):
     slow, fast = world(), world(3)
 
     def load(ids):
         if not manifest_path(tmp_path, NAMESPACE).exists():
-            publish(tmp_path, fast.input("fast"), SMALL)
+            publish(store, fast.input("fast"), SMALL)
         return slow.load(ids)
 
     with pytest.raises(TabootError) as caught:
-        publish(tmp_path, replace(slow.input("slow"), load=load), SMALL)
+        publish(store, replace(slow.input("slow"), load=load), SMALL)
     assert caught.value.code == "E_CONFLICT"
-    assert load_manifest(tmp_path, NAMESPACE).snapshot == "fast"
-    assert publish(tmp_path, slow.input("slow"), SMALL).bytes_written == 0  # what it had built is adopted
-    assert load_manifest(tmp_path, NAMESPACE).snapshot == "slow"
+    assert load_manifest(store, NAMESPACE).snapshot == "fast"
+    assert publish(store, slow.input("slow"), SMALL).bytes_written == 0  # what it had built is adopted
+    assert load_manifest(store, NAMESPACE).snapshot == "slow"
 
 
-def test_a_failure_half_way_leaves_the_old_state_and_the_next_publish_completes(tmp_path):
+def test_a_failure_half_way_leaves_the_old_state_and_the_next_publish_completes(tmp_path, store):
     w = world()
-    publish(tmp_path, w.input(), SMALL)
-    before = rows(tmp_path)
+    publish(store, w.input(), SMALL)
+    before = rows(store)
     for d in list(w.docs.values()):
         d.text += "\n\nmore"
     count = iter(range(100))
@@ -268,33 +285,34 @@ def test_a_failure_half_way_leaves_the_old_state_and_the_next_publish_completes(
         return w.load(ids)
 
     with pytest.raises(KeyboardInterrupt):
-        publish(tmp_path, replace(w.input("s2"), load=load), SMALL)
-    assert rows(tmp_path) == before
-    publish(tmp_path, w.input("s2"), SMALL)
-    prune(tmp_path, NAMESPACE)
-    publish(tmp_path / "fresh", w.input("s2"), SMALL)
-    assert rows(tmp_path) == rows(tmp_path / "fresh")
+        publish(store, replace(w.input("s2"), load=load), SMALL)
+    assert rows(store) == before
+    publish(store, w.input("s2"), SMALL)
+    prune(store, NAMESPACE)
+    fresh = DirectoryShards(tmp_path / "fresh")
+    publish(fresh, w.input("s2"), SMALL)
+    assert rows(store) == rows(fresh)
     assert not [p for p in shards_dir(tmp_path, NAMESPACE).iterdir() if p.name.startswith(".")]
 
 
-def test_prune_removes_what_the_manifest_does_not_name(tmp_path):
+def test_prune_removes_what_the_manifest_does_not_name(tmp_path, store):
     w = world()
-    publish(tmp_path, w.input(), SMALL)
+    publish(store, w.input(), SMALL)
     edit(w, 0, "unique-secret-word stays nowhere")
-    publish(tmp_path, w.input("s2"), SMALL)
+    publish(store, w.input("s2"), SMALL)
     edit(w, 0, "harmless")
-    publish(tmp_path, w.input("s3"), SMALL)
-    assert len(prune(tmp_path, NAMESPACE)) == 2
+    publish(store, w.input("s3"), SMALL)
+    assert len(prune(store, NAMESPACE)) == 2
     assert not any(b"unique-secret-word" in p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
-    verify(tmp_path, load_manifest(tmp_path, NAMESPACE))
-    assert prune(tmp_path, NAMESPACE) == []
+    verify(store, load_manifest(store, NAMESPACE))
+    assert prune(store, NAMESPACE) == []
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-def test_any_damaged_file_is_found_named_and_built_again(tmp_path, harm):
+def test_any_damaged_file_is_found_named_and_built_again(tmp_path, store, harm):
     w = world(4)
-    publish(tmp_path, w.input(), ShardSettings())
-    manifest = load_manifest(tmp_path, NAMESPACE)
+    publish(store, w.input(), ShardSettings())
+    manifest = load_manifest(store, NAMESPACE)
     names = [(s.key, f.name) for s in manifest.shards for f in s.files]
     assert len(names) == 7
     for key, name in names:
@@ -308,36 +326,36 @@ def test_any_damaged_file_is_found_named_and_built_again(tmp_path, harm):
         else:
             data[len(data) // 2] ^= 1
             path.write_bytes(data)
-        manifest = load_manifest(tmp_path, NAMESPACE)
+        manifest = load_manifest(store, NAMESPACE)
         with pytest.raises(TabootError) as caught:
-            verify(tmp_path, manifest)
+            verify(store, manifest)
         assert caught.value.code == ("E_SHARD_MISSING" if harm == "remove" else "E_SHARD_CORRUPT")
         assert name in caught.value.message
-        assert damaged_shards(tmp_path, manifest) == [key]
-        report = publish(tmp_path, w.input(), ShardSettings())
+        assert damaged_shards(store, manifest) == [key]
+        report = publish(store, w.input(), ShardSettings())
         assert report.shards_new == 1 and report.changed
-        verify(tmp_path, load_manifest(tmp_path, NAMESPACE))
-        assert damaged_shards(tmp_path, load_manifest(tmp_path, NAMESPACE)) == []
+        verify(store, load_manifest(store, NAMESPACE))
+        assert damaged_shards(store, load_manifest(store, NAMESPACE)) == []
 
 
 @pytest.mark.parametrize(
     "data",
     [b"", b"{", b"[" * 100_000, b"\xff\xfe", b'{"format":2}', b'{"format":1,"namespace":"default"}', b"null"],
 )
-def test_a_damaged_manifest_is_named_and_replaced(tmp_path, data):
+def test_a_damaged_manifest_is_named_and_replaced(tmp_path, store, data):
     w = world(3)
-    publish(tmp_path, w.input(), SMALL)
+    publish(store, w.input(), SMALL)
     manifest_path(tmp_path, NAMESPACE).write_bytes(data)
     with pytest.raises(TabootError) as caught:
-        load_manifest(tmp_path, NAMESPACE)
+        load_manifest(store, NAMESPACE)
     assert caught.value.code == "E_SHARD_CORRUPT" and "manifest" in caught.value.message
-    report = publish(tmp_path, w.input(), SMALL)
+    report = publish(store, w.input(), SMALL)
     assert report.changed and report.bytes_written == 0  # the shards were whole
-    assert load_manifest(tmp_path, NAMESPACE).documents == 3
+    assert load_manifest(store, NAMESPACE).documents == 3
 
 
-def test_a_manifest_that_leads_out_of_its_folder_is_refused(tmp_path):
-    publish(tmp_path, world(3).input(), SMALL)
+def test_a_manifest_that_leads_out_of_its_folder_is_refused(tmp_path, store):
+    publish(store, world(3).input(), SMALL)
     path = manifest_path(tmp_path, NAMESPACE)
     for field, value in (("key", "../../etc"), ("name", "../x")):
         data = json.loads(path.read_bytes())
@@ -346,7 +364,7 @@ def test_a_manifest_that_leads_out_of_its_folder_is_refused(tmp_path):
         bad.mkdir(exist_ok=True)
         manifest_path(bad, NAMESPACE).write_text(json.dumps(data))
         with pytest.raises(TabootError) as caught:
-            load_manifest(bad, NAMESPACE)
+            load_manifest(DirectoryShards(bad), NAMESPACE)
         assert caught.value.code == "E_SHARD_CORRUPT"
 
 
@@ -403,14 +421,14 @@ def _broken(w: World, what: str):
         "bad offsets",
     ],
 )
-def test_rows_that_do_not_fit_together_are_refused_and_nothing_is_published(tmp_path, what):
+def test_rows_that_do_not_fit_together_are_refused_and_nothing_is_published(store, what):
     with pytest.raises(TabootError) as caught:
-        publish(tmp_path, _broken(world(3), what), SMALL)
+        publish(store, _broken(world(3), what), SMALL)
     assert caught.value.code == "E_TABLE"
-    assert load_manifest(tmp_path, NAMESPACE) is None
+    assert load_manifest(store, NAMESPACE) is None
 
 
-def test_documents_that_are_no_hash_or_stand_twice_are_refused(tmp_path):
+def test_documents_that_are_no_hash_or_stand_twice_are_refused(store):
     given = world(2).input()
     for ids in (["x"], [given.docs.column("doc_id")[0].as_py()] * 2):
         docs = pa.table(
@@ -421,12 +439,12 @@ def test_documents_that_are_no_hash_or_stand_twice_are_refused(tmp_path):
             }
         )
         with pytest.raises(TabootError) as caught:
-            publish(tmp_path, replace(given, docs=docs), SMALL)
+            publish(store, replace(given, docs=docs), SMALL)
         assert caught.value.code == "E_TABLE"
 
 
 @pytest.mark.parametrize("namespace", ["", "../x", "A", "a\n", "x" * 64])
-def test_a_namespace_is_never_a_path(tmp_path, namespace):
+def test_a_namespace_is_never_a_path(tmp_path, store, namespace):
     with pytest.raises(TabootError) as caught:
-        publish(tmp_path, replace(world(1).input(), namespace=namespace), SMALL)
+        publish(store, replace(world(1).input(), namespace=namespace), SMALL)
     assert caught.value.code == "E_NAMESPACE" and list(tmp_path.iterdir()) == []

@@ -1,0 +1,176 @@
+"""Which shards should exist: a function of the content alone (DESIGN rule 21).
+
+Documents and entities are cut into ranges of their ids, so a change elsewhere never moves a row to another
+shard. A shard's key is the hash of what it holds: the fingerprints of its rows, the embedding space, the
+analyzer, the format. The same content therefore gives the same keys, whether it was reached by edits or at
+once. Planning loads no document's rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids, tables
+from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.settings import ShardSettings
+from taboot_pipelines.shards import layout
+from taboot_pipelines.shards.analyzer import ANALYZER
+from taboot_pipelines.shards.build import build_documents, build_entities
+from taboot_pipelines.shards.inputs import ShardInput
+from taboot_pipelines.shards.manifest import ShardEntry
+
+_ENTITY_COLUMNS = ("label", "key", "name", "scope", "properties")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShard:
+    """A shard that should exist: what the manifest will say of it, but for its files and ``length``, and how
+    to write its files into an empty folder. ``write`` returns the number of words in its chunks."""
+
+    entry: ShardEntry
+    write: Callable[[Path], int]
+
+
+def plan(shard_input: ShardInput, settings: ShardSettings) -> dict[str, ShardEntry]:
+    """The shards that a publish of ``shard_input`` would name, by key, still without their files."""
+    return {shard.entry.key: shard.entry for shard in planned_shards(shard_input, settings)}
+
+
+def planned_shards(shard_input: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
+    """The shards of the documents, then those of the entities, each in the order of their ids.
+
+    Raises ``E_TABLE`` if a doc_id is no UUID or stands twice.
+    """
+    yield from _document_shards(shard_input, settings)
+    yield from _entity_shards(shard_input, settings)
+
+
+def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
+    docs = given.docs.select(["doc_id", "chunk_count", "fingerprint"]).sort_by("doc_id")
+    rows = list(rows_of(docs))
+    positions = [_position(doc_id) for doc_id, _, _ in rows]
+    if any(a[0] >= b[0] for a, b in pairwise(rows)):
+        raise TabootError("E_TABLE", "A document stands twice in the list of documents.", table="docs")
+    space = [given.space.model, given.space.revision, given.space.dimension]
+    weights = [max(chunk_count, 1) for _, chunk_count, _ in rows]
+    for lo, hi in cut(positions, weights, 128, settings.max_chunks):
+        doc_ids = [doc_id for doc_id, _, _ in rows[lo:hi]]
+        chunk_counts = [chunk_count for _, chunk_count, _ in rows[lo:hi]]
+
+        def write(folder: Path, doc_ids: list[str] = doc_ids, chunk_counts: list[int] = chunk_counts) -> int:
+            return build_documents(folder, doc_ids, chunk_counts, given.load(doc_ids), given.space.dimension)
+
+        entry = ShardEntry(
+            key=ids.digest("documents", layout.FORMAT, ANALYZER, space, rows[lo:hi]),
+            kind="documents",
+            first=doc_ids[0],
+            documents=len(doc_ids),
+            chunks=sum(chunk_counts),
+        )
+        yield PlannedShard(entry, write)
+
+
+def _position(doc_id: str) -> int:
+    """The bits of a doc_id (a hash in the form of a UUID); their order is the order of the text."""
+    digits = doc_id.replace("-", "")
+    try:
+        if len(digits) == 32 and digits == digits.lower():
+            return int(digits, 16)
+    except ValueError:
+        pass
+    raise TabootError("E_TABLE", "A doc_id is not a UUID.", table="docs")
+
+
+def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
+    """Entities and names in one trie over the hash of their key as observed, so that a bare name and the node
+    that it means are in one shard.
+    """
+    entities = given.entities.select(list(_ENTITY_COLUMNS))
+    names = given.names.select(tables.NAMES.names)
+    keys = [*entities.column("key").to_pylist(), *names.column("observed_key").to_pylist()]
+    hashes = [ids.sha256_hex(k) for k in keys]
+    order = sorted(range(len(keys)), key=hashes.__getitem__)
+    positions = [int(hashes[i], 16) for i in order]
+    for lo, hi in cut(positions, [1] * len(order), 256, settings.max_entities):
+        rows = np.array(order[lo:hi], dtype=np.int64)
+        own_entities = (
+            entities.take(pa.array(rows[rows < len(entities)]))
+            .sort_by([("key", "ascending"), ("label", "ascending")])
+            .combine_chunks()
+        )
+        own_names = (
+            names.take(pa.array(rows[rows >= len(entities)] - len(entities)))
+            .sort_by("observed_key")
+            .combine_chunks()
+        )
+
+        def write(folder: Path, entities: pa.Table = own_entities, names: pa.Table = own_names) -> int:
+            build_entities(folder, entities, names)
+            return 0
+
+        entry = ShardEntry(
+            key=ids.digest("entities", layout.FORMAT, _fingerprint(own_entities), _fingerprint(own_names)),
+            kind="entities",
+            first=hashes[order[lo]],
+            entities=len(own_entities),
+            names=len(own_names),
+        )
+        yield PlannedShard(entry, write)
+
+
+def _fingerprint(table: pa.Table) -> str:
+    """SHA-256 of the rows in their order: of each column the lengths of its texts (-1 for null), then the
+    texts; of a column of lists the lengths of the lists before that.
+    """
+    h = hashlib.sha256()
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if pa.types.is_list(column.type):
+            h.update(_lengths(pc.list_value_length(column)))
+            column = column.flatten()
+        column = column.cast(pa.large_string())
+        h.update(_lengths(pc.binary_length(column.cast(pa.large_binary()))))
+        h.update("".join(v for v in column.to_pylist() if v is not None).encode())
+    return h.hexdigest()
+
+
+def _lengths(lengths: pa.Array) -> bytes:
+    """Lengths as little-endian 64-bit integers, -1 for null."""
+    data: bytes = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+    return data
+
+
+def cut(positions: Sequence[int], weights: Sequence[int], bits: int, limit: int) -> list[tuple[int, int]]:
+    """The leaves of the smallest binary trie over ``positions`` (ascending, ``bits`` wide) that weigh at most
+    ``limit``.
+
+    Returns ranges ``[lo, hi)`` of the rows, in order. A leaf whose rows all have one position may weigh more.
+    Leaves depend on the rows under their prefix alone, so a change elsewhere never moves them.
+    """
+    total = [0]
+    for w in weights:
+        total.append(total[-1] + w)
+    leaves: list[tuple[int, int]] = []
+    stack = [(0, len(positions), 0, 0)] if positions else []
+    while stack:
+        lo, hi, depth, base = stack.pop()
+        if total[hi] - total[lo] <= limit or positions[lo] == positions[hi - 1] or depth == bits:
+            leaves.append((lo, hi))
+            continue
+        middle = base | (1 << (bits - depth - 1))
+        split = bisect_left(positions, middle, lo, hi)
+        if split < hi:
+            stack.append((split, hi, depth + 1, middle))
+        if lo < split:
+            stack.append((lo, split, depth + 1, base))
+    return leaves
