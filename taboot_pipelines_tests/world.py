@@ -20,7 +20,7 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.deriving import derive
+from taboot_pipelines.stages.deriving import derive, run_source_stage
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
@@ -95,6 +95,13 @@ class World:
             for s in source_ids or sorted(known)
             for r in run_chain(self.workspace, s, confirm_deletes=confirm_deletes)
         ]
+
+    def run(self, stage: str, source_id: str, *, confirm_deletes: bool = False) -> StageReport:
+        """One stage of one source, alone."""
+        self.workspace.sync_sources()
+        (wanted,) = (s for s in CHAIN.of_source if s.name == stage)
+        entry = self.workspace.entries(source_id)[0]
+        return run_source_stage(self.workspace, wanted, entry, confirm_deletes=confirm_deletes)
 
     def kb(self, namespace: str = "default", home: Path | None = None) -> KnowledgeBase:
         return KnowledgeBase.open(home or self.home, namespace, settings=self.settings(home or self.home))

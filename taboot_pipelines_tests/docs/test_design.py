@@ -1,5 +1,5 @@
-"""The rules of ``docs/design.md``: code refers to them by name, each names tests that exist, and people who use the
-product never see a rule.
+"""The rules of ``docs/design.md``: code refers to them by name, each names tests that exist, and people who
+use the product never see a rule.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ RULES = {
     for m in re.finditer(r"^### (?P<name>[a-z-]+)\n(?P<text>.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
 #: How code refers to rules: "rule ``support``", "rules ``bytes-first`` and ``support``".
-REFERENCE = re.compile(
-    r"\brules?((?:,?(?:\s+(?:#:? *)?(?:and|to|or))?\s+(?:#:? *)?``[a-z]+(?:-[a-z]+)+``|,?\s+``support``|,?\s+``watermark``)+)"
-)
+_ONE = r"(?:\s|#:?)+``(?:[a-z]+(?:-[a-z]+)+|support|watermark)``"
+REFERENCE = re.compile(rf"\b[Rr]ules?(?P<names>{_ONE}(?:,?(?:(?:\s|#:?)+and)?{_ONE})*)")
 NAME = re.compile(r"``([a-z-]+)``")
 FILES = [
     p
@@ -52,7 +51,7 @@ def references() -> list[tuple[str, str]]:
     found = []
     for path in FILES:
         for m in REFERENCE.finditer(path.read_text()):
-            found += [(str(path.relative_to(ROOT)), name) for name in NAME.findall(m[1])]
+            found += [(str(path.relative_to(ROOT)), name) for name in NAME.findall(m["names"])]
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.stages import chunks, documents, raw_blobs
+from taboot_pipelines.stages import chunks
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines_tests.world import World
 
@@ -20,17 +20,14 @@ NS, SOURCE = "default", "notes"
 FILES = 24
 
 
-def run(world: World, *stages: Any) -> StageReport:
+def run(world: World, *stages: str) -> StageReport:
     """Run stages one after the other for the source; returns the report of the last."""
-    world.workspace.sync_sources()
-    for stage in stages:
-        report: StageReport = stage.run(world.workspace, world.workspace.entries(SOURCE)[0])
-    return report
+    return [world.run(stage, SOURCE) for stage in stages][-1]
 
 
 def chunk(world: World) -> StageReport:
     """Fetch and parse, then run the stage under test."""
-    return run(world, raw_blobs, documents, chunks)
+    return run(world, "raw_blobs", "documents", "chunks")
 
 
 def read(world: World, table: str) -> list[dict[str, Any]]:
@@ -120,8 +117,8 @@ def test_a_change_that_leaves_the_text_alone_cuts_nothing(world: World, pages: P
     before = read(world, "chunks")
     # Another list of languages is another reading of every document, with the same texts.
     world.source(SOURCE, languages=["en", "de", "fr"])
-    assert run(world, raw_blobs, documents).counts["new"] == FILES
-    report = run(world, chunks)
+    assert run(world, "raw_blobs", "documents").counts["new"] == FILES
+    report = run(world, "chunks")
     assert report.counts["documents"] == report.counts["new"] == 0
     assert report.counts["reused_documents"] == FILES and read(world, "chunks") == before
 
@@ -188,5 +185,5 @@ def test_a_lost_table_is_made_again(world: World, pages: Path) -> None:
 def test_without_documents_the_stage_says_what_is_missing(world: World) -> None:
     world.source(SOURCE)
     with pytest.raises(TabootError) as caught:
-        run(world, raw_blobs, chunks)
+        run(world, "raw_blobs", "chunks")
     assert caught.value.code == "E_NOT_FOUND" and "documents" in (caught.value.remedy or "")

@@ -10,7 +10,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.stages import chunks, documents, raw_blobs
+from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines_tests.acceptance.checks import blob_path, flip_byte
 from taboot_pipelines_tests.world import World
@@ -19,17 +19,10 @@ NS, SOURCE = "default", "notes"
 GERMAN = "Der Dienst läuft auf dem alten Rechner im Keller und wird jeden Abend gesichert. " * 5
 
 
-def run(stage: Any, world: World) -> StageReport:
-    """Run one stage for the source, alone."""
-    world.workspace.sync_sources()
-    report: StageReport = stage.run(world.workspace, world.workspace.entries(SOURCE)[0])
-    return report
-
-
 def parse(world: World) -> StageReport:
     """Fetch, then run the stage under test."""
-    run(raw_blobs, world)
-    return run(documents, world)
+    world.run("raw_blobs", SOURCE)
+    return world.run("documents", SOURCE)
 
 
 def rows(world: World) -> dict[str, dict[str, Any]]:
@@ -96,10 +89,10 @@ def test_a_bad_blob_becomes_a_dead_letter_and_its_neighbours_get_their_rows(
 
 
 def test_a_blob_that_was_damaged_is_read_again_once_it_is_mended(world: World, notes: Path) -> None:
-    run(raw_blobs, world)
+    world.run("raw_blobs", SOURCE)
     damaged = blob_path(world, world.workspace.catalog.locators(NS, SOURCE)["1.md"].sha256)
     flip_byte(damaged)
-    run(documents, world)
+    world.run("documents", SOURCE)
     assert letters(world) == {"1.md": ("E_BLOB_CORRUPT", "failed", 1)}
     assert rows(world).keys() == {"0.md", "2.md"}
     # The letter makes the next fetch write the bytes again, and the blob be tried again.
@@ -149,19 +142,19 @@ def test_an_unchanged_run_writes_no_version_of_the_table(world: World, notes: Pa
 
 def test_a_lost_table_is_made_again(world: World, notes: Path) -> None:
     parse(world)
-    run(chunks, world)
+    world.run("chunks", SOURCE)
     before = rows(world)
     shutil.rmtree(world.home / "tables" / NS / SOURCE / "documents")
     report = parse(world)
     assert report.skipped is None and report.counts["new"] == 3 and rows(world) == before
     # Versions of the table are counted anew, so what followed from the lost one is compared anew as well.
     assert world.workspace.catalog.pointer(NS, SOURCE, "chunks") is None
-    assert run(chunks, world).counts["reused_documents"] == 3
+    assert world.run("chunks", SOURCE).counts["reused_documents"] == 3
 
 
 def test_a_source_that_was_never_fetched_is_a_typed_error(world: World, notes: Path) -> None:
     with pytest.raises(TabootError) as caught:
-        run(documents, world)
+        world.run("documents", SOURCE)
     assert caught.value.code == "E_NOT_FOUND" and "raw_blobs" in (caught.value.remedy or "")
 
 

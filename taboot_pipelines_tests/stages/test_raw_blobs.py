@@ -27,8 +27,7 @@ MAX_BYTES = 400
 
 def fetch(world: World, **options: Any) -> StageReport:
     """Run the stage under test, alone."""
-    world.workspace.sync_sources()
-    return raw_blobs.run(world.workspace, world.workspace.entries(SOURCE)[0], **options)
+    return world.run("raw_blobs", SOURCE, **options)
 
 
 @pytest.fixture
