@@ -30,8 +30,10 @@ _RENAMED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le", 
 _REFUSED = re.compile(
     r"^(utf-7|hz|iso2022|idna|punycode|undefined|mbcs|oem|raw.unicode|unicode.escape|charmap)", re.I
 )
+#: How much of a body a guess is made from.
 _SAMPLE = 65536
-_STATISTICS = 400
+#: Texts shorter than this say too little for statistics.
+_MIN_STATISTICS = 400
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -68,9 +70,7 @@ def _mostly_utf8(body: bytes, error: UnicodeDecodeError) -> bool:
 
 
 def _guess(body: bytes) -> tuple[str, str] | None:
-    """A charset by statistics on the first 64 KiB, accepted only if all of ``body`` survives the round
-    trip.
-    """
+    """(text, charset) by statistics on the first 64 KiB, if all of ``body`` survives the round trip."""
     from charset_normalizer import from_bytes
 
     try:
@@ -93,19 +93,30 @@ def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, s
     read all the same: those bytes come as lone surrogates (PEP 383), and ``text.encode(charset,
     "surrogateescape")`` is the inverse. Raises ``E_ENCODING``.
     """
+    if (marked := _by_mark(data)) is not None:
+        return marked
+    bom = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    body = data[bom:]
+    text, codec = _by_declaration(body, charset, html) or _by_content(body, bom, html)
+    return text, codec, bom
+
+
+def _by_mark(data: bytes) -> tuple[str, str, int] | None:
+    """The text after a byte order mark; None without one, or if a mark of UTF-8 or UTF-32 misleads."""
     for bom, codec in _BOMS:
         if data.startswith(bom):
             text = _try(data[len(bom) :], codec)
             if text is not None:
                 return text, codec, len(bom)
-            if codec == "utf-8":
-                break
             if codec.startswith("utf-16"):
                 raise TabootError(
                     "E_ENCODING", f"The file has a byte order mark of {codec} but is not valid {codec}."
                 )
-    bom_bytes = 3 if data.startswith(codecs.BOM_UTF8) else 0
-    body = data[bom_bytes:]
+    return None
+
+
+def _by_declaration(body: bytes, charset: str | None, html: bool) -> tuple[str, str] | None:
+    """(text, charset) by what the transport declares, else by what the page itself does."""
     declared = [charset] if charset else []
     if html and (meta := _META_CHARSET.search(body[:_META_PREFIX])):
         name = meta[1].decode("ascii")
@@ -115,37 +126,38 @@ def decode(data: bytes, charset: str | None, html: bool = False) -> tuple[str, s
         known = _codec(name)
         if known is None:
             continue
+        candidates = [known]
         if known in ("iso-8859-1", "ascii") and not body.isascii():
             # These labels mean windows-1252 in practice (WHATWG); true latin-1 has its five holes as well.
-            for each in ("cp1252", "iso-8859-1"):
-                if (text := _try(body, each)) is not None:
-                    return text, each, bom_bytes
-        if (text := _try(body, known)) is not None:
-            return text, known, bom_bytes
+            candidates = ["cp1252", "iso-8859-1", known]
+        for codec in candidates:
+            if (text := _try(body, codec)) is not None:
+                return text, codec
+    return None
+
+
+def _by_content(body: bytes, bom: int, html: bool) -> tuple[str, str]:
+    """(text, charset) where nothing is declared: UTF-8, else the best guess that survives a round trip."""
     try:
-        return body.decode("utf-8"), "utf-8", bom_bytes
+        return body.decode("utf-8"), "utf-8"
     except UnicodeDecodeError as error:
+        damaged = error.start + bom
         if _mostly_utf8(body, error):
             if html:
-                return body.decode("utf-8", "surrogateescape"), "utf-8", bom_bytes
+                return body.decode("utf-8", "surrogateescape"), "utf-8"
             raise TabootError(
-                "E_ENCODING",
-                f"The file is UTF-8 but for a damaged byte at {error.start + bom_bytes}.",
-                byte=error.start + bom_bytes,
+                "E_ENCODING", f"The file is UTF-8 but for a damaged byte at {damaged}.", byte=damaged
             ) from None
-        damaged = error.start + bom_bytes
     western = _try(body, "cp1252")
     if western is not None and _CONTROLS.search(western):
         western = None
     sample = body[:_SAMPLE]
     # Few letters beyond ASCII, and too little text for statistics: western European.
-    few = len(body) < _STATISTICS and 4 * sum(b > 0x7F for b in sample) <= len(sample)
-    if western is not None and few:
-        return western, "cp1252", bom_bytes
-    if guess := _guess(body):
-        return guess[0], guess[1], bom_bytes
+    few = len(body) < _MIN_STATISTICS and 4 * sum(b > 0x7F for b in sample) <= len(sample)
+    if not (few and western is not None) and (guess := _guess(body)):
+        return guess
     if western is not None:
-        return western, "cp1252", bom_bytes
+        return western, "cp1252"
     raise TabootError(
         "E_ENCODING",
         f"The file is in no charset that could be told; it stops being UTF-8 at byte {damaged}.",

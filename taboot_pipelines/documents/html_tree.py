@@ -26,65 +26,45 @@ _ATTRIBUTE = re.compile(
 )
 _ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?")
 
-VOID = frozenset(
-    [
-        "area",
-        "base",
-        "basefont",
-        "br",
-        "col",
-        "embed",
-        "frame",
-        "hr",
-        "img",
-        "input",
-        "keygen",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
-)
-RAW = frozenset(
-    [
-        "script",
-        "style",
-        "textarea",
-        "title",
-        "xmp",
-        "iframe",
-        "noembed",
-        "noframes",
-        "svg",
-        "math",
-        "template",
-    ]
-)
-BLOCK = word_list("taboot_pipelines.documents", "html_block_elements.txt")
-_CLOSES_P = BLOCK - frozenset(
-    ("body", "html", "head", "option", "optgroup", "td", "th", "tr", "tbody", "thead", "tfoot")
-)
+_PACKAGE = "taboot_pipelines.documents"
+VOID = word_list(_PACKAGE, "html_void_elements.txt")
+RAW = word_list(_PACKAGE, "html_raw_elements.txt")
+BLOCK = word_list(_PACKAGE, "html_block_elements.txt")
+#: Raw elements without an end tag are read past: reading on beats losing the page.
+_RAW_IF_CLOSED = frozenset(("title", "textarea", "svg", "math", "template"))
+_SELF_CLOSING = frozenset(("svg", "math"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-#: A start tag of the key closes an open element of the first set, looked for no further up than the second.
+_TABLE_PARTS = frozenset(("td", "th", "tr", "tbody", "thead", "tfoot"))
 _SECTIONS = frozenset(("tbody", "thead", "tfoot"))
-_IMPLIED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+_CELLS = frozenset(("td", "th"))
+_TERMS = frozenset(("dt", "dd"))
+_TABLE = frozenset(("table",))
+_P = frozenset(("p",))
+
+#: Start tags that close an open paragraph.
+_CLOSES_P = BLOCK - _TABLE_PARTS - frozenset(("body", "html", "head", "option", "optgroup"))
+#: An end tag, or the implied end of a paragraph, does not reach through these.
+_BARRIER = frozenset(("table", "td", "th", "html", "body"))
+_P_BARRIER = _BARRIER | {"button"}
+#: What the end tags of these do not reach through; all others have :data:`_BARRIER`.
+_END_BARRIERS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_TABLE_PARTS, _TABLE),
+    **dict.fromkeys(("table", "body", "html"), frozenset()),
+}
+#: A start tag of the key closes an open element of the first set, looked for no further up than the second.
+_IMPLIED_ENDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "li": (frozenset(("li",)), frozenset(("ul", "ol", "menu", "dir", "table", "td", "th"))),
-    "dt": (frozenset(("dt", "dd")), frozenset(("dl", "table", "td", "th"))),
-    "dd": (frozenset(("dt", "dd")), frozenset(("dl", "table", "td", "th"))),
+    "dt": (_TERMS, frozenset(("dl", "table", "td", "th"))),
+    "dd": (_TERMS, frozenset(("dl", "table", "td", "th"))),
     "option": (frozenset(("option",)), frozenset(("select", "datalist"))),
-    "td": (frozenset(("td", "th")), frozenset(("tr", "table"))),
-    "th": (frozenset(("td", "th")), frozenset(("tr", "table"))),
-    "tr": (frozenset(("tr",)), frozenset(("table",))),
-    "tbody": (_SECTIONS, frozenset(("table",))),
-    "thead": (_SECTIONS, frozenset(("table",))),
-    "tfoot": (_SECTIONS, frozenset(("table",))),
+    "td": (_CELLS, frozenset(("tr", "table"))),
+    "th": (_CELLS, frozenset(("tr", "table"))),
+    "tr": (frozenset(("tr",)), _TABLE),
+    "tbody": (_SECTIONS, _TABLE),
+    "thead": (_SECTIONS, _TABLE),
+    "tfoot": (_SECTIONS, _TABLE),
     "body": (frozenset(("head",)), frozenset(("html",))),
 }
-#: An end tag does not reach through these.
-_BARRIER = frozenset(("table", "td", "th", "html", "body"))
-_ENDS_ANYWHERE = frozenset(("table", "tr", "td", "th", "tbody", "thead", "tfoot", "body", "html"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,131 +159,163 @@ def decoded(source: str, start: int, end: int) -> str:
 
 def parse(source: str) -> Element:
     """The tree of ``source`` under a root element ``#root``. Never fails; time is linear in the source."""
-    root = Element("#root", "", 0, 0, None)
-    stack = [root]
-    open_tags: Counter[str] = Counter()
-    too_deep: Counter[str] = Counter()
-    n = len(source)
-    comments_close = True
-    unclosed: set[str] = set()
+    return _TreeBuilder(source).build()
 
-    def close_to(index: int, at: int, end: int) -> None:
-        """Pop the stack down to ``index`` (that element included); only it owns the end tag ``[at, end)``."""
-        while len(stack) > index:
-            node = stack.pop()
-            open_tags[node.tag] -= 1
-            node.content_end, node.end = at, (end if len(stack) == index else at)
 
-    def find_up(tags: frozenset[str], barrier: frozenset[str]) -> int:
-        for i in range(len(stack) - 1, 0, -1):
-            if stack[i].tag in tags:
-                return i
-            if stack[i].tag in barrier:
-                return -1
-        return -1
+class _TreeBuilder:
+    """Builds the tree of one source. Methods that read a piece of markup return the position after it."""
 
-    def text(start: int, end: int) -> None:
-        if start < end:
-            stack[-1].children.append(Text(start, end))
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.root = Element("#root", "", 0, 0, None)
+        #: The root and the open elements, outermost first.
+        self.stack = [self.root]
+        self.open_tags: Counter[str] = Counter()
+        #: Start tags that were left out for their depth, whose end tags close nothing.
+        self.too_deep: Counter[str] = Counter()
+        #: Raw elements known to have no end tag further on: it is looked for once only.
+        self.unclosed: set[str] = set()
+        self.comments_close = True
 
-    pos = 0
-    while pos < n:
-        markup = _MARKUP.search(source, pos)
-        if markup is None:
-            text(pos, n)
-            break
-        at = markup.start()
-        text(pos, at)
-        opening = markup[0]
-        if opening == "<!--":
-            close = source.find("-->", at + 4) if comments_close else -1
-            if close < 0:
-                comments_close = False
-                # `<!-->` and comments without an end: up to the next tag end, not the rest of the page.
-                close = source.find(">", at + 4) - 2
-                if close < 0:
-                    break
-            pos = close + 3
-            continue
-        if opening in ("<!", "<?"):
-            if source.startswith("<![CDATA[", at):
-                close = source.find("]]>", at)
-                pos = close + 3 if close >= 0 else n
-                continue
-            close = source.find(">", at)
-            if close < 0:
+    def build(self) -> Element:
+        source, search = self.source, _MARKUP.search
+        n = len(source)
+        pos = 0
+        while pos < n:
+            markup = search(source, pos)
+            at = markup.start() if markup is not None else n
+            if pos < at:
+                self.stack[-1].children.append(Text(pos, at))
+            if markup is None:
                 break
-            pos = close + 1
-            continue
+            opening = markup[0]
+            if opening == "<!--":
+                pos = self._comment(at)
+            elif opening == "<!" or opening == "<?":
+                pos = self._declaration(at)
+            else:
+                pos = self._tag(at)
+        self._close_to(1, n, n)
+        self.root.content_end = self.root.end = n
+        return self.root
+
+    # Markup -------------------------------------------------------------------------------------------------
+
+    def _comment(self, at: int) -> int:
+        close = self.source.find("-->", at + 4) if self.comments_close else -1
+        if close >= 0:
+            return close + 3
+        self.comments_close = False
+        # `<!-->` and comments without an end reach to the next tag end, not over the rest of the page.
+        return self._after(">", at + 4)
+
+    def _declaration(self, at: int) -> int:
+        """A doctype, a processing instruction, or a CDATA section, whose text is left out."""
+        return self._after("]]>" if self.source.startswith("<![CDATA[", at) else ">", at)
+
+    def _after(self, mark: str, at: int) -> int:
+        """The position after the next ``mark``, or the end of the source."""
+        found = self.source.find(mark, at)
+        return found + len(mark) if found >= 0 else len(self.source)
+
+    def _tag(self, at: int) -> int:
+        source = self.source
         tag = _TAG.match(source, at)
-        if tag:
-            ending, name, attributes, pos = bool(tag[1]), tag[2].lower(), tag[3], tag.end()
+        if tag is not None:
+            is_end, written, attributes = tag.groups()
+            after = tag.end()
         else:  # a quote that never closes: the tag ends at the first `>`
             close = source.find(">", at)
             plain = _NAME.match(source, at)
             if close < 0 or plain is None:
-                break
-            ending, name, attributes, pos = (
-                opening.startswith("</"),
-                plain[1].lower(),
-                source[plain.end() : close],
-                close + 1,
-            )
-        if ending:
-            if too_deep[name]:
-                too_deep[name] -= 1
-            elif name in ("p", "br") and not open_tags[name]:
-                pass
-            elif open_tags[name]:
-                barrier = (
-                    frozenset(("table",)) if name in _ENDS_ANYWHERE and name != "table" else _BARRIER - {name}
-                )
-                if name in ("body", "html", "table"):
-                    barrier = frozenset()
-                if (index := find_up(frozenset((name,)), barrier)) > 0:
-                    close_to(index, at, pos)
-            continue
-        if name in ("html", "body") and open_tags[name]:
-            continue
-        if (
-            name in _CLOSES_P
-            and open_tags["p"]
-            and (index := find_up(frozenset(("p",)), _BARRIER | {"button"})) > 0
-        ):
-            close_to(index, at, at)
-        if name in _IMPLIED and (index := find_up(*_IMPLIED[name])) > 0:
-            close_to(index, at, at)
-        if name in _HEADINGS and stack[-1].tag in _HEADINGS:
-            close_to(len(stack) - 1, at, at)
-        element = Element(name, attributes, at, pos, stack[-1])
-        if name in VOID or (attributes.endswith("/") and name in ("svg", "math")):
-            element.content_end = element.end = pos
-            stack[-1].children.append(element)
+                return len(source)
+            is_end, written = source.startswith("</", at), plain[1]
+            attributes, after = source[plain.end() : close], close + 1
+        if is_end:
+            self._end_tag(written.lower(), at, after)
+            return after
+        return self._start_tag(written.lower(), attributes, at, after)
+
+    def _end_tag(self, name: str, at: int, after: int) -> None:
+        if self.too_deep and self.too_deep[name]:
+            self.too_deep[name] -= 1
+        elif self.open_tags[name]:
+            barrier = _END_BARRIERS.get(name)
+            if barrier is None:
+                barrier = _BARRIER
+            if (index := self._find_up(frozenset((name,)), barrier)) > 0:
+                self._close_to(index, at, after)
+
+    def _start_tag(self, name: str, attributes: str, at: int, after: int) -> int:
+        if (name == "html" or name == "body") and self.open_tags[name]:
+            return after
+        self._close_implied(name, at)
+        stack = self.stack
+        parent = stack[-1]
+        element = Element(name, attributes, at, after, parent)
+        if name in VOID or (name in _SELF_CLOSING and attributes.endswith("/")):
+            element.content_end = element.end = after
+            parent.children.append(element)
         elif name in RAW:
-            close_tag = None if name in unclosed else _raw_end(source, name, pos)
-            if close_tag is None:
-                unclosed.add(name)  # nor will a later one be: looked for once only
-            if close_tag is None and name in ("title", "textarea", "svg", "math", "template"):
-                continue  # never closed: reading on beats losing the page
-            stop, pos = close_tag or (n, n)
-            element.content_end, element.end = stop, pos
-            element.children.append(Text(element.content_start, stop))
-            stack[-1].children.append(element)
+            return self._raw(element)
         elif len(stack) > MAX_DEPTH:
-            too_deep[name] += 1
+            self.too_deep[name] += 1
         else:
-            stack[-1].children.append(element)
+            parent.children.append(element)
             stack.append(element)
-            open_tags[name] += 1
-    close_to(1, n, n)
-    root.content_end = root.end = n
-    return root
+            self.open_tags[name] += 1
+        return after
+
+    def _close_implied(self, name: str, at: int) -> None:
+        """Close the elements whose end a start tag of ``name`` implies."""
+        if name in _CLOSES_P and self.open_tags["p"] and (index := self._find_up(_P, _P_BARRIER)) > 0:
+            self._close_to(index, at, at)
+        if name in _IMPLIED_ENDS and (index := self._find_up(*_IMPLIED_ENDS[name])) > 0:
+            self._close_to(index, at, at)
+        if name in _HEADINGS and self.stack[-1].tag in _HEADINGS:
+            self._close_to(len(self.stack) - 1, at, at)
+
+    def _raw(self, element: Element) -> int:
+        """An element whose content is one text, up to its end tag."""
+        name, n = element.tag, len(self.source)
+        found = None if name in self.unclosed else _raw_end(self.source, name, element.content_start)
+        if found is None:
+            self.unclosed.add(name)
+            if name in _RAW_IF_CLOSED:
+                return element.content_start
+        element.content_end, element.end = found or (n, n)
+        element.children.append(Text(element.content_start, element.content_end))
+        self.stack[-1].children.append(element)
+        return element.end
+
+    # Open elements ------------------------------------------------------------------------------------------
+
+    def _find_up(self, tags: frozenset[str], barrier: frozenset[str]) -> int:
+        """The index of the innermost open element of ``tags`` that no ``barrier`` hides, or -1."""
+        stack = self.stack
+        for i in range(len(stack) - 1, 0, -1):
+            tag = stack[i].tag
+            if tag in tags:
+                return i
+            if tag in barrier:
+                return -1
+        return -1
+
+    def _close_to(self, index: int, at: int, end: int) -> None:
+        """Close the open elements from ``index`` on; only that one owns the end tag ``[at, end)``."""
+        stack, open_tags = self.stack, self.open_tags
+        while len(stack) > index:
+            node = stack.pop()
+            open_tags[node.tag] -= 1
+            node.content_end = at
+            node.end = end if len(stack) == index else at
 
 
 _RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])", re.I) for name in RAW}
 
 
 def _raw_end(source: str, name: str, start: int) -> tuple[int, int] | None:
+    """The range of the end tag of a raw element; None if there is none."""
     found = _RAW_END[name].search(source, start)
     if found is None:
         return None

@@ -9,7 +9,7 @@ resolved here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -17,6 +17,7 @@ from yaml.cyaml import CLoader
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
+    Event,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
@@ -203,6 +204,15 @@ def parse(origin: Origin, problems: Problems) -> list[Node]:
         ) from None
 
 
+@dataclass(slots=True)
+class _Open:
+    """A sequence or mapping whose end was not reached: its children, of a mapping keys and values in turn."""
+
+    node: Node
+    flow: bool
+    children: list[Node] = field(default_factory=list)
+
+
 class _Builder:
     def __init__(self, origin: Origin, problems: Problems) -> None:
         self.origin = origin
@@ -210,6 +220,10 @@ class _Builder:
         self.shift = 1 if origin.text.startswith("\ufeff") else 0
         self.nodes = 0
         self.copied = 0
+        self.roots: list[Node] = []
+        #: Of the current document.
+        self.anchors: dict[str, Node] = {}
+        self.open: list[_Open] = []
 
     def fail(self, code: str, offset: int, what: str) -> TabootError:
         where = position(self.origin.text, offset)
@@ -218,77 +232,73 @@ class _Builder:
     def documents(self) -> list[Node]:
         text = self.origin.text
         loader: Any = CLoader(text[self.shift :] if self.shift else text)
-        shift, origin = self.shift, self.origin
-        roots: list[Node] = []
-        anchors: dict[str, Node] = {}
-        open_nodes: list[Node] = []
-        #: Keys and values of the open mappings, alternating.
-        children: list[list[Node]] = []
-        flows: list[bool] = []
         try:
-            while True:
-                event = loader.get_event()
-                if event is None:
-                    break
+            while (event := loader.get_event()) is not None:
                 kind = type(event)
                 if kind is ScalarEvent:
-                    start, end = event.start_mark.index + shift, event.end_mark.index + shift
-                    node = Node(SCALAR, origin, start, end, event.tag)
-                    node.text = event.value
-                    style = event.style
-                    node.plain = style is None or style == ""
-                    if style == "|" or style == ">":
-                        node.end = max(start + 1, start + len(text[start:end].rstrip()))
-                elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                    start = event.start_mark.index + shift
-                    node = Node(
-                        MAPPING if kind is MappingStartEvent else SEQUENCE,
-                        origin,
-                        start,
-                        event.end_mark.index + shift,
-                        event.tag,
-                    )
-                    if len(open_nodes) >= MAX_DEPTH:
-                        raise self.fail("E_PARSE", start, f"the nesting is deeper than {MAX_DEPTH}.")
-                    if event.anchor is not None:
-                        anchors[event.anchor] = node
-                    self.count(node)
-                    open_nodes.append(node)
-                    children.append([])
-                    flows.append(bool(event.flow_style))
-                    continue
+                    self.scalar(event)
+                elif kind is MappingStartEvent:
+                    self.begin(event, MAPPING)
+                elif kind is SequenceStartEvent:
+                    self.begin(event, SEQUENCE)
                 elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                    node = open_nodes.pop()
-                    self.close(node, children.pop(), flows.pop(), event.end_mark.index + shift)
-                    if not open_nodes:
-                        roots.append(node)
-                    else:
-                        children[-1].append(node)
-                    continue
+                    self.end(event)
                 elif kind is AliasEvent:
-                    found = anchors.get(event.anchor)
-                    start = event.start_mark.index + shift
-                    if found is None:
-                        raise self.fail("E_PARSE", start, "an alias names an anchor that is not defined.")
-                    if found in open_nodes:
-                        raise self.fail("E_CYCLE", start, "an alias stands inside its own anchor.")
-                    children[-1].append(found)
-                    continue
+                    self.alias(event)
                 elif kind is DocumentStartEvent:
-                    anchors.clear()
-                    continue
-                else:
-                    continue
-                self.count(node)
-                if event.anchor is not None:
-                    anchors[event.anchor] = node
-                if open_nodes:
-                    children[-1].append(node)
-                else:
-                    roots.append(node)
+                    self.anchors.clear()
         finally:
             loader.dispose()
-        return roots
+        return self.roots
+
+    def span(self, event: Event) -> tuple[int, int]:
+        """Where an event stands in the text; libyaml marks every one."""
+        start, end = event.start_mark, event.end_mark
+        assert start is not None and end is not None
+        return start.index + self.shift, end.index + self.shift
+
+    def scalar(self, event: ScalarEvent) -> None:
+        start, end = self.span(event)
+        node = Node(SCALAR, self.origin, start, end, event.tag)
+        node.text = event.value
+        style = event.style
+        node.plain = style is None or style == ""
+        if style == "|" or style == ">":
+            node.end = max(start + 1, start + len(self.origin.text[start:end].rstrip()))
+        self.count(node)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        self.put(node)
+
+    def begin(self, event: MappingStartEvent | SequenceStartEvent, kind: int) -> None:
+        start, end = self.span(event)
+        if len(self.open) >= MAX_DEPTH:
+            raise self.fail("E_PARSE", start, f"the nesting is deeper than {MAX_DEPTH}.")
+        node = Node(kind, self.origin, start, end, event.tag)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        self.count(node)
+        self.open.append(_Open(node, bool(event.flow_style)))
+
+    def end(self, event: MappingEndEvent | SequenceEndEvent) -> None:
+        ended = self.open.pop()
+        self.close(ended.node, ended.children, ended.flow, self.span(event)[1])
+        self.put(ended.node)
+
+    def alias(self, event: AliasEvent) -> None:
+        found = self.anchors.get(event.anchor or "")
+        start, _ = self.span(event)
+        if found is None:
+            raise self.fail("E_PARSE", start, "an alias names an anchor that is not defined.")
+        if any(o.node is found for o in self.open):
+            raise self.fail("E_CYCLE", start, "an alias stands inside its own anchor.")
+        self.put(found)
+
+    def put(self, node: Node) -> None:
+        if self.open:
+            self.open[-1].children.append(node)
+        else:
+            self.roots.append(node)
 
     def count(self, node: Node) -> None:
         self.nodes += 1

@@ -119,7 +119,8 @@ def location_path(args: list[str]) -> str | None:
 
 
 def _regex_prefix(pattern: str) -> str | None:
-    if not pattern.startswith("^"):
+    """The path that every match of a regular expression begins with, if it is anchored and fixes one."""
+    if not pattern.startswith("^") or _has_outer_alternative(pattern):
         return None
     prefix: list[str] = []
     i, n = 1, len(pattern)
@@ -136,7 +137,12 @@ def _regex_prefix(pattern: str) -> str | None:
             break
         prefix.append(c)
         i += 1
-    # An alternative on the outer level need not begin with the prefix.
+    text = "".join(prefix)
+    return text if text.startswith("/") else None
+
+
+def _has_outer_alternative(pattern: str) -> bool:
+    """Whether a regular expression has a ``|`` outside all groups: its right side may begin with anything."""
     depth, escaped, in_class = 0, False, False
     for c in pattern:
         if escaped:
@@ -152,6 +158,5 @@ def _regex_prefix(pattern: str) -> str | None:
         elif c == ")":
             depth -= 1
         elif c == "|" and depth <= 0:
-            return None
-    text = "".join(prefix)
-    return text if text.startswith("/") else None
+            return True
+    return False

@@ -1,0 +1,361 @@
+"""Values that follow a name which announces a secret (``POSTGRES_PASSWORD=…``), in the usual notations.
+
+Names are found by the few words that every such name holds. The text around one then says how it leads to
+its value: by a separator, as a flag or directive, as an element of XML, or in a sentence or table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from taboot_pipelines.documents.secrets.names import KEYWORDS, is_webhook, strength
+from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, indent_at
+from taboot_pipelines.documents.secrets.spans import Span
+from taboot_pipelines.documents.secrets.values import is_kind, is_no_secret, is_unwordly
+from taboot_pipelines.packaged import word_list
+
+_PACKAGE = "taboot_pipelines.documents.secrets"
+
+_MAX_NAME = 80
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+#: The word before a name that belongs to it: "Private Key", "API key".
+_OWNER = re.compile(
+    r"(?i)(?<![A-Za-z])(api|access|private|public|secret|encryption|preshared|auth|account)[ ]\Z"
+)
+_MAX_OWNER = 14
+
+# What leads from a name to its value ------------------------------------------------------------------------
+
+_SEPARATOR = re.compile(
+    r"(?P<close>\\?[\"']|[`*]{1,3}|\\?[\"']?\])?"
+    r"(?P<gap>[ \t]{0,40})"
+    r"(?P<sep>=>|:=|\?=|\+=|=(?!=)|:(?![:/]))"
+    r"(?P<bold>\*{1,2}(?=[ \t]))?"
+    r"(?P<space>[ \t]{0,80})"
+)
+#: In a sentence: "the password is set to `…`".
+_TO_VALUE = re.compile(
+    r"[\"'`*)\]]{0,3}[ \t]{1,3}"
+    r"(?:(?:is|to|as|be|with|of|was|value|set|defaults|equal|equals)[ \t]{1,3}){1,3}"
+    r"(?P<quote>[`\"'])(?P<value>[^`\"'\n]{1,200})(?P=quote)"
+)
+#: In the next cell of a Markdown table.
+_TABLE_VALUE = re.compile(
+    r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}"
+    r"(?P<quote>[`\"']?)(?P<value>[^\s|`\"']{1,200})(?P=quote)"
+    r"[ \t]{0,200}\|"
+)
+#: After a flag or a directive, on the same line or as the next item of a list.
+_SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
+_DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
+_XML_VALUE = re.compile(r">([^<>\n]{1,1000})</")
+#: Directives whose argument is the secret.
+_WORD_DIRECTIVES = word_list(_PACKAGE, "directives.txt")
+#: What stands on a line before the name that a directive or command sets.
+_SPACED_PREFIX = re.compile(
+    r"(?i)[ \t]*(?:set[ \t]+\$"
+    r"|(?:proxy_set_header|grpc_set_header|add_header|more_set_headers|more_set_input_headers"
+    r"|fastcgi_param|uwsgi_param|scgi_param|request_header|header_up|env|arg|setenv|set)[ \t]+[\"'+]?"
+    r"|(?:machine|login|user|default)[ \t]+\S{1,100}[ \t]+(?:login[ \t]+\S{1,100}[ \t]+)?)"
+)
+_NO_DIRECTIVES = ("application/yaml", "application/json", "text/x-python", "text/html", "text/xml")
+
+# Values of an assignment ------------------------------------------------------------------------------------
+
+#: Formats in which a value is the rest of its line.
+_KEY_VALUE_LINES = ("text/x-dotenv", "text/x-ini")
+#: What stands before a name that begins its line but for a marker or a keyword.
+_LINE_MARKERS = frozenset(("", "-", "+", "#", ";", "//", "--", "-e", "- -e")) | frozenset(
+    ("export", "- export", "set", "declare -x", "ENV", "ARG")
+)
+#: An anchor or a tag before the value itself.
+_ANCHOR_OR_TAG = re.compile(r"&[\w-]{1,60}[ \t]+|!!str[ \t]+|!vault[ \t]+")
+_ITEM = re.compile(
+    r"[ \t]{0,200}-[ \t]{1,20}"
+    r"(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'|([^\s:{\[\"'#&*!|>][^\s:]{0,400}))"
+    r"[ \t]{0,40}\r?(?=\n|\Z)"
+)
+_FLOW_ITEM = re.compile(r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})")
+#: Words that follow ``password:`` in a sentence and are no value.
+_COMMON = word_list(_PACKAGE, "common_words.txt")
+
+
+@dataclass(slots=True)
+class _Name:
+    """A name that announces a secret, at ``[start, end)``. ``text`` has its owner joined to it
+    (``API_key``); ``before`` is the character before it; ``strong`` means that any value is a secret."""
+
+    start: int
+    end: int
+    text: str
+    before: str
+    strong: bool
+    webhook: bool
+
+
+def find_named(scan: Scanner) -> None:
+    """Add the secrets of ``scan`` that a name announces."""
+    text = scan.text
+    n = len(text)
+    done = 0
+    for a, b in _keywords(scan.lower):
+        if a < done:
+            continue
+        floor = max(done, a - _MAX_NAME)
+        while a > floor and text[a - 1] in _NAME_CHARS:
+            a -= 1
+        ceiling = min(n, b + _MAX_NAME)
+        while b < ceiling and text[b] in _NAME_CHARS:
+            b += 1
+        done = b
+        while b > a and text[b - 1] in ".-":  # the end of a sentence
+            b -= 1
+        name = text[a:b]
+        if (owner := _OWNER.search(text, max(0, a - _MAX_OWNER), a)) is not None:
+            name = f"{owner[1]}_{name}"
+        kind = strength(name)
+        if kind is not None:
+            known = len(scan.spans)
+            before = text[a - 1] if a else ""
+            _find_value(scan, _Name(a, b, name, before, kind == "strong", is_webhook(name)))
+            # What is masked needs no second look.
+            done = max(done, max((end for _, end in scan.spans[known:]), default=done))
+
+
+def _keywords(lower: str) -> list[Span]:
+    """Where a secret's name may be, in order."""
+    found: list[Span] = []
+    for word in KEYWORDS:
+        at = lower.find(word)
+        while at >= 0:
+            found.append((at, at + len(word)))
+            at = lower.find(word, at + len(word))
+    found.sort()
+    return found
+
+
+def _find_value(scan: Scanner, name: _Name) -> None:
+    """Add the value that ``name`` leads to, if there is one and it is a secret."""
+    text = scan.text
+    if name.before == "{" and text[name.start - 2 : name.start - 1] == "$":
+        # `${NAME}` is no secret, the default in `${NAME:-default}` is.
+        if m := _DEFAULT.match(text, name.end):
+            scan.add_value(m.start(1), m.end(1), name.strong, literal=True)
+        return
+    separator = _SEPARATOR.match(text, name.end)
+    if separator is not None:
+        _Assignment(scan, name, separator).find_value()
+    elif name.before == "<" and (m := _XML_VALUE.match(text, name.end)):
+        scan.add_value(m.start(1), m.end(1), name.strong, literal=True, webhook=name.webhook)
+    elif not _argument(scan, name) and name.strong and scan.prose:
+        _described(scan, name)
+
+
+def _argument(scan: Scanner, name: _Name) -> bool:
+    """Add the value of a flag or directive (``--password …``, ``requirepass …``); False if it is neither."""
+    text = scan.text
+    prefix = text[scan.line_start(name.start) : name.start]
+    flag = name.text.startswith("-")
+    takes_argument = (
+        flag
+        or _is_directive(scan, name, prefix)
+        or (_SPACED_PREFIX.fullmatch(prefix) is not None and scan.in_code(name.start))
+    )
+    if not takes_argument or (gap := _SPACED.match(text, name.end)) is None:
+        return False
+    at = gap.end()
+    value = scan.quoted(at)
+    if value is not None:
+        scan.add_value(*value, name.strong or flag, literal=True, webhook=name.webhook)
+    elif at < len(text) and text[at] not in "-|<>#(&;\n\r":
+        end = scan.token_end(at, "\"'`,;)]}")
+        in_sentence = (
+            flag
+            and scan.prose
+            and not scan.in_code(name.start)
+            and text[at:end].lower().strip(".") in _COMMON
+        )
+        if not in_sentence:
+            scan.add_value(at, end, name.strong, literal=False, webhook=name.webhook)
+    return True
+
+
+def _is_directive(scan: Scanner, name: _Name, prefix: str) -> bool:
+    return (
+        name.text.lower() in _WORD_DIRECTIVES
+        and scan.mime not in _NO_DIRECTIVES
+        and scan.in_code(name.start)
+        and not prefix.strip(" \t\"'")
+    )
+
+
+def _described(scan: Scanner, name: _Name) -> None:
+    """Add the value that a sentence or the next cell of a table gives."""
+    text = scan.text
+    if m := _TO_VALUE.match(text, name.end):
+        scan.add_value(m.start("value"), m.end("value"), strong=True, literal=True)
+    elif m := _TABLE_VALUE.match(text, name.end):
+        value = m["value"]
+        if (
+            (m["quote"] or is_unwordly(value))
+            and not is_no_secret(value, literal=True)
+            and not is_kind(value)
+            and strength(value) is None
+        ):
+            scan.add(*m.span("value"))
+
+
+class _Assignment:
+    """``name = value``, with what stands around it."""
+
+    def __init__(self, scan: Scanner, name: _Name, separator: re.Match[str]) -> None:
+        self.scan = scan
+        self.name = name
+        self.separator = separator
+        self.sign = separator["sep"]
+        #: Where the line of the name begins, and what stands on it before the name.
+        self.line = scan.line_start(name.start)
+        self.lead = scan.text[self.line : name.start]
+        #: Whether the name begins its line, but for a marker.
+        self.leads = self.lead.strip(" \t\"'>|*") in _LINE_MARKERS
+        self.code = scan.in_code(name.start)
+        #: Where the value begins, and its first character.
+        self.at = separator.end()
+        while skip := _ANCHOR_OR_TAG.match(scan.text, self.at):
+            self.at = skip.end()
+        self.mark = scan.text[self.at : self.at + 1]
+
+    def find_value(self) -> None:
+        """Add the value if it is a secret."""
+        if self._find_collection() or self._has_no_value():
+            return
+        scan, name = self.scan, self.name
+        quote = self._enclosing_quote()
+        if not quote and (value := scan.quoted(self.at)) is not None:
+            scan.add_value(*value, name.strong, literal=True, webhook=name.webhook)
+            return
+        end = self._plain_end(quote)
+        if end is None:
+            self._find_in_sentence()
+        else:
+            scan.add_value(self.at, end, name.strong, literal=False, webhook=name.webhook)
+
+    # Values of several parts --------------------------------------------------------------------------------
+
+    def _find_collection(self) -> bool:
+        """Add the parts of a YAML block scalar, of a list below its key, or of a list in brackets; False if
+        the value is none of these."""
+        if self.sign == ":":
+            if self.mark in ("|", ">") and (scalar := BLOCK_SCALAR.match(self.scan.text, self.at)):
+                self.scan.add_block_scalar(self.line, scalar.end(), self.name.strong)
+                return True
+            if self.mark in ("", "\n", "\r", "#"):
+                if self.name.strong and self.code and self.leads:
+                    self._find_items()
+                return True
+        if self.mark == "[" and self.code:
+            self._find_flow_list()
+            return True
+        return False
+
+    def _find_items(self) -> None:
+        """Add the scalars of a YAML list below a key such as ``api_keys:``."""
+        text = self.scan.text
+        key = text[self.line : self.at].strip(" \t-:\"'")
+        if key in ("secrets", "secret"):  # Compose lists the names of secrets here
+            return
+        pos = text.find("\n", self.at) + 1
+        indent = indent_at(text, self.line)
+        while pos and (m := _ITEM.match(text, pos)) and indent_at(text, pos) >= indent:
+            self.scan.add_value(*m.span(_group(m)), strong=True, literal=True)
+            pos = m.end() + 1
+
+    def _find_flow_list(self) -> None:
+        """Add the scalars of a list in brackets that closes on its line."""
+        scan = self.scan
+        end = scan.text.find("]", self.at, scan.line_end(self.at))
+        if end < 0:
+            return
+        begin = self.at + 1
+        for m in _FLOW_ITEM.finditer(scan.text[begin:end]):
+            start, stop = m.span(_group(m))
+            scan.add_value(begin + start, begin + stop, self.name.strong, literal=True)
+
+    # Values of one part -------------------------------------------------------------------------------------
+
+    def _has_no_value(self) -> bool:
+        """Whether it says that the value is empty, or what follows is structure or a placeholder."""
+        text, at, mark = self.scan.text, self.at, self.mark
+        if (
+            "=" in self.sign
+            and self.separator["space"]
+            and not self.separator["gap"]
+            and self.scan.mime not in _KEY_VALUE_LINES
+        ):
+            return True  # `-e NAME= \` and `NAME= #comment` say that it is empty
+        if mark == "<" and text.find(">", at, at + 80) > 0:
+            return True
+        if mark == "*" and self.sign == ":":
+            return text[at + 1 : at + 2] not in (" ", "*")
+        return mark in ("{", "(", "!", "\n", "\r", "")
+
+    def _enclosing_quote(self) -> str:
+        """The quote that stands before the name and is not closed after it (``"NAME=value"``), or ''."""
+        before = self.name.before
+        if before in ('"', "'", "`") and not (self.separator["close"] or "").endswith(before):
+            return before
+        return ""
+
+    def _plain_end(self, quote: str) -> int | None:
+        """Where a value without quotes of its own ends; None in running text, where it may be a sentence."""
+        scan, at = self.scan, self.at
+        if quote:
+            end = scan.text.find(quote, at, scan.line_end(at))
+            return end if end >= 0 else scan.line_end(at)
+        if self.name.before in ("?", "&", ";") or self.lead.endswith("&amp;"):
+            return scan.token_end(at, "&\"'<>`)]#,;")
+        if self.sign == ":":
+            return self._end_after_colon()
+        return self._end_after_equals()
+
+    def _end_after_colon(self) -> int | None:
+        scan, at = self.scan, self.at
+        if not self.code:
+            return None
+        if not self.leads:
+            return scan.token_end(at, ",}]\"'`")
+        if scan.mime == "application/json":
+            return scan.token_end(at, ",}]")
+        return scan.comment_or_line_end(at)
+
+    def _end_after_equals(self) -> int | None:
+        scan, at = self.scan, self.at
+        gap = bool(self.separator["gap"])
+        if not self.code and (gap or self.separator["space"]):
+            return None
+        if not self.leads:
+            return scan.token_end(at, "\"'`;,)<|")
+        in_yaml_list = scan.mime == "application/yaml" and "-" in self.lead
+        if self.code and (scan.mime in _KEY_VALUE_LINES or in_yaml_list or gap):
+            return scan.comment_or_line_end(at)
+        return scan.token_end(at, "\"'`;|")
+
+    def _find_in_sentence(self) -> None:
+        """Add ``hunter2`` of ``password: hunter2`` in running text if it is the line's last word, or no word
+        of a sentence."""
+        scan, text = self.scan, self.scan.text
+        end = scan.token_end(self.at, "\"'`|<>")
+        while end > self.at and text[end - 1] in ".,;:!?)*":
+            end -= 1
+        value = text[self.at : end]
+        if value.lower() in _COMMON or is_kind(value) or value.startswith("["):
+            return
+        rest = text[end : scan.line_end(end)].strip(" \t.,;:!?)*|`\"'")
+        if not rest or is_unwordly(value):
+            scan.add_value(self.at, end, self.name.strong, literal=False, webhook=self.name.webhook)
+
+
+def _group(item: re.Match[str]) -> int:
+    """Which group of an item holds it: in double quotes, in single quotes, or bare."""
+    return 1 if item[1] else 2 if item[2] else 3

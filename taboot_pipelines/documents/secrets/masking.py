@@ -1,0 +1,57 @@
+"""Secret values replaced by as many asterisks (DESIGN rule 18), so that every offset holds."""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.documents.mime import HTML, PLAIN
+from taboot_pipelines.documents.secrets.finding import find_in_text
+from taboot_pipelines.documents.secrets.names import strength
+from taboot_pipelines.documents.secrets.pages import find_in_page
+from taboot_pipelines.documents.secrets.spans import Span, merged
+from taboot_pipelines.documents.secrets.values import is_no_secret, looks_secret
+
+#: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
+MASK_VERSION = "2"
+
+_NO_LINE_BREAK = re.compile(r"[^\r\n]")
+
+
+def find_secrets(text: str, mime: str) -> list[Span]:
+    """Spans of secret values in code points, ascending and disjoint; in HTML also those that stand across its
+    tags or in attributes."""
+    spans = find_in_text(text, mime)
+    return merged([*spans, *find_in_page(text)]) if mime == HTML else spans
+
+
+def mask(text: str, mime: str) -> str:
+    """``text`` with asterisks for every secret value: the same number of code points, the same lines."""
+    spans = find_secrets(text, mime)
+    if not spans:
+        return text
+    parts = []
+    at = 0
+    for start, end in spans:
+        parts.append(text[at:start])
+        parts.append(_asterisks(text[start:end]))
+        at = end
+    parts.append(text[at:])
+    return "".join(parts)
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a setting or field, masked if its ``name`` or its shape says that it is a secret."""
+    kind = strength(name) if name else None
+    if (
+        kind is not None
+        and not is_no_secret(value, literal=True)
+        and (kind == "strong" or looks_secret(value))
+    ):
+        return _asterisks(value)
+    return mask(value, PLAIN)
+
+
+def _asterisks(hidden: str) -> str:
+    if "\n" in hidden or "\r" in hidden:
+        return _NO_LINE_BREAK.sub("*", hidden)
+    return "*" * len(hidden)

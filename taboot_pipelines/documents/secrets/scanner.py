@@ -1,0 +1,179 @@
+"""A text in which secrets are looked for: its lines, quoted strings and fenced code, and the spans found.
+
+Every look ahead is bounded, because lines may be megabytes long.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN
+from taboot_pipelines.documents.secrets.spans import Span
+from taboot_pipelines.documents.secrets.values import DEFAULTED, is_no_secret, looks_secret
+
+_MAX_LEAD = 400
+_MAX_LINE = 4096
+_MAX_TOKEN = 1024
+_MAX_INDENT = 400
+
+_PROSE = (MARKDOWN, PLAIN, HTML, "text/x-rst", "text/asciidoc")
+_FENCE_LINE = re.compile(r"^[ \t>]{0,12}(?:[-*+][ \t]+)?(`{3,}|~{3,})", re.M)
+_DQ = re.compile(r'"((?:[^"\\\n]|\\.){0,4096})"')
+_SQ = re.compile(r"'((?:[^'\n]|''){0,4096})'")
+_BQ = re.compile(r"`([^`\n]{0,1024})`")
+_QUOTED = {'"': _DQ, "'": _SQ, "`": _BQ}
+_ESCAPED_DQ = re.compile(r'\\"([^"\\\n]{0,2048})\\"')
+_COMMENT = re.compile(r"[ \t]+#")
+#: The head of a YAML block scalar: its style, and a comment after it.
+BLOCK_SCALAR = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,40}(?:#[^\n]{0,400})?\r?(?=\n|\Z)")
+#: The scheme of an Authorization header, before the credentials.
+_SCHEME = re.compile(r"(?i)(?:basic|bearer|token|digest|apikey|negotiate|bot)[ \t]+")
+_ORIGIN = re.compile(r"[a-z]{2,10}://[^/\s]{1,255}/")
+
+
+class Scanner:
+    """Reads one text and collects ``spans`` of secrets, in no order. ``lower`` is the text in lower case, of
+    equal length; ``prose`` says whether the text is running text, in which only fenced parts are code."""
+
+    def __init__(self, text: str, mime: str) -> None:
+        self.text = text
+        self.mime = mime
+        self.prose = mime in _PROSE
+        self.spans: list[Span] = []
+        lower = text.lower()
+        # A few letters grow when lowered (İ), but positions must hold.
+        self.lower = lower if len(lower) == len(text) else _ascii_lower(text)
+        self._fences = _fences(text) if mime == MARKDOWN else []
+        self._fence = 0
+
+    def in_code(self, at: int) -> bool:
+        """Whether ``at`` stands in configuration or code. Positions must be asked for in ascending order."""
+        if not self.prose:
+            return True
+        while self._fence < len(self._fences) and self._fences[self._fence][1] < at:
+            self._fence += 1
+        return self._fence < len(self._fences) and self._fences[self._fence][0] <= at
+
+    # Where things end ---------------------------------------------------------------------------------------
+
+    def line_start(self, at: int) -> int:
+        """The start of the line, or of its last 400 characters."""
+        floor = max(0, at - _MAX_LEAD)
+        return max(self.text.rfind("\n", floor, at) + 1, floor)
+
+    def line_end(self, at: int) -> int:
+        """The end of the line without its line break, or 4096 characters on."""
+        ceiling = min(len(self.text), at + _MAX_LINE)
+        end = self.text.find("\n", at, ceiling)
+        end = end if end >= 0 else ceiling
+        return end - 1 if end > at and self.text[end - 1] == "\r" else end
+
+    def comment_or_line_end(self, at: int) -> int:
+        """The end of the line, or the start of the blanks before a ``#`` on it."""
+        end = self.line_end(at)
+        comment = _COMMENT.search(self.text, at, end)
+        return comment.start() if comment else end
+
+    def token_end(self, at: int, stops: str) -> int:
+        """The end of the run of visible characters at ``at`` without any of ``stops``. A ``${…}`` is taken
+        whole."""
+        found = _token(stops).match(self.text, at)
+        return found.end() if found else at
+
+    def quoted(self, at: int) -> Span | None:
+        """The inside of the quoted string that begins at ``at``, up to the line's end if it never closes;
+        None if no quote stands there."""
+        text = self.text
+        mark = text[at : at + 1]
+        pattern = _QUOTED.get(mark)
+        if pattern is None:
+            if mark == "\\" and (m := _ESCAPED_DQ.match(text, at)):
+                return m.span(1)
+            return None
+        if m := pattern.match(text, at):
+            return m.span(1)
+        return at + 1, self.line_end(at)
+
+    # Secrets ------------------------------------------------------------------------------------------------
+
+    def add(self, start: int, end: int) -> None:
+        if start < end:
+            self.spans.append((start, end))
+
+    def add_value(self, start: int, end: int, strong: bool, literal: bool, webhook: bool = False) -> None:
+        """Add ``[start, end)`` if it is a secret: of ``${VAR:-default}`` only the default, after
+        ``Bearer`` only the credentials, and of a webhook's URL only its path.
+
+        ``strong``: the name alone makes it a secret. ``literal``: it stood in quotes.
+        """
+        value = self.text[start:end]
+        stripped = value.lstrip()
+        start += len(value) - len(stripped)
+        value = stripped.rstrip()
+        end = start + len(value)
+        if (scheme := _SCHEME.match(value)) and scheme.end() < len(value):
+            start += scheme.end()
+            value = value[scheme.end() :]
+        if m := DEFAULTED.match(value):
+            stop = value.find("}", m.end())
+            stop = stop if stop >= 0 else len(value)
+            default = value[m.end() : stop]
+            if not is_no_secret(default, literal=True) and (strong or looks_secret(default)):
+                self.add(start + m.end(), start + stop)
+            return
+        if webhook and (url := _ORIGIN.match(value)):
+            self.add(start + url.end(), end)
+            return
+        if is_no_secret(value, literal) or not (strong or looks_secret(value)):
+            return
+        self.add(start, end)
+
+    def add_block_scalar(self, key_line: int, at: int, strong: bool) -> None:
+        """Add the lines of a YAML block scalar whose head ends at ``at``: those indented more than the line
+        of its key."""
+        text = self.text
+        indent = indent_at(text, key_line)
+        pos = at + 1
+        while pos < len(text):
+            end = text.find("\n", pos)
+            end = end if end >= 0 else len(text)
+            own = indent_at(text, pos)
+            content = text[pos + own : end].rstrip("\r \t")
+            if content:
+                if own <= indent:
+                    return
+                self.add_value(pos + own, pos + own + len(content), strong, literal=True)
+            pos = end + 1
+
+
+def indent_at(text: str, at: int) -> int:
+    """How many blanks and tabs stand at ``at``, 400 at most."""
+    end = at
+    while end < len(text) and text[end] in " \t" and end - at < _MAX_INDENT:
+        end += 1
+    return end - at
+
+
+def _fences(text: str) -> list[Span]:
+    """The fenced code of a Markdown text."""
+    found: list[Span] = []
+    opened: tuple[int, str] | None = None
+    for m in _FENCE_LINE.finditer(text):
+        if opened is None:
+            opened = m.end(), m[1]
+        elif m[1].startswith(opened[1]):
+            found.append((opened[0], m.start()))
+            opened = None
+    if opened is not None:
+        found.append((opened[0], len(text)))
+    return found
+
+
+@lru_cache(maxsize=32)
+def _token(stops: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:\$\{{[^}}\n]{{0,400}}\}}|[^\s{re.escape(stops)}]){{0,{_MAX_TOKEN}}}+")
+
+
+def _ascii_lower(text: str) -> str:
+    return "".join(c.lower() if c.isascii() else c for c in text)

@@ -1,0 +1,98 @@
+"""Which values can be no secret whatever their name says, and which look like one whatever it says."""
+
+from __future__ import annotations
+
+import re
+
+#: What a reference with a default begins with: the default is the secret.
+DEFAULTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]{0,100}:?[-+=]")
+
+_NO_VALUE = re.compile(r"(?i)true|false|yes|no|on|off|null|none|nil|~|undefined|(?:[*•x.…_\\-])+")
+#: In prose and tables these say what a value is for.
+_KINDS = re.compile(
+    r"(?i)required|optional|enabled?|disabled?|string|str|int|text|bool(?:ean)?|object|secret"
+    r"|basic|bearer|digest|plain|any|empty|default|n/a|external"
+)
+_VARIABLE = re.compile(
+    r"\$\$?[A-Za-z_][A-Za-z0-9_]*|\$\$?\{[^{}]*\}|\$\$?\(.*\)?|\$\{\{.*\}\}"
+    r"|%[A-Za-z_][A-Za-z0-9_]*%|%\([^()]*\)s|@[A-Z_]+@|__[A-Z_]+__"
+)
+_TEMPLATE = re.compile(
+    r"\{\{.*\}\}|\{%.*%\}|<[^<>]*>|\[[^\[\]]*\]\([^()]*\)|\[[A-Z _-]+\]|#\{[^{}]*\}|\{[A-Za-z_][\w.-]*\}"
+)
+_EXPRESSION = re.compile(
+    r"(?:[A-Za-z_][\w.]*)?\(.*"
+    r"|(?:var|local|data|module|self|this|process|os|config|settings|options|args|env|params|props)"
+    r"\.[A-Za-z_][\w.\[\]\"']*"
+    r"|[A-Za-z_]\w*\[.*\]"
+)
+_PATH = re.compile(
+    r"(?:~|\.{1,2})?/[^\s]*|[A-Za-z]:\\[^\s]*"
+    r"|[\w./-]*\.(?:pem|key|crt|cer|txt|ya?ml|json|conf|htpasswd|env|asc|gpg|p12|pfx|jks)"
+)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://\S*")
+_OPAQUE = re.compile(r"[A-Za-z0-9+/=_.~$:!@%^*-]{12,4096}")
+_PUBLIC_HASH = re.compile(r"(?i)sha(?:1|256|384|512)[:-].*|ssh-(?:rsa|ed25519).*|age1.*")
+_HEX = re.compile(r"[0-9a-fA-F]{16,}")
+
+
+def is_no_secret(value: str, literal: bool = False) -> bool:
+    """Whether a value cannot be a secret: it is empty, a switch, a reference to a variable, a placeholder, a
+    path or a URL.
+
+    ``literal``: it stood in quotes, so it is no expression of a program.
+    """
+    value = value.strip()
+    if not value or len(value) > 100_000:
+        return not value
+    if len(value) > 4096:
+        return False
+    if (
+        _NO_VALUE.fullmatch(value)
+        or _VARIABLE.fullmatch(value)
+        or _TEMPLATE.fullmatch(value)
+        or _URL.fullmatch(value)
+    ):
+        return True
+    if not literal and _EXPRESSION.fullmatch(value):
+        return True
+    # Base64 may begin with a slash, but a path has no long random part.
+    return _PATH.fullmatch(value) is not None and not any(
+        _random_segment(p) for p in re.split(r"[/\\.]", value)
+    )
+
+
+def _random_segment(part: str) -> bool:
+    return len(part) >= 16 and _kinds_of_character(part) == 3
+
+
+def _kinds_of_character(value: str) -> int:
+    """How many of lower case, upper case and digits it has."""
+    return any(c.islower() for c in value) + any(c.isupper() for c in value) + any(c.isdigit() for c in value)
+
+
+def is_kind(value: str) -> bool:
+    """Whether a value in running text or a table is a word for a kind of value (``string``, ``required``)."""
+    return _KINDS.fullmatch(value.strip()) is not None
+
+
+def looks_secret(value: str) -> bool:
+    """Whether a value looks drawn at random: it is of one piece, and has letters of both cases and digits, or
+    is long hexadecimal."""
+    value = value.strip()
+    if not _OPAQUE.fullmatch(value) or _PUBLIC_HASH.fullmatch(value) or is_no_secret(value, literal=True):
+        return False
+    if _HEX.fullmatch(value):
+        return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    return (
+        _kinds_of_character(value) == 3
+        and len(set(value)) >= 8
+        and not re.fullmatch(r"[\w.-]+\.(?:[a-z]{2,10})(?::\d+)?", value)
+    )
+
+
+def is_unwordly(value: str) -> bool:
+    """Whether it is no word of a sentence: it mixes digits and letters, or has signs inside."""
+    return (len(value) >= 4 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)) or bool(
+        re.search(r"\w[!@#$%^&+=~]+\w", value)
+    )
