@@ -90,7 +90,7 @@ class World:
     def ingest(self, *source_ids: str, confirm_deletes: bool = False) -> list[StageReport]:
         """The whole chain for some sources (default: all known to the catalog)."""
         self.workspace.sync_sources()
-        known = {row["source_id"] for row in self.workspace.catalog.sources()}
+        known = {row["source_id"] for row in self.workspace.catalog.sources.find()}
         return [
             r
             for s in source_ids or sorted(known)
@@ -119,13 +119,13 @@ class World:
                     target.execute(f"DELETE FROM {table}")
         workspace = self.open(home)
         try:
-            for row in workspace.catalog.sources(states=("active",)):
+            for row in workspace.catalog.sources.find(states=("active",)):
                 for entry in workspace.entries(row["source_id"]):
                     raw_blobs.publish_listing(workspace, entry)
                     for stage in (documents, chunks, embeddings, tier_a_triples):
                         stage.run(workspace, entry)
             for namespace in sorted(
-                {row["namespace"] for row in workspace.catalog.sources(states=("active",))}
+                {row["namespace"] for row in workspace.catalog.sources.find(states=("active",))}
             ):
                 entity_snapshots.run(workspace, namespace, "")
                 kb_shards.run(workspace, namespace, "")
@@ -138,7 +138,7 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     """Every derived store as logical rows: what must be equal however it came about."""
     found: dict[str, Any] = {}
     live: set[str] = set()
-    for row in workspace.catalog.sources(namespace, states=("active",)):
+    for row in workspace.catalog.sources.find(namespace, states=("active",)):
         source = row["source_id"]
         for name in ("documents", "chunks", "observations"):
             table = workspace.tables.read(
@@ -168,7 +168,7 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     }
     found["dead_letters"] = [
         (d["source_id"], d["stage"], d["item"], d["code"])
-        for d in workspace.catalog.dead_letters(namespace)
+        for d in workspace.catalog.dead_letters.find(namespace)
         if d["stage"] != "raw_blobs"
     ]
     return found

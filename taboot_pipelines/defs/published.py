@@ -28,7 +28,7 @@ _SHARED = frozenset({"embeddings", "entity_snapshots"})
 
 def namespaces(workspace: Workspace, source_id: str) -> list[str]:
     """The namespaces that hold rows of a source: one, or two while it moves. The active one comes last."""
-    rows = [r for r in workspace.catalog.sources() if r["source_id"] == source_id]
+    rows = [r for r in workspace.catalog.sources.find() if r["source_id"] == source_id]
     return [r["namespace"] for r in sorted(rows, key=lambda r: r["state"] == "active")]
 
 
@@ -54,11 +54,11 @@ def read_published(
     owner = NAMESPACE if asset in _SHARED else source_id
     if asset == "embeddings":
         # The vectors grow only; the source's pointer says which space its chunks were embedded in.
-        pointer = workspace.catalog.pointer(namespace, source_id, asset)
+        pointer = workspace.catalog.pointers.get(namespace, source_id, asset)
         name = base if pointer is None else embeddings.table_name(pointer.applied["space"])
         version = None if pointer is None else workspace.tables.version(namespace, owner, name)
     else:
-        pointer, name = workspace.catalog.pointer(namespace, owner, asset), base
+        pointer, name = workspace.catalog.pointers.get(namespace, owner, asset), base
         version = None if pointer is None else pointer.tables.get(name)
     rows = workspace.tables.read(namespace, owner, name, version, columns=columns, buckets=buckets)
     return rows if columns else model.conform(rows, base)

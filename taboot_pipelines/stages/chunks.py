@@ -23,7 +23,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     namespace, source_id = entry.namespace, entry.source_id
     catalog, tables = workspace.catalog, workspace.tables
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
-        documents = catalog.pointer(namespace, source_id, "documents")
+        documents = catalog.pointers.get(namespace, source_id, "documents")
         if documents is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -33,7 +33,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         chunker = Chunker(workspace.settings.chunking)
         inputs = ids.digest(documents.tables, chunker.fingerprint)
         report.data_version = inputs
-        old = catalog.pointer(namespace, source_id, STAGE)
+        old = catalog.pointers.get(namespace, source_id, STAGE)
         if old is not None and old.inputs == inputs and tables.exist(namespace, source_id, old.tables):
             report.tables, report.skipped = dict(old.tables), "unchanged"
             return report
@@ -105,8 +105,16 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             )
             done += len(changed)
             progress(STAGE, done, len(diff.changed))
-        catalog.publish(
-            namespace, source_id, Pointer(STAGE, {STAGE: version}, inputs, inputs, {"documents": upstream})
+        catalog.pointers.publish(
+            namespace,
+            source_id,
+            Pointer(
+                stage=STAGE,
+                tables={STAGE: version},
+                inputs=inputs,
+                txn=inputs,
+                applied={"documents": upstream},
+            ),
         )
         report.tables = {STAGE: version}
     return report

@@ -33,7 +33,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     namespace, source_id = entry.namespace, entry.source_id
     catalog, tables = workspace.catalog, workspace.tables
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
-        raw = catalog.pointer(namespace, source_id, "raw_blobs")
+        raw = catalog.pointers.get(namespace, source_id, "raw_blobs")
         if raw is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -46,10 +46,10 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             entry.config.type,
             workspace.settings.limits.max_document_chars,
         )
-        letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
+        letters = {d["item"]: d for d in catalog.dead_letters.find(namespace, source_id, STAGE)}
         transient = any(d["code"] in UNREADABLE for d in letters.values())
         inputs = ids.digest(raw.inputs, *settings)
-        old = catalog.pointer(namespace, source_id, STAGE)
+        old = catalog.pointers.get(namespace, source_id, STAGE)
         report.data_version = inputs
         if (
             old is not None
@@ -64,7 +64,9 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         if old is not None and not tables.exist(namespace, source_id, old.tables):
             workspace.forget_what_follows(namespace, source_id, STAGE)
         locators = {
-            x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"
+            x.doc_id: x
+            for x in catalog.locators.of_source(namespace, source_id).values()
+            if x.role == "document"
         }
         table_version = tables.version(namespace, source_id, STAGE)
         current = fingerprints(
@@ -123,12 +125,16 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             done += len(changed)
             progress(STAGE, done, len(diff.changed))
         still_bad = {locators[d].path for d in known_bad} | {x["item"] for x in new_letters}
-        catalog.record_dead(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
-        for letter in catalog.dead_letters(namespace, source_id, STAGE):
+        catalog.dead_letters.record(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
+        for letter in catalog.dead_letters.find(namespace, source_id, STAGE):
             report.add("failed" if letter["kind"] == "failed" else "rejected")
             if letter["kind"] == "failed":
                 report.problem(letter["code"], letter["item"], letter["message"])
-        catalog.publish(namespace, source_id, Pointer(STAGE, {STAGE: table_version}, inputs, inputs, {}))
+        catalog.pointers.publish(
+            namespace,
+            source_id,
+            Pointer(stage=STAGE, tables={STAGE: table_version}, inputs=inputs, txn=inputs, applied={}),
+        )
         report.tables = {STAGE: table_version}
         report.counts["total"] = len(wanted) - report.counts["failed"] - report.counts["rejected"]
     return report

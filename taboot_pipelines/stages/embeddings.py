@@ -31,7 +31,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     namespace, source_id = entry.namespace, entry.source_id
     catalog, tables = workspace.catalog, workspace.tables
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
-        chunks = catalog.pointer(namespace, source_id, "chunks")
+        chunks = catalog.pointers.get(namespace, source_id, "chunks")
         if chunks is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -42,7 +42,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         name = table_name(space.id)
         inputs = ids.digest(chunks.tables, space.id)
         report.data_version = inputs
-        old = catalog.pointer(namespace, source_id, STAGE)
+        old = catalog.pointers.get(namespace, source_id, STAGE)
         table = tables.identity(namespace, NAMESPACE, name)
         if (
             old is not None
@@ -71,11 +71,15 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
             report.add("new", texts)
             progress(STAGE, report.counts["new"], len(missing))
         table = tables.identity(namespace, NAMESPACE, name)
-        catalog.publish(
+        catalog.pointers.publish(
             namespace,
             source_id,
             Pointer(
-                STAGE, {}, inputs, inputs, _applied(workspace, namespace, chunks.tables["chunks"], table)
+                stage=STAGE,
+                tables={},
+                inputs=inputs,
+                txn=inputs,
+                applied=_applied(workspace, namespace, chunks.tables["chunks"], table),
             ),
         )
         report.tables = {name: None if table is None else table[0]}
@@ -107,7 +111,7 @@ def fill(
     name, done = table_name(space.id), 0
     table = workspace.tables.identity(namespace, NAMESPACE, name)
     for source, version in versions.items():
-        pointer = workspace.catalog.pointer(namespace, source, STAGE)
+        pointer = workspace.catalog.pointers.get(namespace, source, STAGE)
         if pointer is not None and pointer.applied == _applied(workspace, namespace, version, table):
             continue
         rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])

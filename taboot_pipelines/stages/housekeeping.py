@@ -52,7 +52,7 @@ def _join_vectors(workspace: Workspace, namespace: str) -> int:
 
 def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:
     tables = workspace.tables
-    snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+    snapshot = workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots")
     if snapshot is None or source_id not in snapshot.applied:
         return 0
     removed = 0

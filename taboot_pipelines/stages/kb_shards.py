@@ -35,7 +35,7 @@ def run(
     """Publish the shards of the snapshot's exact versions; writes nothing if nothing changed."""
     catalog = workspace.catalog
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
-        snapshot = catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+        snapshot = catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -43,7 +43,7 @@ def run(
                 remedy="Materialize entity_snapshots first.",
             )
         report.data_version = inputs = _inputs(workspace, namespace, snapshot)
-        old = catalog.pointer(namespace, NAMESPACE, STAGE)
+        old = catalog.pointers.get(namespace, NAMESPACE, STAGE)
         if (
             old is not None
             and old.inputs == inputs
@@ -60,11 +60,17 @@ def run(
         )
         shards = published.shards_new + published.shards_reused
         for source in snapshot.applied:
-            catalog.activate(namespace, source)
-        catalog.publish(
+            catalog.locators.activate(namespace, source)
+        catalog.pointers.publish(
             namespace,
             NAMESPACE,
-            Pointer(STAGE, {}, inputs, inputs, {"manifest": published.manifest_version, "shards": shards}),
+            Pointer(
+                stage=STAGE,
+                tables={},
+                inputs=inputs,
+                txn=inputs,
+                applied={"manifest": published.manifest_version, "shards": shards},
+            ),
         )
         report.counts |= {
             "shards_new": published.shards_new,
@@ -81,7 +87,9 @@ def run(
 
 def applied(workspace: Workspace, namespace: str) -> bool:
     """Whether the published shards are those of the newest snapshot, as far as the catalog knows."""
-    snapshot, own = (workspace.catalog.pointer(namespace, NAMESPACE, s) for s in ("entity_snapshots", STAGE))
+    snapshot, own = (
+        workspace.catalog.pointers.get(namespace, NAMESPACE, s) for s in ("entity_snapshots", STAGE)
+    )
     return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
 
 
@@ -89,7 +97,7 @@ def audit(workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterat
     """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every
     file.
     """
-    snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+    snapshot = workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots")
     if snapshot is None:
         return
     try:

@@ -76,7 +76,10 @@ def applied(workspace: Workspace, namespace: str) -> bool:
     """Whether the target is at the newest snapshot, as far as the catalog knows; so it is where there is
     none.
     """
-    if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+    if (
+        workspace.graph is None
+        or workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots") is None
+    ):
         return True
     return _Target(
         workspace, workspace.graph, namespace, StageReport(STAGE, "", namespace), no_progress
@@ -87,7 +90,10 @@ def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
     """Every difference between the server and the snapshot, by edge id or label and key. Asks the server
     about everything.
     """
-    if workspace.graph is None or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None:
+    if (
+        workspace.graph is None
+        or workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots") is None
+    ):
         return
     with workspace.leases.namespace(namespace):
         yield from _Target(
@@ -119,7 +125,7 @@ class _Target:
             progress,
         )
         self.tables = workspace.tables
-        snapshot = workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+        snapshot = workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -135,7 +141,7 @@ class _Target:
             snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT
         )
         report.data_version = self.inputs
-        self.pointer = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+        self.pointer = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
         self.ledgers = {name: Ledger(workspace, namespace, name, self.inputs) for name in (_NODES, _EDGES)}
         self.writing = False
 
@@ -218,8 +224,10 @@ class _Target:
             ledger.tidy()
         versions = {name: ledger.version() for name, ledger in self.ledgers.items()}
         applied = {"place": self.place, "snapshot": self.snapshot.inputs, "digests": digests}
-        self.workspace.catalog.publish(
-            self.namespace, NAMESPACE, Pointer(STAGE, versions, self.inputs, self.inputs, applied)
+        self.workspace.catalog.pointers.publish(
+            self.namespace,
+            NAMESPACE,
+            Pointer(stage=STAGE, tables=versions, inputs=self.inputs, txn=self.inputs, applied=applied),
         )
         self.report.tables = versions
 

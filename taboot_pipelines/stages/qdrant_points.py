@@ -84,7 +84,7 @@ def applied(workspace: Workspace, namespace: str) -> bool:
     """
     if (
         workspace.points is None
-        or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None
+        or workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots") is None
     ):
         return True
     return _Target(
@@ -98,7 +98,7 @@ def audit(workspace: Workspace, namespace: str) -> Iterator[Discrepancy]:
     """
     if (
         workspace.points is None
-        or workspace.catalog.pointer(namespace, NAMESPACE, "entity_snapshots") is None
+        or workspace.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots") is None
     ):
         return
     with workspace.leases.namespace(namespace):
@@ -136,7 +136,7 @@ class _Target:
             progress,
         )
         self.catalog, self.tables = workspace.catalog, workspace.tables
-        snapshot = self.catalog.pointer(namespace, NAMESPACE, "entity_snapshots")
+        snapshot = self.catalog.pointers.get(namespace, NAMESPACE, "entity_snapshots")
         if snapshot is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -162,7 +162,7 @@ class _Target:
             VERSION,
         )
         report.data_version = self.inputs
-        self.pointer = self.catalog.pointer(namespace, NAMESPACE, STAGE)
+        self.pointer = self.catalog.pointers.get(namespace, NAMESPACE, STAGE)
 
     def unchanged(self) -> bool:
         return self.pointer is not None and self.pointer.inputs == self.inputs
@@ -216,7 +216,11 @@ class _Target:
 
     def _publish(self, inputs: str) -> None:
         applied = {"place": self.place, "space": self.space.id}
-        self.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, {}, inputs, inputs, applied))
+        self.catalog.pointers.publish(
+            self.namespace,
+            NAMESPACE,
+            Pointer(stage=STAGE, tables={}, inputs=inputs, txn=inputs, applied=applied),
+        )
 
     def _rows(self) -> PointRows:
         reader = SnapshotReader(

@@ -54,7 +54,9 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     at all.
     """
     report = AuditReport(namespace)
-    with workspace.leases.several(namespace, (r["source_id"] for r in workspace.catalog.sources(namespace))):
+    with workspace.leases.several(
+        namespace, (r["source_id"] for r in workspace.catalog.sources.find(namespace))
+    ):
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
         if repair and any(d.repairable for d in report.found):
@@ -68,7 +70,7 @@ class _Audit:
     def __init__(self, workspace: Workspace, namespace: str, deep: bool, checked: dict[str, int]) -> None:
         self.workspace, self.namespace, self.deep, self.checked = workspace, namespace, deep, checked
         self.catalog, self.tables = workspace.catalog, workspace.tables
-        self.sources = [r["source_id"] for r in self.catalog.sources(namespace)]
+        self.sources = [r["source_id"] for r in self.catalog.sources.find(namespace)]
         #: Hashes of all live chunk texts, each with a source that holds it.
         self.texts: dict[str, str] = {}
         #: Documents of each source as its tables have them.
@@ -85,7 +87,7 @@ class _Audit:
         # The stores behind the tables are compared with them: not before they can be read.
         if (
             not self.broken
-            and self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE) is not None
+            and self.catalog.pointers.get(self.namespace, NAMESPACE, entity_snapshots.STAGE) is not None
         ):
             found += kb_shards.audit(self.workspace, self.namespace, deep=self.deep)
             found += qdrant_points.audit(self.workspace, self.namespace)
@@ -93,7 +95,7 @@ class _Audit:
         return found
 
     def _blobs(self) -> Iterator[Discrepancy]:
-        rows = {r["content_hash"]: r for r in self.catalog.blobs(self.namespace)}
+        rows = {r["content_hash"]: r for r in self.catalog.blobs.all(self.namespace)}
         listed = dict(self.workspace.blobs.list(self.namespace))
         waiting = self.workspace.blobs.waiting
         queued = {} if waiting is None else dict(waiting.list(self.namespace))
@@ -123,7 +125,7 @@ class _Audit:
         present = {
             x.sha256
             for source in self.sources
-            for x in self.catalog.locators(self.namespace, source).values()
+            for x in self.catalog.locators.of_source(self.namespace, source).values()
         }
         for sha256 in sorted(present - rows.keys()):
             yield Discrepancy(
@@ -164,7 +166,7 @@ class _Audit:
 
     def _source(self, source: str) -> Iterator[Discrepancy]:
         """The tables of one source follow from its present locators, document by document."""
-        published = {stage: self.catalog.pointer(self.namespace, source, stage) for stage in _TABLES}
+        published = {stage: self.catalog.pointers.get(self.namespace, source, stage) for stage in _TABLES}
         read = {}
         for (stage, name), columns in zip(
             _TABLES.items(), (["doc_id", "blob_sha256"], ["doc_id", "sha256"], ["run_id"]), strict=True
@@ -191,10 +193,10 @@ class _Audit:
                 )
         if all(p is None for p in published.values()):
             return
-        letters = {d["item"] for d in self.catalog.dead_letters(self.namespace, source, documents.STAGE)}
+        letters = {d["item"] for d in self.catalog.dead_letters.find(self.namespace, source, documents.STAGE)}
         located = {
             x.doc_id: x
-            for x in self.catalog.locators(self.namespace, source).values()
+            for x in self.catalog.locators.of_source(self.namespace, source).values()
             if x.role == "document"
         }
         held = dict(zip(read["documents"]["doc_id"], read["documents"]["blob_sha256"], strict=True))
@@ -235,7 +237,9 @@ class _Audit:
                 f"The chunks of {source} do not follow from its documents.",
             )
         active = {
-            r["run_id"] for r in self.catalog.runs(self.namespace, active=True) if r["source_id"] == source
+            r["run_id"]
+            for r in self.catalog.runs.find(self.namespace, active=True)
+            if r["source_id"] == source
         }
         observed = set(read["observations"]["run_id"])
         self.checked["runs"] = self.checked.get("runs", 0) + len(active)
@@ -246,7 +250,7 @@ class _Audit:
 
     def _namespace(self) -> Iterator[Discrepancy]:
         """Every live text has a vector, and the snapshot holds exactly what the sources have applied."""
-        snapshot = self.catalog.pointer(self.namespace, NAMESPACE, entity_snapshots.STAGE)
+        snapshot = self.catalog.pointers.get(self.namespace, NAMESPACE, entity_snapshots.STAGE)
         if snapshot is None:
             if any(self.documents.values()):
                 yield self._table(
@@ -329,7 +333,7 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
             owner, name = d.item.split("/", 1)
             workspace.tables.drop(namespace, owner, name)
     for owner in owners:
-        catalog.drop_pointers(namespace, owner)
+        catalog.pointers.drop(namespace, owner)
     if owners:
         for entry in workspace.entries_of(namespace):
             raw_blobs.publish_listing(workspace, entry)
@@ -343,4 +347,4 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
             target.run(workspace, namespace, "")
     kb_shards.run(workspace, namespace, "")
     if any(d.store == "blobs" and d.kind == "surplus" for d in found):
-        workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace))
+        workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace))
