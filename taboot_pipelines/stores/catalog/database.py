@@ -7,7 +7,8 @@ nor written, whatever the statement says. The few operations that span namespace
 ``taboot_maintenance`` for one transaction. Its policy names the role in its expression (``current_user``): so
 it needs no superuser, as BYPASSRLS would, covers these tables and no others, does not depend on the order in
 which roles and tables were made, and is not passed on by inheritance. The boundary guards against wrong
-statements; who may run any statement with the application's password may also become ``taboot_maintenance``.
+statements: whoever can run any statement with the application's password may also become the maintenance
+role.
 
 **Outages.** A transaction that did not begin is waited for, and one that failed before its commit was sent is
 run again by the method it belongs to (:func:`retried`), for ``OUTAGE_SECONDS``. A commit whose answer was
@@ -78,7 +79,7 @@ class Database:
 
     @contextlib.contextmanager
     def publishing(self, namespace: str) -> Iterator[Connection]:
-        """A transaction that holds only if this thread still holds its leases (see
+        """A transaction like :meth:`begin` that fails unless this thread still holds its leases (see
         ``stores.leases.postgres``).
         """
         with self._transaction(namespace, read=False) as connection:
@@ -128,8 +129,8 @@ class Database:
             scope = f"SET LOCAL taboot.namespace = '{namespace}'"
         else:
             scope = _scope_of_all(found)
-        # A pooled connection may have died with the last server: then each of them is tried and dropped, and
-        # a new one made.
+        # Pooled connections may have died with the last server: each is then tried and dropped, until a new
+        # one is made.
         try:
             connection = self.engine.connect()
             try:
@@ -144,10 +145,9 @@ class Database:
     # --- the database as a whole ----------------------------------------------------------------------------
 
     def compact(self) -> bool:
-        """Rewrite the database file, so that deleted rows leave no bytes behind (SQLite; PostgreSQL vacuums
-        itself).
+        """Rewrite the file of SQLite, so that deleted rows leave no bytes behind; PostgreSQL vacuums itself.
 
-        False if a reader of another process kept the old pages in use: try again later.
+        Returns False if a reader in another process kept the old pages in use: try again later.
         """
         if self._postgres:
             return True
@@ -163,8 +163,8 @@ class Database:
             raw.close()
 
     def health(self) -> Health:
-        """Version, latency of one look, and what is wrong in words: a pending migration, a role that no
-        policy binds.
+        """Version, latency of one look, and what is wrong in words: a pending migration, for example, or a
+        role that no policy binds.
         """
         return probe("catalog", self.engine.dialect.name, self._ask)
 
@@ -172,7 +172,7 @@ class Database:
         try:
             found = self.migrator.look()
         except TryAgain:
-            # Perhaps only a pooled connection of before a restart.
+            # Perhaps only a pooled connection from before a restart failed.
             found = self.migrator.look()
         return found.version, self.migrator.warnings(found)
 
