@@ -5,7 +5,7 @@
 PostgreSQL is that of TABOOT_TEST_POSTGRES_URL (a superuser's URL), else one started in a folder for the time
 of the run. The peer is psycopg's ``executemany``, which sends in pipeline mode, and for SQLite the standard
 library's: both insert the fetch log, upsert the locators and insert the new blobs by hand-written statements.
-Ours is ``Catalog.record_fetched``, which also keeps the count of bytes. First all rows are new, then all are
+Ours is ``Locators.record_fetched``, which also keeps the count of bytes. First all rows are new, then all are
 known.
 """
 
@@ -32,7 +32,7 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import make_url
 
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.stores.catalog import Catalog, Locator
+from taboot_pipelines.stores.catalog import Catalog, Locator, open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
@@ -222,8 +222,8 @@ def main() -> None:
             .set(database=name, username=name, password=name)
             .render_as_string(hide_password=False)
         )
-        catalog = Catalog.open(Path(folder), FileLeases(Path(folder), 5), mine)
-        catalog.blobs("n")
+        catalog = open_catalog(Path(folder), FileLeases(Path(folder), 5), mine)
+        catalog.blobs.all("n")
         raw = psycopg.connect(libpq(mine))
 
         def raw_postgres(locators: list[Locator]) -> None:
@@ -236,11 +236,13 @@ def main() -> None:
                 raw.execute('TRUNCATE "fetch", locator, blob, storage_usage')
 
         def ours(opened: Catalog) -> Callable[[list[Locator]], None]:
-            return lambda locators: opened.record_fetched("n", "s", "files", "j" * 32, locators, "sources/n")
+            return lambda locators: opened.locators.record_fetched(
+                "n", "s", "files", "j" * 32, locators, "sources/n"
+            )
 
         compare("postgresql", arguments.rows, arguments.rounds, raw_postgres, ours(catalog), clear_postgres)
         single = made(1)
-        each = [timed(lambda: catalog.touch_locators("n", "s", single)) for _ in range(500)]
+        each = [timed(lambda: catalog.locators.touch("n", "s", single)) for _ in range(500)]
         print(f"{'postgresql':10} one row in a transaction: {statistics.median(each) * 1000:.2f} ms")
         raw.close()
         catalog.close()
@@ -249,7 +251,7 @@ def main() -> None:
             admin.execute(f"DROP ROLE {name}")
 
         home = Path(folder) / "sqlite"
-        catalog = Catalog.open(home, FileLeases(home, 5))
+        catalog = open_catalog(home, FileLeases(home, 5))
         file = sqlite3.connect(home / "catalog.db", isolation_level=None)
         file.execute("PRAGMA synchronous=NORMAL")
         file.execute("PRAGMA secure_delete=ON")

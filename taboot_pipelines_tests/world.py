@@ -89,7 +89,7 @@ class World:
     def ingest(self, *source_ids: str, confirm_deletes: bool = False) -> list[StageReport]:
         """The whole chain for some sources (default: all known to the catalog)."""
         self.workspace.sync_sources()
-        known = {row["source_id"] for row in self.workspace.catalog.sources()}
+        known = {row["source_id"] for row in self.workspace.catalog.sources.find()}
         return [
             r
             for s in source_ids or sorted(known)
@@ -125,10 +125,10 @@ class World:
                     target.execute(f"DELETE FROM {table}")
         workspace = self.open(home)
         try:
-            for row in workspace.catalog.sources(states=("active",)):
+            for row in workspace.catalog.sources.find(states=("active",)):
                 derive(workspace, row["namespace"], [row["source_id"]])
             for namespace in sorted(
-                {row["namespace"] for row in workspace.catalog.sources(states=("active",))}
+                {row["namespace"] for row in workspace.catalog.sources.find(states=("active",))}
             ):
                 for stage in CHAIN.of_namespace:
                     if stage.target is None:
@@ -142,7 +142,7 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     """Every derived store as logical rows: what must be equal however it came about."""
     found: dict[str, Any] = {}
     live: set[str] = set()
-    for row in workspace.catalog.sources(namespace, states=("active",)):
+    for row in workspace.catalog.sources.find(namespace, states=("active",)):
         source = row["source_id"]
         for name in TABLES_OF_SOURCE:
             table = workspace.tables.read(
@@ -172,7 +172,7 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     }
     found["dead_letters"] = [
         (d["source_id"], d["stage"], d["item"], d["code"])
-        for d in workspace.catalog.dead_letters(namespace)
+        for d in workspace.catalog.dead_letters.find(namespace)
         if d["stage"] != "raw_blobs"
     ]
     return found

@@ -29,7 +29,9 @@ def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> Non
     workspace = Workspace(settings)
     try:
         namespaces = (
-            [namespace] if namespace else sorted({row["namespace"] for row in workspace.catalog.sources()})
+            [namespace]
+            if namespace
+            else sorted({row["namespace"] for row in workspace.catalog.sources.find()})
         )
         reports = [storage_audit.run(workspace, n, repair=repair, deep=deep) for n in namespaces]
     finally:

@@ -128,7 +128,7 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> No
 
 def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     """Retiring sources are among them: what they held is deleted by a run like any other."""
-    rows = workspace.catalog.sources()
+    rows = workspace.catalog.sources.find()
     known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
     unknown = [s for s in named if s not in known]
     if unknown:
@@ -165,7 +165,7 @@ def _run(
             outcome = _run_one(runtime, job, instance, source, confirm_deletes, display)
             display.end(outcome)
             outcomes.append(outcome)
-        alive = {row["source_id"] for row in workspace.catalog.sources()}
+        alive = {row["source_id"] for row in workspace.catalog.sources.find()}
         for outcome in outcomes:
             outcome.retired = outcome.source not in alive
         apply_change(instance, partition_change(instance, workspace))
@@ -236,9 +236,9 @@ def _run_one(
     catalog = runtime.workspace().catalog
     outcome.dead = [
         {k: d[k] for k in ("stage", "code", "item", "message")}
-        for row in catalog.sources()
+        for row in catalog.sources.find()
         if row["source_id"] == source
-        for d in catalog.dead_letters(row["namespace"], source)
+        for d in catalog.dead_letters.find(row["namespace"], source)
         if d["kind"] == "failed"
     ]
     return outcome

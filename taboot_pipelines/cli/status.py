@@ -155,9 +155,9 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
     workspace = Workspace(settings)
     try:
         catalog = workspace.catalog
-        rows = catalog.sources(states=("active", "retiring", "retired"))
+        rows = catalog.sources.find(states=("active", "retiring", "retired"))
         for namespace in sorted({r["namespace"] for r in rows}):
-            usage = catalog.usage(namespace)
+            usage = catalog.blobs.usage(namespace)
             served = _served(settings, namespace) if shards else {}
             state["namespaces"][namespace] = {
                 **served,
@@ -171,11 +171,11 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
                     **{k: d[k] for k in ("stage", "item", "code", "message", "kind", "attempts")},
                     "last_at": moment(d["last_at"]),
                 }
-                for d in catalog.dead_letters(namespace)
+                for d in catalog.dead_letters.find(namespace)
             ]
         for row in rows:
             namespace, source = row["namespace"], row["source_id"]
-            job = next(iter(catalog.jobs(namespace, source, limit=1)), None)
+            job = next(iter(catalog.jobs.find(namespace, source, limit=1)), None)
             letters = [
                 d for d in state["dead_letters"] if (d["namespace"], d["source"]) == (namespace, source)
             ]
@@ -186,7 +186,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
                     "type": row["type"],
                     "state": row["state"],
                     "documents": sum(
-                        x.role == "document" for x in catalog.locators(namespace, source).values()
+                        x.role == "document" for x in catalog.locators.of_source(namespace, source).values()
                     ),
                     "last_job": (
                         None

@@ -27,7 +27,7 @@ def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> 
     keys = set(context.partition_keys) if context.has_partition_key else None
     return [
         (r["namespace"], r["source_id"])
-        for r in workspace.catalog.sources()
+        for r in workspace.catalog.sources.find()
         if keys is None or r["source_id"] in keys
     ]
 

@@ -47,7 +47,11 @@ def ledger_adds_up(
         wrong = []
         for namespace, source_id in sources_of(context, opened):
             job = next(
-                (j for j in opened.catalog.jobs(namespace, source_id, limit=5) if j["state"] == "succeeded"),
+                (
+                    j
+                    for j in opened.catalog.jobs.find(namespace, source_id, limit=5)
+                    if j["state"] == "succeeded"
+                ),
                 None,
             )
             if job is not None and job["discovered"] != sum(
@@ -75,7 +79,7 @@ def no_deletes_held(
     with checked(workspace, "raw_blobs") as opened:
         held = {}
         for namespace, source_id in sources_of(context, opened):
-            job = next(iter(opened.catalog.jobs(namespace, source_id, limit=1)), None)
+            job = next(iter(opened.catalog.jobs.find(namespace, source_id, limit=1)), None)
             if job is not None and job["held"]:
                 held[source_id] = job["held"]
     remedy = (

@@ -37,7 +37,7 @@ def ingest_every_source(
     with failures(workspace.runtime, "sources"):
         opened.sync_sources()
     apply_change(context.instance, partition_change(context.instance, opened))
-    alive = sorted({row["source_id"] for row in opened.catalog.sources()})
+    alive = sorted({row["source_id"] for row in opened.catalog.sources.find()})
     failed: dict[str, str] = {}
     stopped: set[str] = set()
     for stage in CHAIN.names:

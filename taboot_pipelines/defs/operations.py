@@ -40,7 +40,7 @@ def sources_sensor(
     change = partition_change(context.instance, opened)
     drop = [key for key in change.drop if not _busy(context.instance, key)]
     requests = []
-    for row in opened.catalog.sources():
+    for row in opened.catalog.sources.find():
         source_id, namespace = row["source_id"], row["namespace"]
         if row["state"] == "retiring":
             # Asked for again each hour, should the run that deletes everything fail.
@@ -50,7 +50,7 @@ def sources_sensor(
                     f"retire:{namespace}:{source_id}:{row['updated_at']}:{int(_now().timestamp() // 3600)}",
                 )
             )
-        elif not opened.catalog.jobs(namespace, source_id, limit=1):
+        elif not opened.catalog.jobs.find(namespace, source_id, limit=1):
             requests.append(_request(source_id, f"new:{namespace}:{source_id}:{row['updated_at']}"))
     changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
     if change.add:
@@ -109,7 +109,7 @@ def due_dead_letters(
     context: dg.SensorEvaluationContext, workspace: WorkspaceResource
 ) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
-    namespaces = sorted({row["namespace"] for row in opened.catalog.sources(states=("active",))})
+    namespaces = sorted({row["namespace"] for row in opened.catalog.sources.find(states=("active",))})
     # The key names the failure: a run that does not come to try it again is not asked for twice.
     requests = [
         _request(d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
@@ -156,7 +156,7 @@ def _schedules(workspace: Workspace) -> dict[str, str]:
     """source id -> cron expression, for sources that have one."""
     entries = (
         (row["source_id"], orjson.loads(row["config"]).get("schedule"))
-        for row in workspace.catalog.sources(states=("active",))
+        for row in workspace.catalog.sources.find(states=("active",))
     )
     return {source_id: schedule for source_id, schedule in entries if schedule}
 

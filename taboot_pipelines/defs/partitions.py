@@ -27,7 +27,7 @@ def partition_change(instance: dg.DagsterInstance, workspace: Workspace) -> Chan
     15).
     """
     present = set(instance.get_dynamic_partitions(NAME))
-    wanted = {row["source_id"] for row in workspace.catalog.sources()}
+    wanted = {row["source_id"] for row in workspace.catalog.sources.find()}
     return Change(tuple(sorted(wanted - present)), tuple(sorted(present - wanted)))
 
 

@@ -16,7 +16,7 @@ from taboot_pipelines.stores.tables import NAMESPACE
 
 def namespaces(workspace: Workspace, source_id: str) -> list[str]:
     """The namespaces that hold rows of a source: one, or two while it moves. The active one comes last."""
-    rows = [r for r in workspace.catalog.sources() if r["source_id"] == source_id]
+    rows = [r for r in workspace.catalog.sources.find() if r["source_id"] == source_id]
     return [r["namespace"] for r in sorted(rows, key=lambda r: r["state"] == "active")]
 
 
@@ -38,12 +38,12 @@ def read_published(
     name, version = wanted.name, None
     if wanted.per_space:
         # Such a table grows only; the source's pointer says which space its rows are of.
-        pointer = workspace.catalog.pointer(namespace, source_id, asset)
+        pointer = workspace.catalog.pointers.get(namespace, source_id, asset)
         if pointer is not None:
             name = f"{name}.{pointer.applied['space']}"
             version = workspace.tables.version(namespace, owner, name)
     else:
-        pointer = workspace.catalog.pointer(namespace, owner, asset)
+        pointer = workspace.catalog.pointers.get(namespace, owner, asset)
         version = None if pointer is None else pointer.tables.get(name)
     rows = workspace.tables.read(namespace, owner, name, version, columns=columns, buckets=buckets)
     return rows if columns else model.conform(rows, wanted.schema)

@@ -40,7 +40,7 @@ def qdrant_retries(
     if opened.settings.qdrant.url is None:
         return dg.SkipReason("TABOOT_QDRANT__URL is not set.")
     sources: dict[str, list[str]] = {}
-    for row in opened.catalog.sources():
+    for row in opened.catalog.sources.find():
         sources.setdefault(row["namespace"], []).append(row["source_id"])
     now = time.time()
     requests = []

@@ -57,7 +57,7 @@ def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None
     processes.
     """
     if catalog is not None:
-        catalog.fail_dead_jobs()
+        catalog.jobs.fail_dead()
     dead = []
     for record in instance.get_run_records(RunsFilter(statuses=_UNFINISHED)):
         run = record.dagster_run

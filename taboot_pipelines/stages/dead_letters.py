@@ -128,7 +128,7 @@ def retry_at(letter: Mapping[str, Any]) -> float | None:
 def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:
     """member -> (when it is due, its letter)."""
     found = {}
-    for letter in workspace.catalog.dead_letters(namespace):
+    for letter in workspace.catalog.dead_letters.find(namespace):
         at = retry_at(letter)
         if at is not None:
             found[ids.digest(letter["source_id"], letter["stage"], letter["item"])] = (at, letter)

@@ -63,8 +63,8 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     """
     catalog = workspace.catalog
     wanted = tuple(sorted(set(doc_ids)))
-    located = catalog.locators_of(namespace, wanted)
-    unknown = sorted(set(wanted) - {x.doc_id for _, x in located} - set(catalog.tombstones(namespace)))
+    located = catalog.locators.of_documents(namespace, wanted)
+    unknown = sorted(set(wanted) - {x.doc_id for _, x in located} - set(catalog.tombstones.all(namespace)))
     if unknown:
         raise TabootError(
             "E_NOT_FOUND",
@@ -74,7 +74,9 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
     receipt_id = uuid.uuid4().hex
     # An erasure takes files and vectors away that any source's run might be about to use.
     sources = (
-        {r["source_id"] for r in catalog.sources(namespace)} if erase else {source for source, _ in located}
+        {r["source_id"] for r in catalog.sources.find(namespace)}
+        if erase
+        else {source for source, _ in located}
     )
     with workspace.leases.several(namespace, sources):
         # The receipt comes first: whatever is killed from here on, the next run carries it out.
@@ -83,8 +85,8 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             *_servers(workspace),
             *_absent_servers(workspace, namespace),
         ]
-        catalog.save_receipt(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
-        catalog.audit(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
+        catalog.receipts.save(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
+        catalog.audit_log.record(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
         return _carry_out(workspace, namespace, receipt_id, wanted, erase)
 
 
@@ -92,12 +94,12 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
     """Carry out what a killed deletion left pending, or one whose server did not answer."""
     done = []
     absent = set(_absent_servers(workspace, namespace))
-    for receipt_id in [row["receipt_id"] for row in workspace.catalog.pending_receipts(namespace)]:
-        sources = [r["source_id"] for r in workspace.catalog.sources(namespace)]
+    for receipt_id in [row["receipt_id"] for row in workspace.catalog.receipts.pending(namespace)]:
+        sources = [r["source_id"] for r in workspace.catalog.sources.find(namespace)]
         with workspace.leases.several(namespace, sources):
             # Read again under the leases: meanwhile it may have been finished, or its documents restored.
             row = next(
-                (r for r in workspace.catalog.pending_receipts(namespace) if r["receipt_id"] == receipt_id),
+                (r for r in workspace.catalog.receipts.pending(namespace) if r["receipt_id"] == receipt_id),
                 None,
             )
             # Of one that waits only for servers that are not configured now nothing can be carried out.
@@ -115,7 +117,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
     """
     catalog = workspace.catalog
     wanted = sorted(set(doc_ids))
-    tombstones = catalog.tombstones(namespace)
+    tombstones = catalog.tombstones.all(namespace)
     missing = [d for d in wanted if d not in tombstones]
     if missing:
         raise TabootError(
@@ -123,13 +125,13 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
             f"{len(missing)} of {len(wanted)} documents were not deleted.",
             doc_ids=missing[:10],
         )
-    located = catalog.locators_of(namespace, wanted)
+    located = catalog.locators.of_documents(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
     with workspace.leases.several(namespace, {source for source, _ in located}):
-        catalog.restore_locators(namespace, [x.doc_id for x in stored])
-        catalog.remove_tombstones(namespace, wanted)
+        catalog.locators.restore(namespace, [x.doc_id for x in stored])
+        catalog.tombstones.remove(namespace, wanted)
         _take_out_of_receipts(catalog, namespace, set(wanted))
-        catalog.audit(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
+        catalog.audit_log.record(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
         _run_chain(workspace, namespace, {source for source, _ in located})
     back = tuple(sorted(x.doc_id for x in stored))
     return Restored(back, tuple(d for d in wanted if d not in back))
@@ -137,11 +139,11 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
 
 def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[str]) -> None:
     """What is wanted back is not deleted once more by a receipt that still waits for a server."""
-    for row in catalog.pending_receipts(namespace):
+    for row in catalog.receipts.pending(namespace):
         left = [d for d in row["doc_ids"] if d not in doc_ids]
         if len(left) < len(row["doc_ids"]):
             stores = row["stores"] if left else dict.fromkeys(row["stores"], "done")
-            catalog.save_receipt(
+            catalog.receipts.save(
                 namespace, row["receipt_id"], left or row["doc_ids"], row["erase"], stores, row["blobs"]
             )
 
@@ -150,25 +152,25 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
     """All documents of the source are gone from the namespace: drop its tables and pointers."""
     with workspace.leases.several(entry.namespace, [entry.source_id]):
         # It may have come back to the sources file since this run began.
-        states = {r["source_id"]: r["state"] for r in workspace.catalog.sources(entry.namespace)}
-        if states.get(entry.source_id) != "retiring" or workspace.catalog.locators(
+        states = {r["source_id"]: r["state"] for r in workspace.catalog.sources.find(entry.namespace)}
+        if states.get(entry.source_id) != "retiring" or workspace.catalog.locators.of_source(
             entry.namespace, entry.source_id
         ):
             return
-        workspace.catalog.drop_pointers(entry.namespace, entry.source_id)
+        workspace.catalog.pointers.drop(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
-        workspace.catalog.set_source_state(entry.namespace, entry.source_id, "retired")
+        workspace.catalog.sources.set_state(entry.namespace, entry.source_id, "retired")
 
 
 def _carry_out(
     workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool
 ) -> Receipt:
     catalog = workspace.catalog
-    located = catalog.locators_of(namespace, doc_ids)
+    located = catalog.locators.of_documents(namespace, doc_ids)
     sources = {source for source, _ in located}
-    catalog.add_tombstones(namespace, doc_ids, "erased" if erase else "deleted")
+    catalog.tombstones.add(namespace, doc_ids, "erased" if erase else "deleted")
     for source in sorted(sources):
-        catalog.record_absent(
+        catalog.locators.record_absent(
             namespace,
             source,
             receipt_id,
@@ -180,10 +182,10 @@ def _carry_out(
     )
     stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")
     if erase:
-        blobs = catalog.hashes_only_of(namespace, doc_ids)
+        blobs = catalog.locators.hashes_only_of(namespace, doc_ids)
         _drop_dead_vectors(workspace, namespace)
         with workspace.leases.exclusive(f"{namespace}.vectors"):
-            for owner in [*sorted(r["source_id"] for r in catalog.sources(namespace)), NAMESPACE]:
+            for owner in [*sorted(r["source_id"] for r in catalog.sources.find(namespace)), NAMESPACE]:
                 for name in workspace.tables.names(namespace, owner):
                     workspace.tables.vacuum(namespace, owner, name)
         workspace.tables.empty_trash(namespace)
@@ -191,11 +193,11 @@ def _carry_out(
         workspace.blobs.delete(namespace, *blobs)
         # A fetch that was killed between a blob and its log entry left bytes that no document is known to
         # have held.
-        workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace) - set(blobs))
+        workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace) - set(blobs))
         catalog.forget(namespace, doc_ids, blobs)
-        if not catalog.compact():
+        if not catalog.database.compact():
             stores["catalog"] = "pending"
-    catalog.save_receipt(namespace, receipt_id, doc_ids, erase, stores, [])
+    catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
 
@@ -210,7 +212,7 @@ def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
         target.store
         for stage, target in CHAIN.targets.items()
         if not target.configured(workspace)
-        and workspace.catalog.pointer(namespace, NAMESPACE, stage) is not None
+        and workspace.catalog.pointers.get(namespace, NAMESPACE, stage) is not None
     ]
 
 
@@ -236,7 +238,7 @@ def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
     """Keep only vectors of texts that some document of the namespace still holds."""
     tables = workspace.tables
     live: set[str] = set()
-    for row in workspace.catalog.sources(namespace):
+    for row in workspace.catalog.sources.find(namespace):
         source = row["source_id"]
         live |= set(
             tables.read(

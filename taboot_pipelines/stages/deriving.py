@@ -80,7 +80,7 @@ def derive(workspace: Workspace, namespace: str, source_ids: Collection[str]) ->
 def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[str, Pointer]:
     found = {}
     for name in stage.needs:
-        pointer = workspace.catalog.pointer(entry.namespace, entry.source_id, name)
+        pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, name)
         if pointer is None:
             raise TabootError(
                 "E_NOT_FOUND",
@@ -93,7 +93,7 @@ def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[st
 
 def _published(workspace: Workspace, stage: SourceStage, entry: Entry) -> Pointer | None:
     """What the stage has published; None, and what follows forgotten, if a table of it is lost."""
-    pointer = workspace.catalog.pointer(entry.namespace, entry.source_id, stage.name)
+    pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, stage.name)
     if pointer is None or workspace.tables.exist(entry.namespace, entry.source_id, pointer.tables):
         return pointer
     _forget_what_follows(workspace, entry.namespace, entry.source_id, stage.name)
@@ -107,11 +107,11 @@ def _forget_what_follows(workspace: Workspace, namespace: str, source_id: str, s
     come to mean other rows.
     """
     catalog = workspace.catalog
-    catalog.drop_pointers(namespace, source_id, [stage, *(s.name for s in CHAIN.following(stage))])
+    catalog.pointers.drop(namespace, source_id, [stage, *(s.name for s in CHAIN.following(stage))])
     with workspace.leases.namespace(namespace):
         snapshot = snapshot_pointer(workspace, namespace)
         if snapshot is not None and source_id in snapshot.applied:
             # A vector that no source can publish: whatever comes next differs from it.
             lost = {**snapshot.applied, source_id: {**snapshot.applied[source_id], "lost": stage}}
             inputs = digest(snapshot.inputs, "lost")
-            catalog.publish(namespace, NAMESPACE, replace(snapshot, inputs=inputs, applied=lost))
+            catalog.pointers.publish(namespace, NAMESPACE, replace(snapshot, inputs=inputs, applied=lost))

@@ -40,7 +40,7 @@ def run(work: SourceWork) -> None:
         workspace.settings.limits.max_document_chars,
     )
     inputs = ids.digest(work.upstream["raw_blobs"].inputs, *settings)
-    letters = {d["item"]: d for d in catalog.dead_letters(namespace, source_id, STAGE)}
+    letters = {d["item"]: d for d in catalog.dead_letters.find(namespace, source_id, STAGE)}
     # What could not be read is looked at again whether or not anything changed.
     transient = any(d["code"] in UNREADABLE for d in letters.values())
     if not transient and work.unchanged(inputs):
@@ -48,7 +48,9 @@ def run(work: SourceWork) -> None:
         return
     report.data_version = inputs
 
-    locators = {x.doc_id: x for x in catalog.locators(namespace, source_id).values() if x.role == "document"}
+    locators = {
+        x.doc_id: x for x in catalog.locators.of_source(namespace, source_id).values() if x.role == "document"
+    }
     table_version = tables.version(namespace, source_id, STAGE)
     current = fingerprints(
         tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]), "doc_id"
@@ -104,8 +106,8 @@ def run(work: SourceWork) -> None:
         done += len(changed)
         work.progress(STAGE, done, len(diff.changed))
     still_bad = {locators[d].path for d in known_bad} | {x["item"] for x in new_letters}
-    catalog.record_dead(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
-    for letter in catalog.dead_letters(namespace, source_id, STAGE):
+    catalog.dead_letters.record(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
+    for letter in catalog.dead_letters.find(namespace, source_id, STAGE):
         report.add("failed" if letter["kind"] == "failed" else "rejected")
         if letter["kind"] == "failed":
             report.problem(letter["code"], letter["item"], letter["message"])

@@ -81,7 +81,7 @@ def fill(
     name, done = table_name(space.id), 0
     table = workspace.tables.identity(namespace, NAMESPACE, name)
     for source, version in versions.items():
-        pointer = workspace.catalog.pointer(namespace, source, STAGE)
+        pointer = workspace.catalog.pointers.get(namespace, source, STAGE)
         if pointer is not None and pointer.applied == _applied(workspace, version, table):
             continue
         rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])

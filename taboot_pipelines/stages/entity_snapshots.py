@@ -65,7 +65,7 @@ def run(
 
 def _pending(workspace: Workspace, namespace: str, source_id: str | None) -> bool:
     """Whether a source (None: any) has a version that the snapshot has not applied."""
-    pointer = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+    pointer = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
     if pointer is None:
         return True
     versions = source_versions(workspace, namespace, pointer.applied)
@@ -83,9 +83,9 @@ def source_versions(
     the last one.
     """
     stages = ("chunks", "embeddings", "tier_a_triples")
-    published = workspace.catalog.pointers(namespace, stages)
+    published = workspace.catalog.pointers.of_stages(namespace, stages)
     versions = {}
-    for row in workspace.catalog.sources(namespace):
+    for row in workspace.catalog.sources.find(namespace):
         source = row["source_id"]
         chunks, embeddings, observations = (published.get((source, stage)) for stage in stages)
         if chunks is not None and embeddings is not None and observations is not None:
@@ -120,7 +120,7 @@ class _Snapshot:
         self.unread: set[str] = set()
 
     def apply(self) -> None:
-        pointer = self.catalog.pointer(self.namespace, NAMESPACE, STAGE)
+        pointer = self.catalog.pointers.get(self.namespace, NAMESPACE, STAGE)
         self.applied: Mapping[str, Any] = pointer.applied if pointer else {}
         self.versions = source_versions(self.workspace, self.namespace, self.applied)
         inputs = ids.digest(self.versions, VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
@@ -144,15 +144,15 @@ class _Snapshot:
         self._name()
         self._relate()
         self._reduce()
-        self.catalog.publish(
+        self.catalog.pointers.publish(
             self.namespace,
             NAMESPACE,
             Pointer(
-                STAGE,
-                self.version,
-                ids.digest(inputs, "incomplete") if self.unread else inputs,
-                inputs,
-                self.versions,
+                stage=STAGE,
+                tables=self.version,
+                inputs=ids.digest(inputs, "incomplete") if self.unread else inputs,
+                txn=inputs,
+                applied=self.versions,
             ),
         )
         self.report.tables = dict(self.version)

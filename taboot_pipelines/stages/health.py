@@ -163,7 +163,7 @@ def catalog_exists(settings: Settings) -> bool:
 
 
 def _catalog(settings: Settings) -> Health:
-    from taboot_pipelines.stores.catalog import Catalog
+    from taboot_pipelines.stores.catalog import open_catalog
     from taboot_pipelines.stores.leases import open_leases
     from taboot_pipelines.stores.objects import directory_health
 
@@ -173,7 +173,7 @@ def _catalog(settings: Settings) -> Health:
         None if s is None else s.get_secret_value()
         for s in (settings.catalog_url, settings.catalog_admin_url)
     )
-    return _asked(Catalog.open(settings.home_dir, open_leases(settings, 0), url, admin))
+    return _asked(open_catalog(settings.home_dir, open_leases(settings, 0), url, admin))
 
 
 def _state(settings: Settings) -> Health:

@@ -38,7 +38,7 @@ def run(
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
         snapshot = needed_snapshot(workspace, namespace)
         report.data_version = inputs = _inputs(workspace, namespace, snapshot)
-        old = catalog.pointer(namespace, NAMESPACE, STAGE)
+        old = catalog.pointers.get(namespace, NAMESPACE, STAGE)
         if (
             old is not None
             and old.inputs == inputs
@@ -55,11 +55,17 @@ def run(
         )
         shards = published.shards_new + published.shards_reused
         for source in snapshot.applied:
-            catalog.activate(namespace, source)
-        catalog.publish(
+            catalog.locators.activate(namespace, source)
+        catalog.pointers.publish(
             namespace,
             NAMESPACE,
-            Pointer(STAGE, {}, inputs, inputs, {"manifest": published.manifest_version, "shards": shards}),
+            Pointer(
+                stage=STAGE,
+                tables={},
+                inputs=inputs,
+                txn=inputs,
+                applied={"manifest": published.manifest_version, "shards": shards},
+            ),
         )
         report.counts |= {
             "shards_new": published.shards_new,
@@ -82,7 +88,7 @@ class _Shards:
     def applied(self, workspace: Workspace, namespace: str) -> bool:
         """Whether the published shards are those of the newest snapshot, as far as the catalog knows."""
         snapshot = snapshot_pointer(workspace, namespace)
-        own = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+        own = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
         return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
 
     def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:

@@ -67,7 +67,7 @@ class _GraphWriter:
             snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT
         )
         report.data_version = self.inputs
-        self.pointer = workspace.catalog.pointer(namespace, NAMESPACE, STAGE)
+        self.pointer = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
         self.ledgers = {name: Ledger(workspace, namespace, name, self.inputs) for name in (_NODES, _EDGES)}
         self.writing = False
 
@@ -150,8 +150,10 @@ class _GraphWriter:
             ledger.tidy()
         versions = {name: ledger.version() for name, ledger in self.ledgers.items()}
         applied = {"place": self.place, "snapshot": self.snapshot.inputs, "digests": digests}
-        self.workspace.catalog.publish(
-            self.namespace, NAMESPACE, Pointer(STAGE, versions, self.inputs, self.inputs, applied)
+        self.workspace.catalog.pointers.publish(
+            self.namespace,
+            NAMESPACE,
+            Pointer(stage=STAGE, tables=versions, inputs=self.inputs, txn=self.inputs, applied=applied),
         )
         self.report.tables = versions
 

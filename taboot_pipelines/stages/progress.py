@@ -96,7 +96,7 @@ class _Tracker:
 
     @cached_property
     def _job(self) -> Mapping[str, Any] | None:
-        jobs = self._workspace.catalog.jobs(self._namespace, self._source_id, limit=1)
+        jobs = self._workspace.catalog.jobs.find(self._namespace, self._source_id, limit=1)
         if self._given is not None and (not jobs or jobs[0]["job_id"] != self._given):
             return {"job_id": self._given, "started_at": time.time() * 1_000_000}
         return jobs[0] if jobs else None
@@ -135,8 +135,8 @@ def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
     host. Without a record, what the catalog says.
     """
     found = []
-    for row in workspace.catalog.sources(namespace):
-        for job in workspace.catalog.jobs(namespace, row["source_id"], limit=1):
+    for row in workspace.catalog.sources.find(namespace):
+        for job in workspace.catalog.jobs.find(namespace, row["source_id"], limit=1):
             record = workspace.hints.ask(
                 partial(_read, namespace=namespace, key=JOB(job["job_id"])), None
             ) or {

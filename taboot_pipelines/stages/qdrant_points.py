@@ -80,7 +80,7 @@ class _PointsWriter:
             VERSION,
         )
         report.data_version = self.inputs
-        self.pointer = self.catalog.pointer(namespace, NAMESPACE, STAGE)
+        self.pointer = self.catalog.pointers.get(namespace, NAMESPACE, STAGE)
 
     def unchanged(self) -> bool:
         return self.pointer is not None and self.pointer.inputs == self.inputs
@@ -134,7 +134,11 @@ class _PointsWriter:
 
     def _publish(self, inputs: str) -> None:
         applied = {"place": self.place, "space": self.space.id}
-        self.catalog.publish(self.namespace, NAMESPACE, Pointer(STAGE, {}, inputs, inputs, applied))
+        self.catalog.pointers.publish(
+            self.namespace,
+            NAMESPACE,
+            Pointer(stage=STAGE, tables={}, inputs=inputs, txn=inputs, applied=applied),
+        )
 
     def _rows(self) -> PointRows:
         reader = SnapshotReader(

@@ -70,11 +70,15 @@ def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locat
 
     Returns the locators and the hash.
     """
-    present = workspace.catalog.locators(entry.namespace, entry.source_id)
-    old = workspace.catalog.pointer(entry.namespace, entry.source_id, STAGE)
+    present = workspace.catalog.locators.of_source(entry.namespace, entry.source_id)
+    old = workspace.catalog.pointers.get(entry.namespace, entry.source_id, STAGE)
     listing = _listing(present)
     if old is None or old.inputs != listing:
-        workspace.catalog.publish(entry.namespace, entry.source_id, Pointer(STAGE, {}, listing, listing, {}))
+        workspace.catalog.pointers.publish(
+            entry.namespace,
+            entry.source_id,
+            Pointer(stage=STAGE, tables={}, inputs=listing, txn=listing, applied={}),
+        )
     return present, listing
 
 
@@ -115,21 +119,21 @@ class _Batch:
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
-        self.known = self.catalog.locators(self.namespace, self.source_id)
+        self.known = self.catalog.locators.of_source(self.namespace, self.source_id)
         self.fresh = self._fresh()
-        self.job_id = self.catalog.start_job(self.namespace, self.source_id)
+        self.job_id = self.catalog.jobs.start(self.namespace, self.source_id)
         self.report.counts |= dict.fromkeys(LEDGER, 0)
         # A blob found damaged by a later stage is written again from the origin's bytes.
         self.damaged = any(
             d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
-            for d in self.catalog.dead_letters(self.namespace, self.source_id)
+            for d in self.catalog.dead_letters.find(self.namespace, self.source_id)
         )
 
     def _fresh(self) -> set[str]:
         """Paths that appeared in a batch that was killed or failed. What is deleted is judged by what the
         last whole batch left.
         """
-        jobs = self.catalog.jobs(self.namespace, self.source_id, limit=1000)
+        jobs = self.catalog.jobs.find(self.namespace, self.source_id, limit=1000)
         unfinished = {j["job_id"] for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value, jobs)}
         whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
         return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
@@ -138,7 +142,7 @@ class _Batch:
         done, left = uploads.drain(self.workspace, self.namespace)
         if done or left:
             self.report.counts |= {"uploads_done": done, "uploads_waiting": left}
-        tombstones = self.catalog.tombstones(self.namespace)
+        tombstones = self.catalog.tombstones.all(self.namespace)
 
         def tombstoned(path: str) -> bool:
             return bool(tombstones) and self._doc_id(path) in tombstones
@@ -163,15 +167,15 @@ class _Batch:
         self._flush()
         self._remove(enumerated, confirm_deletes)
         counts = self.report.counts
-        self.catalog.record_dead(
+        self.catalog.dead_letters.record(
             self.namespace,
             self.source_id,
             STAGE,
             self.letters,
-            {d["item"] for d in self.catalog.dead_letters(self.namespace, self.source_id, STAGE)}
+            {d["item"] for d in self.catalog.dead_letters.find(self.namespace, self.source_id, STAGE)}
             - {x["item"] for x in self.letters},
         )
-        self.catalog.end_job(
+        self.catalog.jobs.end(
             self.job_id,
             JobState.SUCCEEDED,
             {
@@ -190,9 +194,9 @@ class _Batch:
 
     def retire(self) -> None:
         gone = list(self.known.values())
-        self.catalog.record_absent(self.namespace, self.source_id, self.job_id, gone)
+        self.catalog.locators.record_absent(self.namespace, self.source_id, self.job_id, gone)
         self.report.counts["removed"] = len(gone)
-        self.catalog.end_job(
+        self.catalog.jobs.end(
             self.job_id,
             JobState.SUCCEEDED,
             {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)},
@@ -202,7 +206,7 @@ class _Batch:
 
     def fail(self, error: TabootError) -> None:
         self._flush()
-        self.catalog.end_job(
+        self.catalog.jobs.end(
             self.job_id, JobState.FAILED, error=error.to_response(), namespace=self.namespace
         )
 
@@ -335,10 +339,10 @@ class _Batch:
 
     def _flush(self) -> None:
         location = self.workspace.blobs.path(self.namespace, "").rstrip("/")
-        self.catalog.record_fetched(
+        self.catalog.locators.record_fetched(
             self.namespace, self.source_id, self.entry.config.type, self.job_id, self.changed, location
         )
-        self.catalog.touch_locators(self.namespace, self.source_id, self.touched)
+        self.catalog.locators.touch(self.namespace, self.source_id, self.touched)
         self.changed, self.touched = [], []
 
     def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
@@ -381,7 +385,7 @@ class _Batch:
             )
             self.report.counts["held"] = len(deletions)
             return
-        self.catalog.record_absent(
+        self.catalog.locators.record_absent(
             self.namespace,
             self.source_id,
             self.job_id,

@@ -17,7 +17,7 @@ def snapshot_pointer(workspace: Workspace, namespace: str) -> Pointer | None:
     Its ``tables`` are the snapshot's own, its ``applied`` is {source: {table: version}} of what it was made
     of.
     """
-    return workspace.catalog.pointer(namespace, NAMESPACE, SNAPSHOT)
+    return workspace.catalog.pointers.get(namespace, NAMESPACE, SNAPSHOT)
 
 
 def needed_snapshot(workspace: Workspace, namespace: str) -> Pointer:

@@ -115,8 +115,10 @@ class SourceWork:
 
         ``txn`` is the transaction id that the tables carry, if it is not ``inputs``.
         """
-        self.workspace.catalog.publish(
-            self.namespace, self.source_id, Pointer(self.stage, tables, inputs, txn or inputs, applied)
+        self.workspace.catalog.pointers.publish(
+            self.namespace,
+            self.source_id,
+            Pointer(stage=self.stage, tables=tables, inputs=inputs, txn=txn or inputs, applied=applied),
         )
         self.report.tables = dict(tables)
 

@@ -51,7 +51,9 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     at all.
     """
     report = AuditReport(namespace)
-    with workspace.leases.several(namespace, (r["source_id"] for r in workspace.catalog.sources(namespace))):
+    with workspace.leases.several(
+        namespace, (r["source_id"] for r in workspace.catalog.sources.find(namespace))
+    ):
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
         if repair and any(d.repairable for d in report.found):
@@ -65,7 +67,7 @@ class _Audit:
     def __init__(self, workspace: Workspace, namespace: str, deep: bool, checked: dict[str, int]) -> None:
         self.workspace, self.namespace, self.deep, self.checked = workspace, namespace, deep, checked
         self.catalog, self.tables = workspace.catalog, workspace.tables
-        self.sources = [r["source_id"] for r in self.catalog.sources(namespace)]
+        self.sources = [r["source_id"] for r in self.catalog.sources.find(namespace)]
         #: Hashes of all live chunk texts, each with a source that holds it.
         self.texts: dict[str, str] = {}
         #: Documents of each source as its tables have them.
@@ -86,7 +88,7 @@ class _Audit:
         return found
 
     def _blobs(self) -> Iterator[Discrepancy]:
-        rows = {r["content_hash"]: r for r in self.catalog.blobs(self.namespace)}
+        rows = {r["content_hash"]: r for r in self.catalog.blobs.all(self.namespace)}
         listed = dict(self.workspace.blobs.list(self.namespace))
         waiting = self.workspace.blobs.waiting
         queued = {} if waiting is None else dict(waiting.list(self.namespace))
@@ -116,7 +118,7 @@ class _Audit:
         present = {
             x.sha256
             for source in self.sources
-            for x in self.catalog.locators(self.namespace, source).values()
+            for x in self.catalog.locators.of_source(self.namespace, source).values()
         }
         for sha256 in sorted(present - rows.keys()):
             yield Discrepancy(
@@ -158,7 +160,7 @@ class _Audit:
     def _source(self, source: str) -> Iterator[Discrepancy]:
         """The tables of one source follow from its present locators, document by document."""
         tables = [(stage.name, t) for stage in CHAIN.derived for t in stage.tables if t.owner == "source"]
-        published = {name: self.catalog.pointer(self.namespace, source, name) for name, _ in tables}
+        published = {name: self.catalog.pointers.get(self.namespace, source, name) for name, _ in tables}
         read: dict[str, dict[str, list[Any]]] = {}
         for stage, table in tables:
             name, pointer = table.name, published[stage]
@@ -184,10 +186,10 @@ class _Audit:
                 )
         if all(p is None for p in published.values()):
             return
-        letters = {d["item"] for d in self.catalog.dead_letters(self.namespace, source, documents.STAGE)}
+        letters = {d["item"] for d in self.catalog.dead_letters.find(self.namespace, source, documents.STAGE)}
         located = {
             x.doc_id: x
-            for x in self.catalog.locators(self.namespace, source).values()
+            for x in self.catalog.locators.of_source(self.namespace, source).values()
             if x.role == "document"
         }
         held = dict(zip(read["documents"]["doc_id"], read["documents"]["blob_sha256"], strict=True))
@@ -228,7 +230,9 @@ class _Audit:
                 f"The chunks of {source} do not follow from its documents.",
             )
         active = {
-            r["run_id"] for r in self.catalog.runs(self.namespace, active=True) if r["source_id"] == source
+            r["run_id"]
+            for r in self.catalog.runs.find(self.namespace, active=True)
+            if r["source_id"] == source
         }
         observed = set(read["observations"]["run_id"])
         self.checked["runs"] = self.checked.get("runs", 0) + len(active)
@@ -322,7 +326,7 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
             owner, name = d.item.split("/", 1)
             workspace.tables.drop(namespace, owner, name)
     for owner in owners:
-        catalog.drop_pointers(namespace, owner)
+        catalog.pointers.drop(namespace, owner)
     if owners:
         derive(workspace, namespace, [e.source_id for e in workspace.entries_of(namespace)])
     differing = {d.store for d in found}
@@ -332,4 +336,4 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
         elif owners:
             stage.run(workspace, namespace, "")
     if any(d.store == "blobs" and d.kind == "surplus" for d in found):
-        workspace.blobs.sweep(namespace, catalog.blob_hashes(namespace))
+        workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace))

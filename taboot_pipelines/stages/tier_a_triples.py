@@ -69,7 +69,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
     catalog = workspace.catalog
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.source(namespace, source_id):
         raw, documents, chunks = (
-            catalog.pointer(namespace, source_id, s) for s in ("raw_blobs", "documents", "chunks")
+            catalog.pointers.get(namespace, source_id, s) for s in ("raw_blobs", "documents", "chunks")
         )
         if raw is None or documents is None or chunks is None:
             raise TabootError(
@@ -87,7 +87,7 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         versions = (VERSION, PROSE_VERSION, extractor and (extractor.name, extractor.version))
         inputs = ids.digest(raw.inputs, documents.tables, chunks.tables, facts.host, facts.proxy, *versions)
         report.data_version = inputs
-        old = catalog.pointer(namespace, source_id, STAGE)
+        old = catalog.pointers.get(namespace, source_id, STAGE)
         if (
             old is not None
             and old.inputs == inputs
@@ -98,15 +98,15 @@ def run(workspace: Workspace, entry: Entry, progress: Progress = no_progress) ->
         work = _Work(workspace, entry, facts, extractor, documents.tables["documents"], report)
         version = work.apply(inputs, progress)
         applied = ids.digest(inputs, "incomplete") if work.unread else inputs
-        catalog.publish(
+        catalog.pointers.publish(
             namespace,
             source_id,
             Pointer(
-                STAGE,
-                {"observations": version},
-                applied,
-                inputs,
-                {"documents": documents.tables["documents"], "chunks": chunks.tables["chunks"]},
+                stage=STAGE,
+                tables={"observations": version},
+                inputs=applied,
+                txn=inputs,
+                applied={"documents": documents.tables["documents"], "chunks": chunks.tables["chunks"]},
             ),
         )
         report.tables = {"observations": version}
@@ -189,7 +189,7 @@ class _Work:
         )
         self.namespace, self.source_id = entry.namespace, entry.source_id
         self.documents_version = documents
-        self.locators = workspace.catalog.locators(self.namespace, self.source_id)
+        self.locators = workspace.catalog.locators.of_source(self.namespace, self.source_id)
         listing = workspace.tables.read(
             self.namespace,
             self.source_id,
@@ -256,10 +256,10 @@ class _Work:
         catalog, tables = self.workspace.catalog, self.workspace.tables
         version = tables.version(self.namespace, self.source_id, "observations")
         # Without the table, what the catalog remembers of it is worth nothing.
-        pointer = catalog.pointer(self.namespace, self.source_id, STAGE)
+        pointer = catalog.pointers.get(self.namespace, self.source_id, STAGE)
         wordless = pointer is not None and pointer.tables["observations"] is None
         states = (
-            catalog.unit_states(self.namespace, self.source_id, TIER)
+            catalog.runs.unit_states(self.namespace, self.source_id, TIER)
             if version is not None or wordless
             else {}
         )
@@ -273,7 +273,7 @@ class _Work:
                 )
         stale = {u for u in units if u not in states or states[u]["fingerprint"] != units[u].fingerprint}
         homes = self._homes(version)
-        remembered = catalog.unit_states(self.namespace, self.source_id, TIER).keys()
+        remembered = catalog.runs.unit_states(self.namespace, self.source_id, TIER).keys()
         gone = (homes.keys() | remembered) - units.keys()
         self.report.counts |= {
             "units": len(units),
@@ -293,7 +293,7 @@ class _Work:
             rows = [r for u in changed for r in outcomes[u].rows]
             # Forgotten before the rows change: a kill in between must not leave a memory that fits other
             # rows.
-            catalog.record_runs(
+            catalog.runs.record(
                 self.namespace, self.source_id, TIER, [], [], sorted(remembered & {*changed, *removed})
             )
             version = self._write(version, buckets, [*changed, *removed], rows, txn)
@@ -340,7 +340,7 @@ class _Work:
         Which ones are taken in depends on all units, so it is decided over their remembered outcomes.
         """
         catalog = self.workspace.catalog
-        states = catalog.unit_states(self.namespace, self.source_id, TIER)
+        states = catalog.runs.unit_states(self.namespace, self.source_id, TIER)
         takers: dict[str, set[str]] = {}
         for unit_id, state in states.items():
             for path in state["subordinates"]:
@@ -355,7 +355,7 @@ class _Work:
         if suppressed or flagged:
             # The flag is set before rows go and cleared after they are back: after a kill it is never wrong
             # about missing rows.
-            catalog.set_suppressed(
+            catalog.runs.set_suppressed(
                 self.namespace, self.source_id, TIER, dict.fromkeys(sorted(suppressed - flagged), True)
             )
             back, drop = (
@@ -373,8 +373,8 @@ class _Work:
                     [r for o in outcomes.values() for r in o.rows],
                     txn,
                 )
-            catalog.set_suppressed(self.namespace, self.source_id, TIER, dict.fromkeys(back, False))
-            catalog.record_runs(
+            catalog.runs.set_suppressed(self.namespace, self.source_id, TIER, dict.fromkeys(back, False))
+            catalog.runs.record(
                 self.namespace, self.source_id, TIER, [], [], sorted(self.unread.keys() & set(back))
             )
         self._letters(states, suppressed)
@@ -605,7 +605,7 @@ class _Work:
                     "suppressed": False,
                 }
             )
-        self.workspace.catalog.record_runs(
+        self.workspace.catalog.runs.record(
             self.namespace,
             self.source_id,
             TIER,
@@ -635,9 +635,9 @@ class _Work:
             if kind == "failed":
                 self.report.problem(code, unit_id, message)
         known = {
-            d["item"] for d in self.workspace.catalog.dead_letters(self.namespace, self.source_id, STAGE)
+            d["item"] for d in self.workspace.catalog.dead_letters.find(self.namespace, self.source_id, STAGE)
         }
-        self.workspace.catalog.record_dead(
+        self.workspace.catalog.dead_letters.record(
             self.namespace, self.source_id, STAGE, letters, known - {x["item"] for x in letters}
         )
         self.report.counts["failed"] = sum(x["kind"] == "failed" for x in letters)

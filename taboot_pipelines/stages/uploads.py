@@ -20,7 +20,7 @@ def keep(workspace: Workspace, namespace: str, data: bytes, error: TabootError) 
     if waiting is None:
         return False
     sha256, _ = waiting.put(namespace, data)
-    workspace.catalog.queue_upload(
+    workspace.catalog.uploads.enqueue(
         namespace,
         sha256,
         waiting.path(namespace, sha256),
@@ -38,7 +38,7 @@ def drain(workspace: Workspace, namespace: str) -> tuple[int, int]:
     done = left = 0
     if waiting is None:
         return done, left
-    for row in workspace.catalog.due_uploads(namespace, now_micros()):
+    for row in workspace.catalog.uploads.due(namespace, now_micros()):
         sha256 = row["content_hash"]
         try:
             data = waiting.get(namespace, sha256)
@@ -47,7 +47,7 @@ def drain(workspace: Workspace, namespace: str) -> tuple[int, int]:
             left += 1
             tries = row["retry_count"] + 1
             wait = RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]
-            workspace.catalog.upload_failed(
+            workspace.catalog.uploads.mark_failed(
                 namespace,
                 sha256,
                 tries,
@@ -57,6 +57,6 @@ def drain(workspace: Workspace, namespace: str) -> tuple[int, int]:
             )
         else:
             done += 1
-            workspace.catalog.upload_done(namespace, sha256)
+            workspace.catalog.uploads.mark_done(namespace, sha256)
             waiting.delete(namespace, sha256)
     return done, left

@@ -18,7 +18,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.stores.blobs import open_blobs
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines.stores.tables import Tables
@@ -63,7 +63,7 @@ class Workspace:
             for s in (self.settings.catalog_url, self.settings.catalog_admin_url)
         )
         self.leases = open_leases(self.settings)
-        self.catalog = Catalog.open(self.home, self.leases, url, admin)
+        self.catalog = open_catalog(self.home, self.leases, url, admin)
         self.blobs = open_blobs(self.settings)
         self.tables = Tables(self.home, self.settings.table_url, self.settings.storage, self.leases.confirm)
         self.shards = open_shards(self.home, self.settings.shard_url, self.settings.storage)
@@ -116,7 +116,7 @@ class Workspace:
         nothing.
         """
         sources = load_sources(self.settings.sources_file)
-        self.catalog.sync_sources(
+        self.catalog.sources.sync(
             {
                 entry.id: {
                     "namespace": entry.namespace,
@@ -133,20 +133,20 @@ class Workspace:
         """The entries of a partition: one, or two while a source moves to another namespace. Retiring ones
         come first.
         """
-        found = [_entry(row) for row in self.catalog.sources() if row["source_id"] == source_id]
+        found = [_entry(row) for row in self.catalog.sources.find() if row["source_id"] == source_id]
         if not found:
             raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
         return sorted(found, key=lambda e: not e.retiring)
 
     def entries_of(self, namespace: str) -> list[Entry]:
         """All sources that have something in a namespace, retiring ones included."""
-        return [_entry(row) for row in self.catalog.sources(namespace)]
+        return [_entry(row) for row in self.catalog.sources.find(namespace)]
 
     def entries_in(self, namespace: str, source_ids: Collection[str]) -> list[Entry]:
         """Those of the namespace's sources that are named, retired ones too: a snapshot lists them until the
         next run.
         """
-        rows = self.catalog.sources(namespace, ("active", "retiring", "retired"))
+        rows = self.catalog.sources.find(namespace, ("active", "retiring", "retired"))
         return [_entry(row) for row in rows if row["source_id"] in source_ids]
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from taboot_pipelines_tests.world import World, differences, graph, logical
 
 def check_ledger(world: World, namespace: str = "default") -> None:
     """Every job that succeeded accounts for all that it discovered (rule 17)."""
-    jobs = world.workspace.catalog.jobs(namespace, limit=1000)
+    jobs = world.workspace.catalog.jobs.find(namespace, limit=1000)
     assert jobs
     for job in jobs:
         assert job["state"] in ("succeeded", "failed"), f"job of {job['source_id']} was left {job['state']}"
@@ -53,7 +53,7 @@ def letters(world: World, namespace: str = "default") -> dict[str, str]:
     """The codes of all dead letters, by ``source/stage/item``."""
     return {
         f"{d['source_id']}/{d['stage']}/{d['item']}": d["code"]
-        for d in world.workspace.catalog.dead_letters(namespace)
+        for d in world.workspace.catalog.dead_letters.find(namespace)
     }
 
 

@@ -63,7 +63,7 @@ def test_a_missing_path_fails_its_source_and_no_other(world: World) -> None:
     assert caught.value.code == "E_PATH" and str(world.directory / "lost") in caught.value.message
     world.ingest("good")
     assert paths(world.kb()) == {"good/a.md"}
-    job = world.workspace.catalog.jobs("default", "lost")[0]
+    job = world.workspace.catalog.jobs.find("default", "lost")[0]
     assert job["state"] == "failed" and "E_PATH" in job["error"]
     check_ledger(world)
     note(world.source("lost") / "b.md", 2)
@@ -108,7 +108,7 @@ def test_an_unreadable_file_or_directory_is_unknown_not_deleted(
         f"notes/{p}" for p in ("a.md", "locked.md", "sub/inner.md", "new.md", "gone.md")
     }
     assert world.kb().search("host1.example.com", mode="keyword").hits[0].url.endswith("/locked.md")
-    job = world.workspace.catalog.jobs("default")[0]
+    job = world.workspace.catalog.jobs.find("default")[0]
     assert not job["complete"] and job["failed"] == 2
     check_ledger(world)
     check_mended(world)
@@ -262,7 +262,7 @@ def test_compose_projects_that_cannot_be_read_leave_the_others_alone(world: Worl
         if not f.startswith("other")
     } <= paths(world.kb())
     assert [e for e in edges(world.kb()) if e["type"] != "MENTIONS" and "good/" in e["url"]] == good
-    for letter in world.workspace.catalog.dead_letters("default"):
+    for letter in world.workspace.catalog.dead_letters.find("default"):
         assert letter["item"].partition(":")[2].rsplit("/", 1)[0] in letter["message"], (
             "the message names the file"
         )
@@ -294,7 +294,7 @@ def test_a_conf_with_an_unclosed_brace_leaves_the_others_alone(world: World) -> 
     # What could be read of the others stands, and leads to where it was read.
     for edge in edges(world.kb()):
         assert world.kb().explain(edge["edge_id"]).quotes[0].url.endswith(edge["url"].removeprefix("proxy:"))
-    assert all("secret" not in d["message"] for d in world.workspace.catalog.dead_letters("default"))
+    assert all("secret" not in d["message"] for d in world.workspace.catalog.dead_letters.find("default"))
     check_ledger(world)
     check_equal_to_replay(world)
     for name in ("bad", "quote", "surplus"):
@@ -437,7 +437,7 @@ def test_a_corrupted_blob_of_a_page_is_fetched_again(world: World, site: tuple[S
     world.ingest()
     before = graph(world.kb())
     assert raw(world.ingest())["not_modified"] == 2
-    victim = world.workspace.catalog.locators("default", "site")[f"{served.base}/one"].sha256
+    victim = world.workspace.catalog.locators.of_source("default", "site")[f"{served.base}/one"].sha256
     flip_byte(blob_path(world, victim), 5)
     world.entries[0]["languages"] = ["en", "fr"]
     world.declare()
@@ -497,7 +497,7 @@ def test_a_wrong_sources_file_is_refused_whole(notes: World) -> None:
         assert caught.value.code == "E_SOURCES", what
         assert all(w in caught.value.message for w in words), (what, caught.value.message)
     assert graph(notes.kb()) == before
-    assert [(r["source_id"], r["state"]) for r in notes.workspace.catalog.sources()] == [
+    assert [(r["source_id"], r["state"]) for r in notes.workspace.catalog.sources.find()] == [
         ("notes", "active"),
         ("other", "active"),
     ]
@@ -542,7 +542,7 @@ def test_a_corrupted_blob_fails_its_edges_only_and_heals(world: World) -> None:
         )
     world.ingest()
     before = graph(world.kb())
-    victim = world.workspace.catalog.locators("default", "stacks")["one/compose.yaml"].sha256
+    victim = world.workspace.catalog.locators.of_source("default", "stacks")["one/compose.yaml"].sha256
     file = blob_path(world, victim)
     flip_byte(file, 30)
     kb = world.kb()
@@ -576,7 +576,7 @@ def test_a_missing_blob_is_written_again(world: World) -> None:
         note(path / f"{i}.md", i)
     world.ingest()
     before = graph(world.kb())
-    victim = world.workspace.catalog.locators("default", "notes")["1.md"].sha256
+    victim = world.workspace.catalog.locators.of_source("default", "notes")["1.md"].sha256
     blob_path(world, victim).unlink()
     hit = world.kb().search("host1.example.com", mode="keyword").hits[0]
     with pytest.raises(TabootError, match="E_BLOB_MISSING"):

@@ -47,8 +47,8 @@ class Blue:
         )
         self.keys = list(zip(nodes.column("label").to_pylist(), nodes.column("key").to_pylist(), strict=True))
         self.names = [n for n in nodes.column("name").to_pylist() if "blue" in n]
-        self.paths = list(w.catalog.locators("blue", "blue-notes"))
-        self.hashes = sorted(w.catalog.blob_hashes("blue") - w.catalog.blob_hashes("red"))
+        self.paths = list(w.catalog.locators.of_source("blue", "blue-notes"))
+        self.hashes = sorted(w.catalog.blobs.hashes("blue") - w.catalog.blobs.hashes("red"))
         assert w.points is not None
         self.space = w.embedder.space.id
         self.points = [i for i, _ in w.points.scan("blue", self.space, "")]
@@ -140,7 +140,7 @@ def state(world: World) -> dict[str, Any]:
         for tables in (w.graph.nodes("blue"), w.graph.edges("blue"))
     ]
     found["watermarks"] = (w.graph.watermark("blue"), w.points.watermark("blue", space))
-    with w.catalog.read(None) as c:
+    with w.catalog.database.read(None) as c:
         found["catalog"] = {
             n: sorted(map(str, c.execute(sa.select(t).where(t.c.namespace == "blue")).all()))
             for n, t in schema.metadata.tables.items()
@@ -154,34 +154,37 @@ Calls = list[tuple[str, Callable[[], object]]]
 def catalog_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
     c = world.workspace.catalog
     return [
-        ("locators", lambda: c.locators("red", rng.choice(["blue-notes", "blue-stack"]), state=None)),
-        ("locators_of", lambda: c.locators_of("red", rng.sample(blue.doc_ids, 2))),
-        ("jobs", lambda: c.jobs("red", "blue-notes")),
-        ("sources", lambda: c.sources("red")),
+        (
+            "locators",
+            lambda: c.locators.of_source("red", rng.choice(["blue-notes", "blue-stack"]), state=None),
+        ),
+        ("locators_of", lambda: c.locators.of_documents("red", rng.sample(blue.doc_ids, 2))),
+        ("jobs", lambda: c.jobs.find("red", "blue-notes")),
+        ("sources", lambda: c.sources.find("red")),
         (
             "pointer",
-            lambda: c.pointer(
+            lambda: c.pointers.get(
                 "red", rng.choice(["blue-notes", "blue-stack"]), rng.choice(["documents", "chunks"])
             ),
         ),
-        ("drop_pointers", lambda: c.drop_pointers("red", "blue-notes")),
-        ("runs", lambda: c.runs("red")),
-        ("unit_states", lambda: c.unit_states("red", "blue-stack", "tier_a")),
-        ("dead_letters", lambda: c.dead_letters("red", "blue-notes")),
+        ("drop_pointers", lambda: c.pointers.drop("red", "blue-notes")),
+        ("runs", lambda: c.runs.find("red")),
+        ("unit_states", lambda: c.runs.unit_states("red", "blue-stack", "tier_a")),
+        ("dead_letters", lambda: c.dead_letters.find("red", "blue-notes")),
         (
             "record_dead",
-            lambda: c.record_dead("red", "blue-notes", "documents", [], rng.sample(blue.paths, 1)),
+            lambda: c.dead_letters.record("red", "blue-notes", "documents", [], rng.sample(blue.paths, 1)),
         ),
-        ("hashes_only_of", lambda: c.hashes_only_of("red", rng.sample(blue.doc_ids, 1))),
-        ("blob_hashes", lambda: set(blue.hashes) & c.blob_hashes("red")),
-        ("tombstones", lambda: c.tombstones("red")),
-        ("remove_tombstones", lambda: c.remove_tombstones("red", rng.sample(blue.doc_ids, 1))),
-        ("restore_locators", lambda: c.restore_locators("red", rng.sample(blue.doc_ids, 1))),
+        ("hashes_only_of", lambda: c.locators.hashes_only_of("red", rng.sample(blue.doc_ids, 1))),
+        ("blob_hashes", lambda: set(blue.hashes) & c.blobs.hashes("red")),
+        ("tombstones", lambda: c.tombstones.all("red")),
+        ("remove_tombstones", lambda: c.tombstones.remove("red", rng.sample(blue.doc_ids, 1))),
+        ("restore_locators", lambda: c.locators.restore("red", rng.sample(blue.doc_ids, 1))),
         ("forget", lambda: c.forget("red", rng.sample(blue.doc_ids, 1), rng.sample(blue.hashes, 1))),
-        ("activate", lambda: c.activate("red", "blue-notes")),
-        ("set_source_state", lambda: c.set_source_state("red", "blue-notes", "retired")),
-        ("upload_done", lambda: c.upload_done("red", rng.choice(blue.hashes))),
-        ("audit_events", lambda: c.audit_events("red")),
+        ("activate", lambda: c.locators.activate("red", "blue-notes")),
+        ("set_source_state", lambda: c.sources.set_state("red", "blue-notes", "retired")),
+        ("upload_done", lambda: c.uploads.mark_done("red", rng.choice(blue.hashes))),
+        ("audit_events", lambda: c.audit_log.all("red")),
     ]
 
 
@@ -190,7 +193,7 @@ def sql_calls(world: World, rng: random.Random) -> Calls:
     tables = list(schema.metadata.tables.values())
 
     def run(make: Callable[[sa.Table], Any], *, rows: bool) -> object:
-        with world.workspace.catalog.begin("red") as c:
+        with world.workspace.catalog.database.begin("red") as c:
             done = c.execute(make(rng.choice(tables)))
             if rows:
                 return [r for r in done.all() if r._mapping["namespace"] != "red" and "blue"]

@@ -197,7 +197,7 @@ def check_nothing_is_held(world: World) -> None:
                 0,
                 0,
             ), pool
-    assert {j["state"] for j in world.workspace.catalog.jobs("default", limit=1000)} <= {
+    assert {j["state"] for j in world.workspace.catalog.jobs.find("default", limit=1000)} <= {
         "succeeded",
         "failed",
     }
@@ -220,7 +220,7 @@ def ingest_for_real(place: Place, killed_after: float | None = None) -> None:
     )
     try:
         output, _ = process.communicate(timeout=180 if killed_after is None else killed_after)
-        assert process.returncode == 0 or place.world.workspace.catalog.dead_letters("default"), output
+        assert process.returncode == 0 or place.world.workspace.catalog.dead_letters.find("default"), output
         assert "blocked" not in output and "Traceback" not in output, output
     except subprocess.TimeoutExpired:
         assert killed_after is not None, "the ingest hangs"
@@ -262,7 +262,11 @@ def killed_ingests(place: Place, taboot: Taboot, kills: int) -> None:
 def killed_erasures(place: Place, taboot: Taboot, kills: int) -> None:
     """Erase what holds the word, killed so often, and let the next ingest finish what was begun."""
     world, catalog = place.world, place.world.workspace.catalog
-    wanted = [x.doc_id for x in catalog.locators("default", "notes").values() if x.path.startswith("plan-")]
+    wanted = [
+        x.doc_id
+        for x in catalog.locators.of_source("default", "notes").values()
+        if x.path.startswith("plan-")
+    ]
     assert len(wanted) == 3 and holding(world.home, WORD)
     calm = taboot("ingest", home=place.calm)
     calm = taboot("delete", "--erase", *wanted, home=place.calm)
@@ -274,14 +278,14 @@ def killed_erasures(place: Place, taboot: Taboot, kills: int) -> None:
         ended = taboot("delete", "--erase", *wanted, home=world.home, **place.kill(calm))
         place.log.append(f"erasure: {ended.code} {ended.where}")
         # A tombstone without a receipt would be finished by nobody.
-        assert receipts(world) or not catalog.tombstones("default")
+        assert receipts(world) or not catalog.tombstones.all("default")
     begun = bool(receipts(world))
     taboot("ingest", home=world.home, **place.kill(calm))
     if not begun:
         ended = taboot("delete", "--erase", *wanted, home=world.home)
         assert ended.code == 0, ended.output
     ingest_for_real(place)
-    assert catalog.pending_receipts("default") == []
+    assert catalog.receipts.pending("default") == []
     assert holding(world.home, WORD) == []
 
 

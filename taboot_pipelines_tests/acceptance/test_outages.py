@@ -144,7 +144,7 @@ def test_a_server_that_stops_in_the_middle(
         if kind == "neo4j":
             settings["neo4j"] |= {"batch_rows": 50, "timeout_seconds": 20}
         world = World(tmp_path / "full", own.url if kind == "tei" else tei.url, **settings)
-        world.workspace.catalog.outage_seconds = 5.0
+        world.workspace.catalog.database.outage_seconds = 5.0
         sources(world)
         stopped = threading.Event()
         back: list[threading.Timer] = []

@@ -67,7 +67,7 @@ def supports(row: dict[str, Any]) -> list[dict[str, Any]]:
 def test_the_projects_are_read_whole(world: World, rows: list[dict[str, Any]], projects: Path) -> None:
     assert letters(world) == {}
     check_ledger(world)
-    read = {x.path for x in world.workspace.catalog.locators("default", "stacks").values()}
+    read = {x.path for x in world.workspace.catalog.locators.of_source("default", "stacks").values()}
     assert {str(p.relative_to(projects)) for p in projects.rglob("compose.yaml")} <= read
     assert len(rows) > 500 and {r["type"] for r in rows} >= {
         "MENTIONS",
@@ -146,7 +146,7 @@ def test_every_support_stands_where_it_says(world: World, rows: list[dict[str, A
 def test_every_edge_has_its_provenance_and_every_run_is_active(
     world: World, rows: list[dict[str, Any]]
 ) -> None:
-    active = {r["run_id"] for r in world.workspace.catalog.runs("default", active=True)}
+    active = {r["run_id"] for r in world.workspace.catalog.runs.find("default", active=True)}
     documents = {d["doc_id"] for d in world.kb().documents().to_pylist()}
     for row in rows:
         assert all(

@@ -119,7 +119,9 @@ def test_every_file_is_a_document_or_has_a_typed_reason(world: World) -> None:
     held = paths(world.kb())
     for source, allowed in REFUSED.items():
         located = {
-            p for p, x in world.workspace.catalog.locators("default", source).items() if x.role == "document"
+            p
+            for p, x in world.workspace.catalog.locators.of_source("default", source).items()
+            if x.role == "document"
         }
         refused = {p: dead[f"{source}/documents/{p}"] for p in located if f"{source}/documents/{p}" in dead}
         assert {f"{source}/{p}" for p in located - refused.keys()} == {
@@ -142,7 +144,7 @@ def test_every_file_is_a_document_or_has_a_typed_reason(world: World) -> None:
         ("articles", "*.html"),
     ):
         on_disk = {str(f.relative_to(root(world, source))) for f in root(world, source).rglob(pattern)}
-        seen = set(world.workspace.catalog.locators("default", source))
+        seen = set(world.workspace.catalog.locators.of_source("default", source))
         assert len(on_disk) > 5 and on_disk <= seen, (source, sorted(on_disk - seen)[:5])
 
 

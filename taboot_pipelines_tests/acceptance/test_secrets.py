@@ -367,7 +367,7 @@ def test_everything_was_taken_in(ingested: Ingested) -> None:
                 "sprache.md",
             )
         ),
-        next(f"site/{x}" for x in world.workspace.catalog.locators("default", "site")),
+        next(f"site/{x}" for x in world.workspace.catalog.locators.of_source("default", "site")),
     }
     dead = letters(world)
     assert {c for i, c in dead.items() if i.startswith("notes/documents/")} == {

@@ -22,7 +22,9 @@ def test_a_source_is_run_again_once_for_each_failure(
     assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason)
     seen = set()
     for attempt in (1, 2, 3):
-        catalog.record_dead("default", "guides", "raw_blobs", [letter("a"), letter("b", "E_PARSE")], ())
+        catalog.dead_letters.record(
+            "default", "guides", "raw_blobs", [letter("a"), letter("b", "E_PARSE")], ()
+        )
         assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason), "not before its time"
         later = time.time() + 60
         monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda later=later: later)
@@ -34,14 +36,14 @@ def test_a_source_is_run_again_once_for_each_failure(
         seen.add(first["guides"])
         monkeypatch.undo()
     assert len(seen) == 3
-    catalog.record_dead("default", "guides", "raw_blobs", [letter("a")], ())
+    catalog.dead_letters.record("default", "guides", "raw_blobs", [letter("a")], ())
     monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda: time.monotonic() + 9e9)
     assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason), "failed for good"
 
 
 def test_a_busy_source_is_left_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.sync()
-    project.world.workspace.catalog.record_dead("default", "guides", "raw_blobs", [letter("a")], ())
+    project.world.workspace.catalog.dead_letters.record("default", "guides", "raw_blobs", [letter("a")], ())
     monkeypatch.setattr("taboot_pipelines.stages.dead_letters.BACKOFF_SECONDS", (0.0,))
     job = project.defs.resolve_job_def("ingest_source")
     run = project.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={TAG: "guides"})

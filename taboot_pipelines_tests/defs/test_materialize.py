@@ -134,7 +134,7 @@ def test_a_defect_shows_its_type_and_place_and_nothing_it_quotes(
 def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
     assert project.run("guides").success
     workspace = project.world.workspace
-    pointer = workspace.catalog.pointer("default", "guides", "chunks")
+    pointer = workspace.catalog.pointers.get("default", "guides", "chunks")
     assert pointer is not None
     rows = workspace.tables.read("default", "guides", "chunks", pointer.tables["chunks"])
     moved = rows.set_column(
@@ -143,10 +143,16 @@ def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
         [[s + 1 for s in rows.column("start").to_pylist()]],
     )
     version = workspace.tables.replace("default", "guides", "chunks", moved, buckets=None, txn="test")
-    workspace.catalog.publish(
+    workspace.catalog.pointers.publish(
         "default",
         "guides",
-        Pointer("chunks", {"chunks": version}, pointer.inputs, pointer.txn, pointer.applied),
+        Pointer(
+            stage="chunks",
+            tables={"chunks": version},
+            inputs=pointer.inputs,
+            txn=pointer.txn,
+            applied=pointer.applied,
+        ),
     )
     result = project.run("guides")
     assert not result.success
@@ -164,7 +170,7 @@ def test_a_missing_vector_and_a_bare_edge_are_found(project: Project) -> None:
     (name,) = [n for n in workspace.tables.names("default", "_") if n.startswith("vectors.")]
     vectors = workspace.tables.read("default", "_", name, workspace.tables.version("default", "_", name))
     workspace.tables.replace("default", "_", name, vectors.slice(1), buckets=None, txn="test")
-    pointer = workspace.catalog.pointer("default", "_", "entity_snapshots")
+    pointer = workspace.catalog.pointers.get("default", "_", "entity_snapshots")
     assert pointer is not None
     relations = workspace.tables.read("default", "_", "relations", pointer.tables["relations"])
     bare = relations.set_column(
@@ -174,15 +180,15 @@ def test_a_missing_vector_and_a_bare_edge_are_found(project: Project) -> None:
     )
     only = bare.filter([t == "DEPENDS_ON" for t in bare.column("type").to_pylist()])
     version = workspace.tables.replace("default", "_", "relations", only, buckets=None, txn="test")
-    workspace.catalog.publish(
+    workspace.catalog.pointers.publish(
         "default",
         "_",
         Pointer(
-            "entity_snapshots",
-            {**pointer.tables, "relations": version},
-            pointer.inputs,
-            pointer.txn,
-            pointer.applied,
+            stage="entity_snapshots",
+            tables={**pointer.tables, "relations": version},
+            inputs=pointer.inputs,
+            txn=pointer.txn,
+            applied=pointer.applied,
         ),
     )
     selection = [

@@ -71,7 +71,7 @@ def test_a_broken_sources_file_changes_nothing_and_is_seen(project: Project, con
     with pytest.raises(TabootError, match="E_SOURCES"):
         tick(project, operations.sources_sensor)
     assert project.partitions() == {"stack", "guides"}
-    assert {r["state"] for r in project.world.workspace.catalog.sources()} == {"active"}
+    assert {r["state"] for r in project.world.workspace.catalog.sources.find()} == {"active"}
 
 
 def test_a_source_is_run_when_it_is_due_and_once_for_what_was_missed(

@@ -107,7 +107,7 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert set(world.kb().documents().column("source").to_pylist()) == {"a", "b"}
-    assert {j["state"] for j in world.workspace.catalog.jobs("default")} == {"succeeded"}
+    assert {j["state"] for j in world.workspace.catalog.jobs.find("default")} == {"succeeded"}
 
 
 def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path: Path) -> None:

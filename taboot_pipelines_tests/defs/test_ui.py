@@ -53,7 +53,7 @@ def ui(world: World, tmp_path: Path) -> Iterator[str]:
     (world.source("guides") / "guide.md").write_text(GUIDE)
     world.workspace.sync_sources()
     catalog = world.workspace.catalog
-    catalog.end_job(catalog.start_job("default", "guides"), JobState.FAILED)
+    catalog.jobs.end(catalog.jobs.start("default", "guides"), JobState.FAILED)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -126,12 +126,12 @@ def test_a_change_that_leaves_the_text_alone_cuts_nothing(world: World, pages: P
 def test_an_unchanged_run_writes_no_version_of_the_table(world: World, pages: Path) -> None:
     first = chunk(world)
     files = {p: p.stat().st_mtime_ns for p in (world.home / "tables").rglob("*") if p.is_file()}
-    pointer = world.workspace.catalog.pointer(NS, SOURCE, chunks.STAGE)
+    pointer = world.workspace.catalog.pointers.get(NS, SOURCE, chunks.STAGE)
     second = chunk(world)
     assert second.skipped == "unchanged"
     assert (second.tables, second.data_version) == (first.tables, first.data_version)
     assert {p: p.stat().st_mtime_ns for p in (world.home / "tables").rglob("*") if p.is_file()} == files
-    assert world.workspace.catalog.pointer(NS, SOURCE, chunks.STAGE) == pointer
+    assert world.workspace.catalog.pointers.get(NS, SOURCE, chunks.STAGE) == pointer
 
 
 def test_a_changed_setting_cuts_every_document_anew(world: World, pages: Path) -> None:

@@ -41,20 +41,20 @@ def any_world(request: pytest.FixtureRequest, tmp_path: Path, tei: FakeTei) -> I
 
 
 def failures(world: World) -> dict[str, dict[str, Any]]:
-    return {d["item"]: dict(d) for d in world.workspace.catalog.dead_letters("default")}
+    return {d["item"]: dict(d) for d in world.workspace.catalog.dead_letters.find("default")}
 
 
 def test_the_back_off_grows_and_after_three_retries_a_letter_has_failed_for_good(any_world: World) -> None:
     workspace, catalog = any_world.workspace, any_world.workspace.catalog
     for attempt, wait in enumerate(BACKOFF_SECONDS, 1):
-        catalog.record_dead("default", "s", "raw_blobs", [letter("page")], ())
+        catalog.dead_letters.record("default", "s", "raw_blobs", [letter("page")], ())
         (at,) = dead_letters.rebuild(workspace, "default").values()
         row = failures(any_world)["page"]
         assert row["attempts"] == attempt and at == pytest.approx(row["last_at"] / 1e6 + wait)
         assert dead_letters.due(workspace, "default", at - 0.01) == []
         (due,) = dead_letters.due(workspace, "default", at)
         assert (due.source_id, due.letters, due.attempt, due.last_at) == ("s", 1, attempt, row["last_at"])
-    catalog.record_dead("default", "s", "raw_blobs", [letter("page")], ())
+    catalog.dead_letters.record("default", "s", "raw_blobs", [letter("page")], ())
     assert (
         dead_letters.rebuild(workspace, "default") == {} and dead_letters.due(workspace, "default", 9e9) == []
     )
@@ -67,16 +67,18 @@ def test_only_what_may_pass_is_tried_again(any_world: World) -> None:
         letter(f"x{i}", code)
         for i, code in enumerate(["E_PARSE", "E_NOT_FOUND", "E_ROBOTS", "E_TOKEN_LIMIT"])
     ]
-    workspace.catalog.record_dead(
+    workspace.catalog.dead_letters.record(
         "default", "s", "documents", [*lasting, letter("rejected", "E_TIMEOUT", "skipped")], ()
     )
     assert dead_letters.rebuild(workspace, "default") == {}
-    workspace.catalog.record_dead("default", "s", "documents", [letter(code, code) for code in TRANSIENT], ())
+    workspace.catalog.dead_letters.record(
+        "default", "s", "documents", [letter(code, code) for code in TRANSIENT], ()
+    )
     assert len(dead_letters.rebuild(workspace, "default")) == len(TRANSIENT)
 
 
 def test_an_open_circuit_is_not_asked_before_its_rest_is_over(any_world: World) -> None:
-    any_world.workspace.catalog.record_dead(
+    any_world.workspace.catalog.dead_letters.record(
         "default", "s", "raw_blobs", [letter("page", "E_CIRCUIT_OPEN")], ()
     )
     (at,) = dead_letters.rebuild(any_world.workspace, "default").values()
@@ -85,13 +87,13 @@ def test_an_open_circuit_is_not_asked_before_its_rest_is_over(any_world: World) 
 
 def test_a_letter_that_is_gone_leaves_the_queue(any_world: World) -> None:
     workspace = any_world.workspace
-    workspace.catalog.record_dead("default", "a", "raw_blobs", [letter("one"), letter("two")], ())
-    workspace.catalog.record_dead("default", "b", "raw_blobs", [letter("one")], ())
+    workspace.catalog.dead_letters.record("default", "a", "raw_blobs", [letter("one"), letter("two")], ())
+    workspace.catalog.dead_letters.record("default", "b", "raw_blobs", [letter("one")], ())
     assert [(d.source_id, d.letters) for d in dead_letters.due(workspace, "default", 9e9)] == [
         ("a", 2),
         ("b", 1),
     ]
-    workspace.catalog.record_dead("default", "a", "raw_blobs", [], {"one", "two"})
+    workspace.catalog.dead_letters.record("default", "a", "raw_blobs", [], {"one", "two"})
     assert [(d.source_id, d.letters) for d in dead_letters.due(workspace, "default", 9e9)] == [("b", 1)]
     assert len(workspace.state.queued("default", "dlq:pending")) == 1
     assert "one" not in str(workspace.state.queued("default", "dlq:pending")), "the queue names no file"
@@ -101,7 +103,7 @@ def test_losing_redis_loses_nothing(tmp_path: Path, tei: FakeTei) -> None:
     with own_redis(tmp_path) as server:
         world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})
         workspace = world.workspace
-        workspace.catalog.record_dead(
+        workspace.catalog.dead_letters.record(
             "default", "s", "raw_blobs", [letter("one"), letter("two", "E_NETWORK")], ()
         )
         before = dead_letters.rebuild(workspace, "default")
@@ -133,7 +135,7 @@ def test_the_queue_always_follows_from_the_letters(world: World, data: st.DataOb
                 max_size=len(bad),
             )
         )
-        catalog.record_dead(
+        catalog.dead_letters.record(
             "default",
             "s",
             "raw_blobs",

@@ -16,7 +16,7 @@ WORD = "zyxwvutquux"
 
 
 def doc_id(world: World, source: str, path: str) -> str:
-    return world.workspace.catalog.locators("default", source, state=None)[path].doc_id
+    return world.workspace.catalog.locators.of_source("default", source, state=None)[path].doc_id
 
 
 def reports(world: World, **options: bool) -> dict[str, object]:
@@ -61,7 +61,7 @@ def test_deleted_stays_deleted_until_restored(world: World, notes: Path) -> None
     back = restore(world.workspace, "default", [gone])
     assert back.restored == (gone,) and back.awaiting_fetch == ()
     assert gone in world.kb().documents().column("doc_id").to_pylist()
-    assert [e["kind"] for e in world.workspace.catalog.audit_events("default")] == ["delete", "restore"]
+    assert [e["kind"] for e in world.workspace.catalog.audit_log.all("default")] == ["delete", "restore"]
 
 
 def test_a_knowledge_base_deletes_and_restores_what_it_serves(world: World, notes: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_missing_root_fails_and_deletes_nothing(world: World, notes: Path) -> 
     with pytest.raises(TabootError, match="E_PATH"):
         world.ingest()
     assert world.kb().documents().num_rows == 6
-    assert world.workspace.catalog.jobs("default", "notes")[0]["state"] == "failed"
+    assert world.workspace.catalog.jobs.find("default", "notes")[0]["state"] == "failed"
 
 
 def test_a_source_that_leaves_the_file_is_retired(world: World, notes: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_source_that_leaves_the_file_is_retired(world: World, notes: Path) -> 
     world.remove_source("notes")
     world.ingest()
     assert world.kb().documents().num_rows == 1
-    assert [r["source_id"] for r in world.workspace.catalog.sources()] == ["other"]
+    assert [r["source_id"] for r in world.workspace.catalog.sources.find()] == ["other"]
     assert not world.workspace.tables.names("default", "notes")
     world.source("notes")
     world.ingest()
@@ -219,4 +219,4 @@ def test_an_invalid_sources_file_changes_nothing(world: World, notes: Path, text
     with pytest.raises(TabootError, match="E_SOURCES"):
         world.ingest()
     assert world.kb().documents().num_rows == 6
-    assert [r["state"] for r in world.workspace.catalog.sources()] == ["active"]
+    assert [r["state"] for r in world.workspace.catalog.sources.find()] == ["active"]

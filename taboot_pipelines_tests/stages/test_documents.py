@@ -36,7 +36,7 @@ def letters(world: World) -> dict[str, tuple[str, str, int]]:
     """Of each item with a dead letter its code, kind and attempts."""
     return {
         d["item"]: (d["code"], d["kind"], d["attempts"])
-        for d in world.workspace.catalog.dead_letters(NS, SOURCE, documents.STAGE)
+        for d in world.workspace.catalog.dead_letters.find(NS, SOURCE, documents.STAGE)
     }
 
 
@@ -90,7 +90,7 @@ def test_a_bad_blob_becomes_a_dead_letter_and_its_neighbours_get_their_rows(
 
 def test_a_blob_that_was_damaged_is_read_again_once_it_is_mended(world: World, notes: Path) -> None:
     world.run("raw_blobs", SOURCE)
-    damaged = blob_path(world, world.workspace.catalog.locators(NS, SOURCE)["1.md"].sha256)
+    damaged = blob_path(world, world.workspace.catalog.locators.of_source(NS, SOURCE)["1.md"].sha256)
     flip_byte(damaged)
     world.run("documents", SOURCE)
     assert letters(world) == {"1.md": ("E_BLOB_CORRUPT", "failed", 1)}
@@ -119,12 +119,12 @@ def test_an_unchanged_run_writes_no_version_of_the_table(world: World, notes: Pa
     first = parse(world)
     assert first.counts["new"] == 3 and first.skipped is None
     before, found = version(world), rows(world)
-    pointer = world.workspace.catalog.pointer(NS, SOURCE, documents.STAGE)
+    pointer = world.workspace.catalog.pointers.get(NS, SOURCE, documents.STAGE)
     second = parse(world)
     assert second.skipped == "unchanged" and second.tables == first.tables == {"documents": before}
     assert second.data_version == first.data_version
     assert version(world) == before and rows(world) == found
-    assert world.workspace.catalog.pointer(NS, SOURCE, documents.STAGE) == pointer
+    assert world.workspace.catalog.pointers.get(NS, SOURCE, documents.STAGE) == pointer
 
     (notes / "1.md").write_text("# Note 1\n\nwas edited.\n")
     third = parse(world)
@@ -148,7 +148,7 @@ def test_a_lost_table_is_made_again(world: World, notes: Path) -> None:
     report = parse(world)
     assert report.skipped is None and report.counts["new"] == 3 and rows(world) == before
     # Versions of the table are counted anew, so what followed from the lost one is compared anew as well.
-    assert world.workspace.catalog.pointer(NS, SOURCE, "chunks") is None
+    assert world.workspace.catalog.pointers.get(NS, SOURCE, "chunks") is None
     assert world.run("chunks", SOURCE).counts["reused_documents"] == 3
 
 
@@ -203,6 +203,6 @@ def test_what_a_document_refers_to_gets_no_row(world: World, data: Path) -> None
     folder = world.source(SOURCE, "compose")
     shutil.copytree(data / "awesome-compose" / "wireguard", folder, dirs_exist_ok=True)
     parse(world)
-    roles = {p: x.role for p, x in world.workspace.catalog.locators(NS, SOURCE).items()}
+    roles = {p: x.role for p, x in world.workspace.catalog.locators.of_source(NS, SOURCE).items()}
     assert roles == {".env": "input", "compose.yaml": "document"}
     assert rows(world).keys() == {"compose.yaml"} and letters(world) == {}

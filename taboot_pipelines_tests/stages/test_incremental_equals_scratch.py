@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locators
+from taboot_pipelines.stores.catalog.pointers import Pointers
+from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
@@ -157,9 +159,9 @@ class Crashing:
         self.saved = [
             (Tables, "replace", Tables.replace),
             (Tables, "append", Tables.append),
-            (Catalog, "publish", Catalog.publish),
-            (Catalog, "record_fetched", Catalog.record_fetched),
-            (Catalog, "record_runs", Catalog.record_runs),
+            (Pointers, "publish", Pointers.publish),
+            (Locators, "record_fetched", Locators.record_fetched),
+            (Runs, "record", Runs.record),
         ]
         for owner, name, original in self.saved:
             setattr(owner, name, self._wrap(original))
@@ -186,7 +188,7 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
     file = world.directory / source / path
     doc_ids = {
         x.path: x.doc_id
-        for x in world.workspace.catalog.locators("default", source).values()
+        for x in world.workspace.catalog.locators.of_source("default", source).values()
         if x.role == "document"
     }
     match kind:
@@ -207,7 +209,7 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
                 event("deleted")
                 delete(world.workspace, "default", [doc_ids[path]], erase=bool(n))
         case "restore":
-            tombstones = list(world.workspace.catalog.tombstones("default"))
+            tombstones = list(world.workspace.catalog.tombstones.all("default"))
             if tombstones:
                 event("restored")
                 restore(world.workspace, "default", tombstones)
@@ -220,7 +222,7 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
                 # A killed process frees its locks; the next one opens everything anew.
                 world.workspace.close()
                 world.workspace = world.open(world.home)
-                world.workspace.catalog.fail_dead_jobs()
+                world.workspace.catalog.jobs.fail_dead()
         case "ingest":
             world.ingest(source, confirm_deletes=True)
 

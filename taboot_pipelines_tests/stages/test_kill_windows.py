@@ -14,7 +14,9 @@ import pytest
 from taboot_pipelines.stages import deletion
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.running import run_chain
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locators
+from taboot_pipelines.stores.catalog.runs import Runs
+from taboot_pipelines.stores.catalog.tombstones import Tombstones
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
@@ -59,7 +61,7 @@ def assert_like_scratch(world: World) -> None:
 
 
 def doc_id(world: World, source: str, path: str) -> str:
-    return world.workspace.catalog.locators("default", source, state=None)[path].doc_id
+    return world.workspace.catalog.locators.of_source("default", source, state=None)[path].doc_id
 
 
 @pytest.mark.parametrize("call", [1, 2])
@@ -71,7 +73,7 @@ def test_rows_of_a_killed_interpretation_are_not_taken_for_those_of_the_bytes_be
     conf.write_text(text.format("first"))
     world.ingest()
     conf.write_text(text.format("second"))
-    with killed_at(Catalog, "record_runs", call):
+    with killed_at(Runs, "record", call):
         world.ingest()
     restart(world)
     conf.write_text(text.format("first"))
@@ -87,7 +89,7 @@ def test_a_file_that_was_taken_in_gets_its_own_facts_back(world: World) -> None:
     world.ingest()
     for call in (1, 2):
         (path / "compose.yaml").write_text(including)
-        with killed_at(Catalog, "set_suppressed", call):
+        with killed_at(Runs, "set_suppressed", call):
             world.ingest()
         restart(world)
         (path / "compose.yaml").write_text(including.split("\n", 1)[1])
@@ -100,8 +102,8 @@ def test_a_killed_delete_is_carried_out_by_the_next_run(world: World) -> None:
     (path / "a.md").write_text(f"The word is {WORD}.\n")
     (path / "b.md").write_text("Another document.\n")
     world.ingest()
-    for name in ("add_tombstones", "record_absent"):
-        with killed_at(Catalog, name):
+    for owner, name in ((Tombstones, "add"), (Locators, "record_absent")):
+        with killed_at(owner, name):
             delete(world.workspace, "default", [doc_id(world, "notes", "a.md")], erase=True)
         restart(world)
     world.ingest()

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.stages.deletion import delete
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.jobs import Jobs
+from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines_tests.world import World, holding
 
 WORD = "zyxwvutquux"
@@ -22,10 +23,10 @@ class Killed(BaseException):
 
 @pytest.fixture
 def killing(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call with the name of a method of the catalog: an ingest ends before or after its next call."""
+    """Call with a method of the catalog, by class and name: an ingest ends before or after its next call."""
 
-    def kill(method: str, *, after: bool = False) -> None:
-        original = getattr(Catalog, method)
+    def kill(owner: type, method: str, *, after: bool = False) -> None:
+        original = getattr(owner, method)
 
         def last(*arguments: Any, **options: Any) -> None:
             if after:
@@ -33,7 +34,7 @@ def killing(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
             raise Killed
 
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(Catalog, method, last)
+            patch.setattr(owner, method, last)
             world.ingest()
         world.workspace.close()
         world.workspace = world.open(world.home)
@@ -61,7 +62,7 @@ def test_files_moved_before_a_kill_are_no_deletions_after_it(world: World, many:
     for i in range(14, 20):
         (many / f"{i:02}.md").unlink()
     # Its new paths are in the log, its old ones not yet absent: six were deleted, and not twenty.
-    killing("record_absent")
+    killing(Locators, "record_absent")
     assert held(world) == []
     assert world.kb().documents().num_rows == 14
 
@@ -71,8 +72,8 @@ def test_files_added_before_a_kill_hide_no_mass_deletion(world: World, many: Pat
         (many / f"{i:02}.md").unlink()
     for i in range(3):
         (many / f"new{i}.md").write_text(f"New document number {i}.\n")
-    killing("record_fetched", after=True)
-    killing("start_job", after=True)
+    killing(Locators, "record_fetched", after=True)
+    killing(Jobs, "start", after=True)
     # Eleven of twenty, as they were when the last whole batch ended.
     assert held(world) == ["E_MASS_DELETE"]
     assert world.kb().documents().num_rows == 23
@@ -80,7 +81,7 @@ def test_files_added_before_a_kill_hide_no_mass_deletion(world: World, many: Pat
 
 def test_an_erasure_takes_bytes_that_no_log_names(world: World, many: Path, killing: Any) -> None:
     (many / "00.md").write_text(f"A version with {WORD} that was stored, and never logged.\n")
-    killing("record_fetched")
+    killing(Locators, "record_fetched")
     (many / "00.md").write_text(f"The next version with {WORD}.\n")
     world.ingest()
     # What a kill in the middle of an upload, or of a table's removal, leaves on disk.
@@ -89,7 +90,7 @@ def test_an_erasure_takes_bytes_that_no_log_names(world: World, many: Path, kill
     removed = world.home / "tables" / ".removed" / "table"
     removed.mkdir(parents=True)
     (removed / "part").write_text(WORD)
-    doc_id = world.workspace.catalog.locators("default", "many")["00.md"].doc_id
+    doc_id = world.workspace.catalog.locators.of_source("default", "many")["00.md"].doc_id
     delete(world.workspace, "default", [doc_id], erase=True)
     assert holding(world.home, WORD) == []
     # Every version of the document is gone; those of the others stay.

@@ -296,7 +296,9 @@ def test_an_erased_document_leaves_nothing_in_neo4j(place: Place, neo4j_url: str
     _, notes = write(place)
     (notes / f"{WORD}.md").write_text(f"# {WORD}\nSee http://{WORD}.lan:80/{WORD} and 10.0.0.5.\n")
     place.ingest()
-    doc_id = place.world.workspace.catalog.locators(place.namespace, "notes", state=None)[f"{WORD}.md"].doc_id
+    doc_id = place.world.workspace.catalog.locators.of_source(place.namespace, "notes", state=None)[
+        f"{WORD}.md"
+    ].doc_id
     count = (
         "MATCH (n {namespace: $n}) OPTIONAL MATCH (n)-[r]-() WITH n, r WHERE any(v IN [x IN keys(n) |"
         " toStringOrNull(n[x])] + [x IN keys(coalesce(r, n)) | toStringOrNull(coalesce(r, n)[x])] WHERE"

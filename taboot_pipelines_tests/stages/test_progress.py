@@ -37,7 +37,7 @@ def any_world(request: pytest.FixtureRequest, tmp_path: Path, tei: FakeTei) -> I
 
 
 def record(world: World) -> dict[str, Any]:
-    (job,) = world.workspace.catalog.jobs("default", "docs", limit=1)
+    (job,) = world.workspace.catalog.jobs.find("default", "docs", limit=1)
     value = world.workspace.state.get("default", f"job:{job['job_id']}")
     assert value is not None
     found: dict[str, Any] = orjson.loads(value)
@@ -122,7 +122,7 @@ def test_a_killed_process_is_not_shown_as_running(world: World) -> None:
 def test_without_its_record_a_job_is_shown_as_the_catalog_knows_it(world: World) -> None:
     world.source("docs")
     world.workspace.sync_sources()
-    job_id = world.workspace.catalog.start_job("default", "docs")
+    job_id = world.workspace.catalog.jobs.start("default", "docs")
     (job,) = running(world.workspace, "default")
     assert (job["job_id"], job["status"], job["stages"]) == (job_id, "running", {})
     world.workspace.state.set("default", f"job:{job_id}", b"[not a record", 60)

@@ -19,7 +19,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.stages import point_retries, point_rows, qdrant_points, storage_audit
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.running import run_stage
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines.stores.vectors import QdrantPoints, points
@@ -66,11 +66,11 @@ def expected(world: World, namespace: str = "default") -> dict[str, dict[str, An
                 namespace,
                 source,
                 "documents",
-                catalog.pointer(namespace, source, "documents").tables["documents"],
+                catalog.pointers.get(namespace, source, "documents").tables["documents"],
             ).to_pylist()
         }
         for c in tables.read(
-            namespace, source, "chunks", catalog.pointer(namespace, source, "chunks").tables["chunks"]
+            namespace, source, "chunks", catalog.pointers.get(namespace, source, "chunks").tables["chunks"]
         ).to_pylist():
             d = documents[c["doc_id"]]
             places.setdefault(c["sha256"], []).append(
@@ -230,7 +230,7 @@ STATEMENTS = [
     (QdrantPoints, "switch_alias", 1),
     (QdrantPoints, "other_spaces", 1),
     (Tables, "replace", 2),
-    (Catalog, "publish", 1),
+    (Pointers, "publish", 1),
 ]
 
 
@@ -365,7 +365,7 @@ def test_an_erasure_waits_for_a_server_that_does_not_answer(world, qdrant):
     assert not receipt.final and receipt.stores["qdrant"] == "pending"
     qdrant.start()
     world.ingest()
-    assert world.workspace.catalog.pending_receipts("default") == []
+    assert world.workspace.catalog.receipts.pending("default") == []
     assert not any(gone in str(c) for name in qdrant.collections() for c in qdrant.payloads(name).values())
     assert_equal(world, qdrant)
 
@@ -387,14 +387,14 @@ def test_an_erasure_waits_for_a_server_that_is_not_configured_now(world, qdrant)
     } == {"done"}
     world.ingest()
     assert (
-        len(world.workspace.catalog.pending_receipts("default")) == 2
+        len(world.workspace.catalog.receipts.pending("default")) == 2
         and finish_pending(world.workspace, "default") == []
     )
     world.overrides["qdrant"] = configured
     restart(world)
     qdrant.start()
     world.ingest()
-    assert world.workspace.catalog.pending_receipts("default") == []
+    assert world.workspace.catalog.receipts.pending("default") == []
     assert not any(
         d in str(c)
         for d in (first, second)
@@ -415,13 +415,13 @@ def test_what_is_restored_before_its_deletion_ended_stays(world, qdrant):
     assert restore(world.workspace, "default", [a]).restored == (a,)
     qdrant.start()
     world.ingest()
-    assert world.workspace.catalog.pending_receipts("default") == []
+    assert world.workspace.catalog.receipts.pending("default") == []
     documents = world.kb().documents().column("doc_id").to_pylist()
     assert a in documents and b not in documents
     qdrant.stop()
     assert not delete(world.workspace, "default", [a]).final
     restore(world.workspace, "default", [a])
-    assert world.workspace.catalog.pending_receipts("default") == []
+    assert world.workspace.catalog.receipts.pending("default") == []
     qdrant.start()
     world.ingest()
     assert a in world.kb().documents().column("doc_id").to_pylist()
@@ -448,7 +448,9 @@ def test_namespaces_share_a_collection_and_nothing_else(world, qdrant):
     assert len(qdrant.payloads(collection(world))) == 2
     for namespace in ("default", "other"):
         assert_equal(world, qdrant, namespace)
-    delete(world.workspace, "other", [world.workspace.catalog.locators("other", "two")["a.md"].doc_id])
+    delete(
+        world.workspace, "other", [world.workspace.catalog.locators.of_source("other", "two")["a.md"].doc_id]
+    )
     assert len(expected(world)) == 1 and expected(world, "other") == {}
     for namespace in ("default", "other"):
         assert_equal(world, qdrant, namespace)
@@ -491,7 +493,7 @@ def test_sources_that_come_and_go_are_no_difference(world, qdrant):
     world.workspace.sync_sources()
     for source in ("new", "z"):
         world.ingest(source, confirm_deletes=True)
-    assert [r["source_id"] for r in world.workspace.catalog.sources("default")] == ["a"]
+    assert [r["source_id"] for r in world.workspace.catalog.sources.find("default")] == ["a"]
     assert storage_audit.run(world.workspace, "default").found == []
     assert stage(world).skipped == "unchanged"
     world.ingest()

@@ -72,14 +72,14 @@ def write(folder: Path, count: int) -> None:
 
 
 def present(world: World) -> set[str]:
-    return set(world.workspace.catalog.locators(NS, SOURCE))
+    return set(world.workspace.catalog.locators.of_source(NS, SOURCE))
 
 
 def letters(world: World) -> dict[str, tuple[str, str]]:
     """Of each item with a dead letter its code and kind."""
     return {
         d["item"]: (d["code"], d["kind"])
-        for d in world.workspace.catalog.dead_letters(NS, SOURCE, raw_blobs.STAGE)
+        for d in world.workspace.catalog.dead_letters.find(NS, SOURCE, raw_blobs.STAGE)
     }
 
 
@@ -110,7 +110,7 @@ def assert_ledger(world: World, report: StageReport) -> None:
     counts = report.counts
     parts = ("fetched", "not_modified", "skipped", "failed")
     assert counts["discovered"] == sum(counts[p] for p in parts)
-    job = world.workspace.catalog.jobs(NS, SOURCE)[0]
+    job = world.workspace.catalog.jobs.find(NS, SOURCE)[0]
     assert job["state"] == "succeeded"
     assert {k: job[k] for k in ("discovered", *parts)} == {k: counts[k] for k in ("discovered", *parts)}
     assert counts["present"] == len(present(world))
@@ -127,8 +127,8 @@ def test_the_ledger_adds_up_over_every_kind_of_file(small_world: World, refuse: 
     assert report.counts["discovered"] == report.counts["fetched"] == report.counts["new_blobs"] == 7
     assert letters(world) == {} and len(blobs(world)) == 7
 
-    deleted = world.workspace.catalog.locators(NS, SOURCE)["deleted.md"].doc_id
-    world.workspace.catalog.add_tombstones(NS, [deleted], "a test")
+    deleted = world.workspace.catalog.locators.of_source(NS, SOURCE)["deleted.md"].doc_id
+    world.workspace.catalog.tombstones.add(NS, [deleted], "a test")
     (path / "edited.md").write_text("The second text.\n")
     (path / "grown.md").write_text("x" * (MAX_BYTES + 1))
     (path / "born-large.md").write_text("y" * (MAX_BYTES + 1))
@@ -199,7 +199,7 @@ def test_equal_bytes_under_another_path_store_no_blob(world: World) -> None:
     assert_ledger(world, second)
     assert (second.counts["fetched"], second.counts["new_blobs"], second.bytes) == (2, 0, 0)
     assert blobs(world) == stored and second.counts["removed"] == 1
-    located = world.workspace.catalog.locators(NS, SOURCE)
+    located = world.workspace.catalog.locators.of_source(NS, SOURCE)
     assert located["copy.md"].sha256 == located["00.md"].sha256
     # A document is identified by its path, not by its bytes.
     assert len({x.doc_id for x in located.values()}) == len(located) == 4
@@ -220,7 +220,7 @@ def test_an_incomplete_enumeration_deletes_nothing(world: World, refuse: Callabl
     assert report.counts["removed"] == 0 and present(world) == before | {"new.md"}
     assert [p["item"] for p in report.problems] == ["sub", SOURCE]
     assert "not complete" in report.problems[-1]["message"]
-    assert not world.workspace.catalog.jobs(NS, SOURCE)[0]["complete"]
+    assert not world.workspace.catalog.jobs.find(NS, SOURCE)[0]["complete"]
 
     refuse()
     assert fetch(world).counts["removed"] == 1
@@ -286,7 +286,11 @@ def test_an_unchanged_run_changes_neither_the_pointer_nor_the_fetch_log(world: W
     path = world.source(SOURCE)
     write(path, 5)
     first = fetch(world)
-    log, published, located = fetch_log(world), pointer(world), world.workspace.catalog.locators(NS, SOURCE)
+    log, published, located = (
+        fetch_log(world),
+        pointer(world),
+        world.workspace.catalog.locators.of_source(NS, SOURCE),
+    )
     assert Counter(event for _, event, _ in log) == {"fetched": 5}
     for file in path.iterdir():
         os.utime(file, (1, 1))  # other times, the same bytes
@@ -295,7 +299,7 @@ def test_an_unchanged_run_changes_neither_the_pointer_nor_the_fetch_log(world: W
     assert second.counts["not_modified"] == second.counts["discovered"] == 5
     assert fetch_log(world) == log and pointer(world) == published
     assert second.data_version == first.data_version
-    assert world.workspace.catalog.locators(NS, SOURCE) == located
+    assert world.workspace.catalog.locators.of_source(NS, SOURCE) == located
 
     (path / "00.md").write_text("Edited.\n")
     (path / "01.md").unlink()
@@ -322,7 +326,7 @@ def test_a_source_that_is_retiring_gives_up_its_locators_and_keeps_its_blobs(wor
     assert present(world) == set() and blobs(world) == stored
     assert Counter(event for _, event, _ in fetch_log(world)) == {"fetched": 12, "absent": 12}
     assert pointer(world) != published
-    job = world.workspace.catalog.jobs(NS, SOURCE)[0]
+    job = world.workspace.catalog.jobs.find(NS, SOURCE)[0]
     assert (job["state"], job["discovered"], job["complete"]) == ("succeeded", 0, 1)
 
     assert fetch(world).counts["removed"] == 0, "a second run finds nothing left to retire"
@@ -340,6 +344,6 @@ def test_a_source_that_cannot_be_enumerated_fails_and_keeps_what_is_known(world:
     with pytest.raises(TabootError) as caught:
         fetch(world)
     assert caught.value.code == "E_PATH"
-    job = world.workspace.catalog.jobs(NS, SOURCE)[0]
+    job = world.workspace.catalog.jobs.find(NS, SOURCE)[0]
     assert job["state"] == "failed" and json.loads(job["error"])["error"]["code"] == "E_PATH"
     assert len(present(world)) == 2 and pointer(world) == published

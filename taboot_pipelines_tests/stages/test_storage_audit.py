@@ -78,7 +78,7 @@ def without_first(world: World, owner: str, name: str, key: str) -> str:
     version = tables.replace(
         OURS, owner, name, rows.filter(pc.not_equal(rows.column(key), lost)), buckets=None, txn="sabotage"
     )
-    with catalog.begin(OURS) as c:
+    with catalog.database.begin(OURS) as c:
         p = schema.pointer
         for row in c.execute(sa.select(p).where(p.c.namespace == OURS)).all():
             for column in ("tables", "applied"):

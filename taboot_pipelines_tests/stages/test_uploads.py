@@ -43,7 +43,7 @@ class Unreachable:
 
 
 def statuses(world: World) -> list[str]:
-    return [b["storage_status"] for b in world.workspace.catalog.blobs("default")]
+    return [b["storage_status"] for b in world.workspace.catalog.blobs.all("default")]
 
 
 def test_an_ingest_goes_on_and_uploads_later(remote: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +70,6 @@ def test_what_waits_is_erased_as_well(remote: World, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as context:
         Unreachable(context, remote)
         remote.ingest()
-    gone = remote.workspace.catalog.locators("default", "notes")["a.md"].doc_id
+    gone = remote.workspace.catalog.locators.of_source("default", "notes")["a.md"].doc_id
     assert delete(remote.workspace, "default", [gone], erase=True).final
     assert holding(remote.home, "zyxwvutquux") == [] and holding(remote.root / "store", "zyxwvutquux") == []

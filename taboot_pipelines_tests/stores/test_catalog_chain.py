@@ -49,7 +49,9 @@ def live(world: World) -> None:
     (stack / "compose.yaml").write_text(COMPOSE.replace("8080", "8081"))
     world.remove_source("old")
     world.ingest()
-    ids = {path: x.doc_id for path, x in world.workspace.catalog.locators("default", "notes").items()}
+    ids = {
+        path: x.doc_id for path, x in world.workspace.catalog.locators.of_source("default", "notes").items()
+    }
     kb = world.kb()
     kb.delete([ids["three.md"]])
     kb.restore([ids["three.md"]])
@@ -63,7 +65,10 @@ def replayed_on_sqlite(server: World, tei: FakeTei) -> World:
     """
     assert not (server.home / "catalog.db").exists()
     file = World(server.root, tei.url)
-    with server.workspace.catalog.read(None) as source, file.workspace.catalog.begin(None) as target:
+    with (
+        server.workspace.catalog.database.read(None) as source,
+        file.workspace.catalog.database.begin(None) as target,
+    ):
         for table in (metadata.tables[name] for name in INPUT_TABLES if name != "alembic_version"):
             rows = [dict(r._mapping) for r in source.execute(table.select())]
             assert rows or table.name in ("confirmation", "tombstone"), table.name
@@ -81,7 +86,10 @@ def assert_equal_to_its_replay(server: World, tei: FakeTei) -> None:
         here, there = graph(server.kb()), graph(file.kb(home=home))
         assert here == there, differences(here, there)
         assert here["nodes"] and here["edges"] and here["documents"]
-        usage, blobs = server.workspace.catalog.usage("default"), server.workspace.catalog.blobs("default")
+        usage, blobs = (
+            server.workspace.catalog.blobs.usage("default"),
+            server.workspace.catalog.blobs.all("default"),
+        )
         assert (usage["total_sources"], usage["total_bytes"]) == (
             len(blobs),
             sum(b["byte_size"] for b in blobs),
@@ -126,7 +134,7 @@ def test_a_path_that_no_index_holds_is_refused_and_fails_nothing_else(
         os.close(at)
         raw = next(r for r in world.ingest() if r.stage == "raw_blobs")
         assert (raw.counts["fetched"], raw.counts["skipped"], raw.counts["failed"]) == (2, 1, 0)
-        (letter,) = world.workspace.catalog.dead_letters("default")
+        (letter,) = world.workspace.catalog.dead_letters.find("default")
         assert (letter["code"], letter["kind"]) == ("E_TOO_LARGE", "skipped") and len(letter["item"]) < 300
         assert len(world.kb().documents()) == 2
         raw = next(r for r in world.ingest() if r.stage == "raw_blobs")
@@ -176,7 +184,7 @@ def test_runs_during_which_the_server_restarts_wait_or_fail_typed_and_lose_nothi
             world.ingest()
             assert set(failed) <= {"E_CATALOG", "E_BUSY"}, failed
             assert len(failed) + completed == ROUNDS and len(world.kb().documents()) == 7
-            world.workspace.catalog.fail_dead_jobs()
+            world.workspace.catalog.jobs.fail_dead()
             assert_equal_to_its_replay(world, tei)
         finally:
             stop.set()

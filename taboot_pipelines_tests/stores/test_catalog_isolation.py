@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Pointer
+from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
 from taboot_pipelines.stores.catalog.database import Database
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
@@ -39,7 +39,7 @@ def catalog(request: pytest.FixtureRequest, roles: Roles, tmp_path: Path) -> Ite
     url = getattr(roles, request.param)
     empty(roles)
     leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
-    opened = Catalog.open(tmp_path, leases, url, roles.owner)
+    opened = open_catalog(tmp_path, leases, url, roles.owner)
     for namespace in (MINE, *OTHERS):
         fill(opened, namespace)
     yield opened
@@ -74,24 +74,26 @@ def fill(catalog: Catalog, ns: str) -> None:
         "problems": "[]",
         "suppressed": False,
     }
-    job = catalog.start_job(ns, "s")
+    job = catalog.jobs.start(ns, "s")
     rows = [replace(locator(f"p{i}", f"sha{i}", job), url=mark, mime=mark) for i in range(4)]
-    catalog.record_fetched(ns, "s", "files", job, rows, mark)
-    catalog.record_absent(ns, "s", job, rows[3:], confirmed=1)
-    catalog.queue_upload(ns, "sha0", mark, 1, max_retries=1, next_retry_at=0, error_message=mark)
-    catalog.publish(ns, "s", Pointer("chunks", {mark: 1}, mark, mark, {}))
-    catalog.record_runs(ns, "s", "A", [{"run_id": "run", "unit_id": "unit", **run}], [state], [])
-    catalog.record_dead(
+    catalog.locators.record_fetched(ns, "s", "files", job, rows, mark)
+    catalog.locators.record_absent(ns, "s", job, rows[3:], confirmed=1)
+    catalog.uploads.enqueue(ns, "sha0", mark, 1, max_retries=1, next_retry_at=0, error_message=mark)
+    catalog.pointers.publish(
+        ns, "s", Pointer(stage="chunks", tables={mark: 1}, inputs=mark, txn=mark, applied={})
+    )
+    catalog.runs.record(ns, "s", "A", [{"run_id": "run", "unit_id": "unit", **run}], [state], [])
+    catalog.dead_letters.record(
         ns,
         "s",
         "documents",
         [{"item": "p0", "code": "E_PARSE", "message": mark, "fingerprint": "f", "kind": "failed"}],
         [],
     )
-    catalog.add_tombstones(ns, ["doc-p3"], "deleted")
-    catalog.save_receipt(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
-    catalog.audit(ns, mark, mark)
-    with catalog.begin(ns) as c:
+    catalog.tombstones.add(ns, ["doc-p3"], "deleted")
+    catalog.receipts.save(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
+    catalog.audit_log.record(ns, mark, mark)
+    with catalog.database.begin(ns) as c:
         for name, table in metadata.tables.items():
             if name.startswith("state_"):
                 values: dict[str, Any] = {
@@ -112,7 +114,7 @@ def fill(catalog: Catalog, ns: str) -> None:
 
 
 def rounds_of(catalog: Catalog) -> int:
-    return ROUNDS[str(catalog._engine.url.username).removeprefix("taboot_")]
+    return ROUNDS[str(catalog.database.engine.url.username).removeprefix("taboot_")]
 
 
 def rows_of(roles: Roles, namespaces: list[str]) -> dict[str, list[Any]]:
@@ -138,64 +140,75 @@ def calls(
     job = random_.choice(others)["job_id"]
     x = replace(locator(path, random_.choice([sha, "new"]), job), url="of-alpha")
     return {
-        "sources": lambda: catalog.sources(MINE),
-        "set_source_state": lambda: catalog.set_source_state(
+        "sources.find": lambda: catalog.sources.find(MINE),
+        "sources.set_state": lambda: catalog.sources.set_state(
             MINE, "s", random_.choice(["active", "retiring"])
         ),
-        "start_job": lambda: catalog.start_job(MINE, "s"),
-        "end_job": lambda: catalog.end_job(job, JobState.FAILED, namespace=MINE),
-        "jobs": lambda: catalog.jobs(MINE, random_.choice([None, "s"])),
-        "locators": lambda: catalog.locators(MINE, "s", state=None),
-        "locators_of": lambda: catalog.locators_of(MINE, [doc]),
-        "record_fetched": lambda: catalog.record_fetched(MINE, "s", "files", job, [x], "of-alpha"),
-        "touch_locators": lambda: catalog.touch_locators(MINE, "s", [x]),
-        "record_absent": lambda: catalog.record_absent(MINE, "s", job, [x], confirmed=1),
-        "activate": lambda: catalog.activate(MINE, "s"),
-        "queue_upload": lambda: catalog.queue_upload(
+        "jobs.start": lambda: catalog.jobs.start(MINE, "s"),
+        "jobs.end": lambda: catalog.jobs.end(job, JobState.FAILED, namespace=MINE),
+        "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
+        "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
+        "locators.of_documents": lambda: catalog.locators.of_documents(MINE, [doc]),
+        "locators.record_fetched": lambda: catalog.locators.record_fetched(
+            MINE, "s", "files", job, [x], "of-alpha"
+        ),
+        "locators.touch": lambda: catalog.locators.touch(MINE, "s", [x]),
+        "locators.record_absent": lambda: catalog.locators.record_absent(MINE, "s", job, [x], confirmed=1),
+        "locators.activate": lambda: catalog.locators.activate(MINE, "s"),
+        "uploads.enqueue": lambda: catalog.uploads.enqueue(
             MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""
         ),
-        "due_uploads": lambda: catalog.due_uploads(MINE, 2**62),
-        "upload_failed": lambda: catalog.upload_failed(MINE, sha, 1, 0, "", final=True),
-        "upload_done": lambda: catalog.upload_done(MINE, sha),
-        "blobs": lambda: catalog.blobs(MINE),
-        "hashes_only_of": lambda: catalog.hashes_only_of(MINE, [doc]),
-        "blob_hashes": lambda: catalog.blob_hashes(MINE),
-        "usage": lambda: catalog.usage(MINE),
-        "pointer": lambda: catalog.pointer(MINE, "s", "chunks"),
-        "pointers": lambda: catalog.pointers(MINE, ["chunks"]),
-        "publish": lambda: catalog.publish(MINE, "s", Pointer("chunks", {}, "of-alpha", "", {})),
-        "drop_pointers": lambda: catalog.drop_pointers(MINE, "s"),
-        "unit_states": lambda: catalog.unit_states(MINE, "s", "A"),
-        "record_runs": lambda: catalog.record_runs(MINE, "s", "A", [], [], ["unit"]),
-        "set_suppressed": lambda: catalog.set_suppressed(MINE, "s", "A", {"unit": True}),
-        "runs": lambda: catalog.runs(MINE),
-        "dead_letters": lambda: catalog.dead_letters(MINE),
-        "record_dead": lambda: catalog.record_dead(MINE, "s", "documents", [], ["p0"]),
-        "tombstones": lambda: catalog.tombstones(MINE),
-        "add_tombstones": lambda: catalog.add_tombstones(MINE, [doc], "deleted"),
-        "remove_tombstones": lambda: catalog.remove_tombstones(MINE, [doc]),
-        "restore_locators": lambda: catalog.restore_locators(MINE, [doc]),
+        "uploads.due": lambda: catalog.uploads.due(MINE, 2**62),
+        "uploads.mark_failed": lambda: catalog.uploads.mark_failed(MINE, sha, 1, 0, "", final=True),
+        "uploads.mark_done": lambda: catalog.uploads.mark_done(MINE, sha),
+        "blobs.all": lambda: catalog.blobs.all(MINE),
+        "locators.hashes_only_of": lambda: catalog.locators.hashes_only_of(MINE, [doc]),
+        "blobs.hashes": lambda: catalog.blobs.hashes(MINE),
+        "blobs.usage": lambda: catalog.blobs.usage(MINE),
+        "pointers.get": lambda: catalog.pointers.get(MINE, "s", "chunks"),
+        "pointers.of_stages": lambda: catalog.pointers.of_stages(MINE, ["chunks"]),
+        "pointers.publish": lambda: catalog.pointers.publish(
+            MINE, "s", Pointer(stage="chunks", tables={}, inputs="of-alpha", txn="", applied={})
+        ),
+        "pointers.drop": lambda: catalog.pointers.drop(MINE, "s"),
+        "runs.unit_states": lambda: catalog.runs.unit_states(MINE, "s", "A"),
+        "runs.record": lambda: catalog.runs.record(MINE, "s", "A", [], [], ["unit"]),
+        "runs.set_suppressed": lambda: catalog.runs.set_suppressed(MINE, "s", "A", {"unit": True}),
+        "runs.find": lambda: catalog.runs.find(MINE),
+        "dead_letters.find": lambda: catalog.dead_letters.find(MINE),
+        "dead_letters.record": lambda: catalog.dead_letters.record(MINE, "s", "documents", [], ["p0"]),
+        "tombstones.all": lambda: catalog.tombstones.all(MINE),
+        "tombstones.add": lambda: catalog.tombstones.add(MINE, [doc], "deleted"),
+        "tombstones.remove": lambda: catalog.tombstones.remove(MINE, [doc]),
+        "locators.restore": lambda: catalog.locators.restore(MINE, [doc]),
         "forget": lambda: catalog.forget(MINE, [doc], [sha]),
-        "save_receipt": lambda: catalog.save_receipt(MINE, "receipt", [], True, {"s": "done"}, []),
-        "pending_receipts": lambda: catalog.pending_receipts(MINE),
-        "audit": lambda: catalog.audit(MINE, "k", "s"),
-        "audit_events": lambda: catalog.audit_events(MINE),
+        "receipts.save": lambda: catalog.receipts.save(MINE, "receipt", [], True, {"s": "done"}, []),
+        "receipts.pending": lambda: catalog.receipts.pending(MINE),
+        "audit_log.record": lambda: catalog.audit_log.record(MINE, "k", "s"),
+        "audit_log.all": lambda: catalog.audit_log.all(MINE),
     }
 
 
 #: Those that span namespaces on purpose, or none.
-SPANNING = {"open", "close", "compact", "sync_sources", "fail_dead_jobs"}
+SPANNING = {"close", "health", "sources.sync", "jobs.fail_dead"}
+
+
+def public_methods(catalog: Catalog) -> set[str]:
+    """``forget``, ``jobs.start`` …: methods that begin a transaction; those that join one take it first."""
+    owners = {f"{name}.": owner for name, owner in vars(catalog).items() if not isinstance(owner, Database)}
+    return {
+        f"{prefix}{name}"
+        for prefix, owner in {"": catalog, **owners}.items()
+        for name, method in inspect.getmembers(type(owner), inspect.isfunction)
+        if not name.startswith("_") and list(inspect.signature(method).parameters)[1:2] != ["c"]
+    }
 
 
 def test_no_method_of_the_catalog_reaches_another_namespace(catalog: Catalog, roles: Roles) -> None:
     before, random_ = rows_of(roles, OTHERS), random.Random(11)
-    others = [job for namespace in OTHERS for job in catalog.jobs(namespace)]
-    public = {
-        n
-        for n, _ in inspect.getmembers(Catalog, callable)
-        if not n.startswith("_") and not hasattr(Database, n)
-    } | {"open"}
-    assert set(calls(catalog, random_, others)) == public - SPANNING
+    others = [job for namespace in OTHERS for job in catalog.jobs.find(namespace)]
+    public = public_methods(catalog)
+    assert public > SPANNING and set(calls(catalog, random_, others)) == public - SPANNING
     done, rounds = 0, rounds_of(catalog)
     for _ in range(rounds):
         for name, call in sorted(calls(catalog, random_, others).items(), key=lambda _: random_.random()):
@@ -203,7 +216,7 @@ def test_no_method_of_the_catalog_reaches_another_namespace(catalog: Catalog, ro
                 seen = repr(call())
             except TabootError as error:
                 # Another's job is not there; nothing else fails.
-                assert name == "end_job" and error.code == "E_NOT_FOUND", (name, error)
+                assert name == "jobs.end" and error.code == "E_NOT_FOUND", (name, error)
                 seen = str(error)
             assert not [o for o in OTHERS if o in seen], name
             done += 1
@@ -235,7 +248,7 @@ def test_no_statement_reaches_another_namespace(catalog: Catalog, roles: Roles) 
                 sa.text(f'SELECT * FROM "{name}" WHERE namespace = :o FOR UPDATE').bindparams(o=other),
             ]
             random_.shuffle(statements)
-            with catalog.begin(MINE) as c:
+            with catalog.database.begin(MINE) as c:
                 for statement in statements:
                     result = c.execute(statement)
                     found = [str(r) for r in result] if result.returns_rows else [""] * result.rowcount
@@ -254,13 +267,16 @@ def test_no_statement_reaches_another_namespace(catalog: Catalog, roles: Roles) 
                     ),
                 ),
             ):
-                with pytest.raises(TabootError, match="insufficient privilege"), catalog.begin(MINE) as c:
+                with (
+                    pytest.raises(TabootError, match="insufficient privilege"),
+                    catalog.database.begin(MINE) as c,
+                ):
                     assert c.execute(sa.select(sa.func.count()).select_from(table)).scalar(), name
                     c.execute(statement)
                 refused += 1
             if random_.random() < 0.05:
                 # Without WHERE a statement means one's own rows; they are put back by not committing.
-                with pytest.raises(ZeroDivisionError), catalog.begin(MINE) as c:
+                with pytest.raises(ZeroDivisionError), catalog.database.begin(MINE) as c:
                     mine = c.execute(sa.select(sa.func.count()).select_from(table)).scalar()
                     assert c.execute(sa.delete(table)).rowcount == mine
                     raise ZeroDivisionError
@@ -272,7 +288,7 @@ def test_a_transaction_without_a_namespace_sees_nothing_and_maintenance_all(
     catalog: Catalog, roles: Roles
 ) -> None:
     for name, table in metadata.tables.items():
-        with catalog.begin(None) as c:
+        with catalog.database.begin(None) as c:
             assert set(c.execute(sa.select(table.c.namespace)).scalars()) == {MINE, *OTHERS}, name
             assert (
                 c.execute(
@@ -280,10 +296,12 @@ def test_a_transaction_without_a_namespace_sees_nothing_and_maintenance_all(
                 ).rowcount
                 > 0
             )
-    with psycopg.connect(plain(catalog._engine.url.render_as_string(hide_password=False))) as connection:
+    with psycopg.connect(
+        plain(catalog.database.engine.url.render_as_string(hide_password=False))
+    ) as connection:
         for name in metadata.tables:
             assert connection.execute(f'SELECT count(*) FROM "{name}"').fetchone() == (0,)
-    assert {s["namespace"] for s in catalog.sources()} == {MINE, *OTHERS}
+    assert {s["namespace"] for s in catalog.sources.find()} == {MINE, *OTHERS}
 
 
 def test_a_pooled_connection_takes_no_namespace_along(catalog: Catalog) -> None:
@@ -292,7 +310,7 @@ def test_a_pooled_connection_takes_no_namespace_along(catalog: Catalog) -> None:
     """
 
     def one(namespace: str | None, fail: bool) -> None:
-        with catalog.begin(namespace) as c:
+        with catalog.database.begin(namespace) as c:
             c.execute(sa.text("SELECT 1/0" if fail else "SELECT 1"))
 
     for namespace in ("alpha", None, "bravo"):
@@ -302,7 +320,7 @@ def test_a_pooled_connection_takes_no_namespace_along(catalog: Catalog) -> None:
                     one(namespace, fail)
             else:
                 one(namespace, fail)
-            with catalog._engine.connect() as c:
+            with catalog.database.engine.connect() as c:
                 setting, maintenance, me, session = c.execute(
                     sa.text(
                         "SELECT current_setting('taboot.namespace', true),"

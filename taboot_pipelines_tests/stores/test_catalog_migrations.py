@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 import taboot_pipelines.stores.catalog as package
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Pointer
+from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
 from taboot_pipelines.stores.catalog.database import HEAD, REVISIONS
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
@@ -49,7 +49,7 @@ def owned(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cata
 
 
 def opened(home: Path, url: str | None, admin: str | None = None) -> Catalog:
-    return Catalog.open(home, open_leases(Settings(home=home, catalog_url=url), 5), url, admin)
+    return open_catalog(home, open_leases(Settings(home=home, catalog_url=url), 5), url, admin)
 
 
 def revision(engine: sa.Engine) -> str | None:
@@ -60,7 +60,7 @@ def revision(engine: sa.Engine) -> str | None:
 
 def test_the_migrations_give_exactly_the_declared_schema(owned: tuple[Catalog, sa.Engine]) -> None:
     catalog, engine = owned
-    catalog.blobs("n")
+    catalog.blobs.all("n")
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     config = Config()
@@ -73,23 +73,25 @@ def test_the_migrations_give_exactly_the_declared_schema(owned: tuple[Catalog, s
 
 def test_down_and_up_again_keeps_the_rows(owned: tuple[Catalog, sa.Engine], tmp_path: Path) -> None:
     catalog, engine = owned
-    pointer = Pointer("chunks", {"chunks": 7}, "in", "t", {"documents": 3})
-    catalog.publish("n", "s", pointer)
-    catalog._migrate("0001")
+    pointer = Pointer(stage="chunks", tables={"chunks": 7}, inputs="in", txn="t", applied={"documents": 3})
+    catalog.pointers.publish("n", "s", pointer)
+    catalog.database.migrator.migrate("0001")
     assert revision(engine) == "0001"
     assert "state_value" not in sa.inspect(engine).get_table_names()
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT count(*) FROM pointer")).scalar() == 1
     url = (
-        None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+        None
+        if engine.dialect.name == "sqlite"
+        else catalog.database.engine.url.render_as_string(hide_password=False)
     )
     again = opened(tmp_path, url)
     assert (
-        again.pointer("n", "s", "chunks") == pointer
-        and again.pointer("m", "s", "chunks") is None
+        again.pointers.get("n", "s", "chunks") == pointer
+        and again.pointers.get("m", "s", "chunks") is None
         and revision(engine) == HEAD
     )
-    again._migrate("base")
+    again.database.migrator.migrate("base")
     assert set(sa.inspect(engine).get_table_names()) <= {"alembic_version", "sqlite_sequence"}
     again.close()
 
@@ -98,14 +100,16 @@ def test_a_database_ahead_of_the_code_is_refused_in_words(
     owned: tuple[Catalog, sa.Engine], tmp_path: Path
 ) -> None:
     catalog, engine = owned
-    catalog.blobs("n")
+    catalog.blobs.all("n")
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0099'"))
     url = (
-        None if engine.dialect.name == "sqlite" else catalog._engine.url.render_as_string(hide_password=False)
+        None
+        if engine.dialect.name == "sqlite"
+        else catalog.database.engine.url.render_as_string(hide_password=False)
     )
     with pytest.raises(TabootError, match=r"E_CATALOG.*0099.*newer version"):
-        opened(tmp_path, url).blobs("n")
+        opened(tmp_path, url).blobs.all("n")
     assert revision(engine) == "0099"
 
 
@@ -119,12 +123,12 @@ def test_opening_touches_no_network(tmp_path: Path) -> None:
 OPENING = """
 import sys, pathlib
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import open_leases
 home, url, admin = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-catalog = Catalog.open(home, open_leases(Settings(home=home, catalog_url=url), 30), url, admin)
+catalog = open_catalog(home, open_leases(Settings(home=home, catalog_url=url), 30), url, admin)
 print("ready", flush=True); sys.stdin.readline()
-print(len(catalog.sources()), flush=True)
+print(len(catalog.sources.find()), flush=True)
 """
 
 
@@ -151,18 +155,18 @@ def test_of_processes_that_migrate_at_once_one_does(roles: Roles, tmp_path: Path
 def test_the_application_neither_migrates_nor_owns(roles: Roles, tmp_path: Path) -> None:
     """Without the owner's URL it says whose turn it is; with it once, it works on without."""
     with pytest.raises(TabootError, match=r"E_CATALOG.*insufficient privilege.*TABOOT_CATALOG_ADMIN_URL"):
-        opened(tmp_path, roles.app).blobs("n")
+        opened(tmp_path, roles.app).blobs.all("n")
     owner = opened(tmp_path, roles.owner)
-    owner.blobs("n")
-    owner._migrate("0001")
+    owner.blobs.all("n")
+    owner.database.migrator.migrate("0001")
     owner.close()
     with pytest.raises(TabootError, match=r"E_CATALOG.*TABOOT_CATALOG_ADMIN_URL"):
-        opened(tmp_path, roles.app).blobs("n")
+        opened(tmp_path, roles.app).blobs.all("n")
     assert "pending" in opened(tmp_path, roles.owner).health().message
     first = opened(tmp_path, roles.app, roles.owner)
-    assert first.sources() == []
+    assert first.sources.find() == []
     later = opened(tmp_path, roles.app)
-    assert later.sources() == [] and later.health().ok, later.health()
+    assert later.sources.find() == [] and later.health().ok, later.health()
     with psycopg.connect(plain(roles.app), autocommit=True) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
         for statement in (
@@ -182,7 +186,7 @@ def test_the_application_neither_migrates_nor_owns(roles: Roles, tmp_path: Path)
 
 
 def test_every_table_of_the_catalog_is_bound_by_its_policies(roles: Roles, tmp_path: Path) -> None:
-    opened(tmp_path, roles.app, roles.owner).blobs("n")
+    opened(tmp_path, roles.app, roles.owner).blobs.all("n")
     with psycopg.connect(plain(roles.superuser)) as connection:
         found = connection.execute(
             "SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, pg_get_userbyid(c.relowner),"

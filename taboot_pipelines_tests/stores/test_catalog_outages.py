@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Pointer
+from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer, own_postgres
 from taboot_pipelines_tests.stores.roles import plain, with_roles
@@ -27,7 +27,7 @@ _NUMBER = count()
 
 
 def opened(home: Path, url: str) -> Catalog:
-    return Catalog.open(home, open_leases(Settings(home=home, catalog_url=url), 5), url)
+    return open_catalog(home, open_leases(Settings(home=home, catalog_url=url), 5), url)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def url(postgres: PostgresServer) -> str:
 @pytest.fixture
 def catalog(url: str, tmp_path: Path) -> Iterator[Catalog]:
     made = opened(tmp_path, url)
-    made.blobs("n")
+    made.blobs.all("n")
     yield made
     made.close()
 
@@ -54,15 +54,15 @@ def end_sessions(url: str) -> None:
 
 
 def pointer(number: int) -> Pointer:
-    return Pointer("chunks", {"chunks": number}, "in", "t", {})
+    return Pointer(stage="chunks", tables={"chunks": number}, inputs="in", txn="t", applied={})
 
 
 def test_connections_that_were_ended_are_replaced_without_a_word(catalog: Catalog, url: str) -> None:
     for number in range(3):
         end_sessions(url)
-        catalog.publish("n", "s", pointer(number))
+        catalog.pointers.publish("n", "s", pointer(number))
         end_sessions(url)
-        assert catalog.pointer("n", "s", "chunks") == pointer(number)
+        assert catalog.pointers.get("n", "s", "chunks") == pointer(number)
         end_sessions(url)
         # A superuser is well, but for what it is.
         assert "BYPASSRLS" in catalog.health().message and catalog.health().version
@@ -71,7 +71,7 @@ def test_connections_that_were_ended_are_replaced_without_a_word(catalog: Catalo
 def test_a_transaction_that_failed_before_its_commit_is_run_again_whole(
     catalog: Catalog, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from taboot_pipelines.stores.catalog import catalog as module
+    from taboot_pipelines.stores.catalog import blobs as module
 
     original, cut = module.write, []
 
@@ -82,13 +82,13 @@ def test_a_transaction_that_failed_before_its_commit_is_run_again_whole(
         return original(connection, table, rows, conflict)
 
     monkeypatch.setattr(module, "write", write)
-    catalog.record_fetched(
+    catalog.locators.record_fetched(
         "n", "s", "files", "j", [locator(f"p{i}", f"x{i}", "j") for i in range(300)], "sources/n"
     )
     assert len(cut) == 2
-    with catalog.read("n") as c:
+    with catalog.database.read("n") as c:
         assert c.execute(sa.text('SELECT count(*), count(DISTINCT path) FROM "fetch"')).one() == (300, 300)
-    assert catalog.usage("n")["total_sources"] == 300
+    assert catalog.blobs.usage("n")["total_sources"] == 300
 
 
 def test_a_commit_without_an_answer_is_not_repeated(
@@ -106,7 +106,7 @@ def test_a_commit_without_an_answer_is_not_repeated(
 
     monkeypatch.setattr(Connection, "commit", lost)
     with pytest.raises(TabootError, match="E_CATALOG"):
-        catalog.record_fetched("n", "s", "files", "j", [locator("a", "x", "j")], "sources/n")
+        catalog.locators.record_fetched("n", "s", "files", "j", [locator("a", "x", "j")], "sources/n")
     assert tried == [1]
 
 
@@ -114,13 +114,16 @@ def test_two_writers_that_wait_for_each_other_both_succeed(
     catalog: Catalog, url: str, tmp_path: Path
 ) -> None:
     barrier, ran = threading.Barrier(2, timeout=20), {"a": 0, "b": 0}
-    from taboot_pipelines.stores.catalog.database import retried
+    from taboot_pipelines.stores.catalog.database import Database, retried
 
-    class Crossing(Catalog):
+    class Crossing:
+        def __init__(self, database: Database) -> None:
+            self.database = database
+
         @retried
         def cross(self, mine: str, first: str, second: str) -> None:
             ran[mine] += 1
-            with self.begin("n") as c:
+            with self.database.begin("n") as c:
                 for position, owner in enumerate((first, second)):
                     c.execute(
                         sa.text("UPDATE pointer SET txn = txn || :m WHERE owner = :o"),
@@ -129,8 +132,8 @@ def test_two_writers_that_wait_for_each_other_both_succeed(
                     if position == 0 and ran[mine] == 1:
                         barrier.wait()
 
-    catalog.publish("n", "s1", pointer(1))
-    catalog.publish("n", "s2", pointer(1))
+    catalog.pointers.publish("n", "s1", pointer(1))
+    catalog.pointers.publish("n", "s2", pointer(1))
     settings = Settings(home=tmp_path, catalog_url=url)
     both = [Crossing.open(tmp_path, open_leases(settings, 5), url) for _ in range(2)]
     threads = [
@@ -143,10 +146,10 @@ def test_two_writers_that_wait_for_each_other_both_succeed(
         thread.join(30)
     assert sum(ran.values()) == 3
     for source in ("s1", "s2"):
-        found = catalog.pointer("n", source, "chunks")
+        found = catalog.pointers.get("n", source, "chunks")
         assert found is not None and sorted(found.txn) == ["a", "b", "t"]
     for made in both:
-        made.close()
+        made.database.close()
 
 
 def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_not(tmp_path: Path) -> None:
@@ -157,7 +160,7 @@ def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_n
         def work() -> None:
             while not stop.is_set():
                 try:
-                    catalog.record_fetched(
+                    catalog.locators.record_fetched(
                         "n", "s", "files", "j", [locator(f"p{done[0]}", f"x{done[0]}", "j")], "sources/n"
                     )
                     done[0] += 1
@@ -183,13 +186,15 @@ def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_n
         assert len(failed) <= 2 and all(e.code == "E_CATALOG" for e in failed), failed
         assert (
             done[0] >= 60
-            and len(catalog.locators("n", "s")) == done[0] == catalog.usage("n")["total_sources"]
+            and len(catalog.locators.of_source("n", "s"))
+            == done[0]
+            == catalog.blobs.usage("n")["total_sources"]
         )
         server.stop()
-        catalog.outage_seconds = 0.5
+        catalog.database.outage_seconds = 0.5
         started = time.monotonic()
         with pytest.raises(TabootError, match="E_CATALOG: The catalog failed: the server cannot be reached"):
-            catalog.locators("n", "s")
+            catalog.locators.of_source("n", "s")
         assert time.monotonic() - started < 10
         assert "cannot be reached" in catalog.health().message
         catalog.close()
@@ -198,11 +203,17 @@ def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_n
 def test_no_message_quotes_a_row_a_statement_or_a_password(postgres: PostgresServer, tmp_path: Path) -> None:
     roles = with_roles(postgres, "outages_messages")
     owner = opened(tmp_path, roles.owner)
-    owner.blobs("n")
+    owner.blobs.all("n")
 
     def said(catalog: Catalog) -> str:
         with pytest.raises(TabootError, match="E_CATALOG") as error:
-            catalog.publish("n", "hunter2", Pointer("hunter2", {"hunter2": 1}, "hunter2\0", "hunter2", {}))
+            catalog.pointers.publish(
+                "n",
+                "hunter2",
+                Pointer(
+                    stage="hunter2", tables={"hunter2": 1}, inputs="hunter2\0", txn="hunter2", applied={}
+                ),
+            )
         # What a traceback would show beside it: nothing.
         assert error.value.__cause__ is None and error.value.__suppress_context__
         return str(error.value) + str(error.value.to_response())
@@ -218,7 +229,7 @@ def test_no_message_quotes_a_row_a_statement_or_a_password(postgres: PostgresSer
             "cannot be reached",
         ),
     ):
-        catalog.outage_seconds = 0.1
+        catalog.database.outage_seconds = 0.1
         text = said(catalog)
         assert words in text and "hunter2" not in text and "INSERT" not in text, text
         catalog.close()

@@ -17,7 +17,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Pointer
+from taboot_pipelines.stores.catalog import Pointer, open_catalog
 from taboot_pipelines.stores.leases import LeaseStore, open_leases
 from taboot_pipelines.stores.leases.postgres import lock_key
 from taboot_pipelines_tests.servers import PostgresServer, own_postgres
@@ -174,13 +174,13 @@ def end_sessions_of(url: str, name: str) -> None:
 def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.database("leases_lost")
     leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
-    catalog = Catalog.open(tmp_path, leases, url)
+    catalog = open_catalog(tmp_path, leases, url)
     first, second = (
-        Pointer("chunks", {"chunks": 1}, "a", "a", {}),
-        Pointer("chunks", {"chunks": 2}, "b", "b", {}),
+        Pointer(stage="chunks", tables={"chunks": 1}, inputs="a", txn="a", applied={}),
+        Pointer(stage="chunks", tables={"chunks": 2}, inputs="b", txn="b", applied={}),
     )
     with leases.source("default", "s"):
-        catalog.publish("default", "s", first)
+        catalog.pointers.publish("default", "s", first)
     with (
         pytest.raises(TabootError, match=r"E_CATALOG.*lease of source s was lost"),
         leases.source("default", "s"),
@@ -190,9 +190,9 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
         with other.source("default", "s"):
             with pytest.raises(TabootError, match="E_CATALOG"):
                 leases.confirm()
-            catalog.publish("default", "s", second)
+            catalog.pointers.publish("default", "s", second)
     other.close()
-    assert catalog.pointer("default", "s", "chunks") == first
+    assert catalog.pointers.get("default", "s", "chunks") == first
     # The end of a block tells, too, and so does a second lease inside.
     with pytest.raises(TabootError, match=r"E_CATALOG.*was lost"), leases.source("default", "s"):
         end_sessions_of(url, "default.source.s")
@@ -201,8 +201,8 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
         with leases.namespace("default"):
             pytest.fail("taken although the first was lost")
     with leases.source("default", "s"):
-        catalog.publish("default", "s", second)
-    assert catalog.pointer("default", "s", "chunks") == second
+        catalog.pointers.publish("default", "s", second)
+    assert catalog.pointers.get("default", "s", "chunks") == second
     catalog.close()
     leases.close()
 

@@ -148,7 +148,7 @@ def test_an_erasure_and_a_retirement_touch_nothing_else_under_the_same_url(
         if not p.startswith(("a/of-a/", "a/_/", "a.duckdb", "sources/a/"))
     }
     assert set(others) > set(theirs)
-    gone = world.workspace.catalog.locators("a", "of-a")["x.md"].doc_id
+    gone = world.workspace.catalog.locators.of_source("a", "of-a")["x.md"].doc_id
     assert delete(world.workspace, "a", [gone], erase=True).final
     assert len(world.kb("a").documents()) == 1
     world.remove_source("of-a")
@@ -188,11 +188,11 @@ def test_the_chain_on_an_object_store_equals_a_local_replay(
     assert kb.explain(edge["edge_id"]).quotes[0].text == "db"
 
     assert "zyxwvutquux" in words(bucket, world.home)
-    gone = world.workspace.catalog.locators("default", "notes")["new.md"].doc_id
+    gone = world.workspace.catalog.locators.of_source("default", "notes")["new.md"].doc_id
     receipt = delete(world.workspace, "default", [gone], erase=True)
     assert receipt.final
     assert "zyxwvutquux" not in words(bucket, world.home)
-    kept = world.workspace.catalog.locators("default", "notes")["0.md"].doc_id
+    kept = world.workspace.catalog.locators.of_source("default", "notes")["0.md"].doc_id
     assert delete(world.workspace, "default", [kept]).final
     assert_as_from_scratch(world, bucket, tmp_path / "deleted")
 
@@ -317,7 +317,7 @@ def test_a_longer_outage_fails_in_words_and_the_next_run_completes(
     assert reader.search("late", mode="keyword").hits
     assert_as_from_scratch(world, bucket, tmp_path / "scratch")
     # The new bytes waited in the home meanwhile, and are uploaded when their time has come.
-    late = world.workspace.catalog.locators("default", "notes")["7.md"].sha256
+    late = world.workspace.catalog.locators.of_source("default", "notes")["7.md"].sha256
     monkeypatch.setattr(uploads, "now_micros", lambda: 2**61)
     world.ingest("notes")
     assert f"blobs/sources/default/{late}" in bucket.contents()

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import RedisSettings, load_settings
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import Lenient, State, open_state
@@ -159,7 +159,7 @@ def test_a_lenient_user_is_told_once_and_waits_once(caplog: pytest.LogCaptureFix
 
 def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_state, "_PURGE_ROWS", 10)
-    catalog = Catalog.open(tmp_path, FileLeases(tmp_path, 5))
+    catalog = open_catalog(tmp_path, FileLeases(tmp_path, 5))
     state = open_state(load_settings(), catalog)
     for i in range(15):
         state.set("n", f"job:{i}", b"x", 0.05 if i else 60)
@@ -167,7 +167,7 @@ def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytes
     time.sleep(0.1)
 
     def rows() -> int:
-        with catalog.read("n") as c:
+        with catalog.database.read("n") as c:
             return int(
                 c.execute(
                     sa.select(sa.func.count())
@@ -189,7 +189,7 @@ def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_catalog_that_does_not_answer_is_not_well(tmp_path: Path) -> None:
-    catalog = Catalog.open(tmp_path, FileLeases(tmp_path, 5))
+    catalog = open_catalog(tmp_path, FileLeases(tmp_path, 5))
     state = open_state(load_settings(), catalog)
     assert state.health().ok
     catalog.close()

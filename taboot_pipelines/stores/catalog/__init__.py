@@ -1,6 +1,79 @@
-"""The catalog: what came in, what is alive, and which version of each table holds."""
+"""The catalog: what came in, what is alive, which version of each table holds, and what happened.
 
-from taboot_pipelines.stores.catalog.catalog import Catalog, Locator, Pointer
-from taboot_pipelines.stores.catalog.database import now_micros
+It holds, for each namespace:
 
-__all__ = ["Catalog", "Locator", "Pointer", "now_micros"]
+- **inputs**, from which, together with the blobs, everything else can be derived again: the entries of the
+  sources file, the fetch log, tombstones, and deletions that a person confirmed;
+- **the present state** of what was fetched: locators, records of blobs, the queue of uploads, the bytes used;
+- **pointers**: what each stage has published, and of which inputs;
+- **history**: jobs, interpretation runs, dead letters, receipts of deletions, the audit log.
+
+It never holds the text of a document, nor anything derived from it that a table could hold: ids, paths,
+hashes, counts, versions, times and error messages only. Since an erasure has to empty it too, a new column
+that may name a document also belongs in :meth:`Catalog.forget`.
+
+:class:`Catalog` has one attribute for each subject, and each subject is one module, with its value types:
+
+=================  =====================  ==================================================================
+attribute          module                 subject
+=================  =====================  ==================================================================
+``sources``        ``sources.py``         the entries of the sources file, and which of them are retiring
+``jobs``           ``jobs.py``            one ingest of one source each: its state, its counts
+``locators``       ``locators.py``        the fetch log, and which bytes each locator holds now (``Locator``)
+``blobs``          ``blobs.py``           records of stored bytes, and how many bytes a namespace uses
+``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
+``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
+``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
+``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
+``tombstones``     ``tombstones.py``      documents that were deleted for good
+``receipts``       ``receipts.py``        what each deletion has done in each store
+``audit_log``      ``audit_log.py``       deletions, restorations and the like, by ids
+``database``       ``database.py``        transactions of one namespace, and what is tried again
+=================  =====================  ==================================================================
+
+What spans subjects stands in ``catalog.py``. Beneath them are ``schema.py`` (the tables), ``writing.py``
+(many rows at once), ``migrator.py`` (looking at a database before its first use, and migrating it) and
+``outages.py`` (which failures pass). SQL on these tables is written here and nowhere else, but for
+``stores/state/catalog.py``, which keeps the tables ``state_*``.
+
+**A migration** is added in four steps: change ``schema.py``; write the Alembic script
+``migrations/versions/NNNN_what_it_does.py`` with ``upgrade`` and ``downgrade`` for both databases; append its
+revision to ``REVISIONS`` in ``migrator.py``; give a new table its row-level security as script 0002 does.
+``test_catalog_migrations.py`` then compares the migrated database with the schema.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.database import Database, create_engine
+from taboot_pipelines.stores.catalog.locators import Locator
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.catalog.writing import now_micros
+from taboot_pipelines.stores.leases import LeaseStore
+
+__all__ = ["Catalog", "Locator", "Pointer", "now_micros", "open_catalog"]
+
+
+def open_catalog(
+    home: Path, leases: LeaseStore, url: str | None = None, admin_url: str | None = None
+) -> Catalog:
+    """Open the catalog at a SQLAlchemy URL of SQLite or PostgreSQL, by default ``home/catalog.db``.
+
+    It is migrated to the newest revision when opened (SQLite) or first used (PostgreSQL: opening touches no
+    network). ``url`` is the application's role, ``admin_url`` the owner who migrates (default: the same).
+    Raises ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog.
+    """
+    try:
+        database = Database(create_engine(home, url), leases, admin_url)
+        if database.engine.dialect.name == "sqlite":
+            database.migrator.ready()
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        raise TabootError(
+            "E_CATALOG", "The catalog cannot be opened.", reason=type(error).__name__
+        ) from error
+    return Catalog(database)

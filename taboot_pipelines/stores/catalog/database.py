@@ -1,4 +1,4 @@
-"""The catalog's connection: transactions of one namespace, what is tried again, and its migrations.
+"""The catalog's connection: transactions of one namespace, and what is tried again.
 
 **Isolation (PostgreSQL).** Every table has row-level security, forced on the owner too. A transaction of
 :meth:`Database.begin` or :meth:`Database.read` carries one namespace in the setting ``taboot.namespace``,
@@ -7,7 +7,8 @@ nor written, whatever the statement says. The few operations that span namespace
 ``taboot_maintenance`` for one transaction. Its policy names the role in its expression (``current_user``): so
 it needs no superuser, as BYPASSRLS would, covers these tables and no others, does not depend on the order in
 which roles and tables were made, and is not passed on by inheritance. The boundary guards against wrong
-statements; who may run any statement with the application's password may also become ``taboot_maintenance``.
+statements: whoever can run any statement with the application's password may also become the maintenance
+role.
 
 **Outages.** A transaction that did not begin is waited for, and one that failed before its commit was sent is
 run again by the method it belongs to (:func:`retried`), for ``OUTAGE_SECONDS``. A commit whose answer was
@@ -19,12 +20,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
-import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -32,13 +30,12 @@ from sqlalchemy.engine import Connection, Engine
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
-from taboot_pipelines.stores.catalog import schema
+from taboot_pipelines.stores.catalog.migrator import MAINTENANCE_ROLE, Found, Migrator
+from taboot_pipelines.stores.catalog.outages import TryAgain, as_error
 from taboot_pipelines.stores.leases import LeaseStore
-from taboot_pipelines.stores.leases.postgres import lock_key
 from taboot_pipelines.stores.postgres import (
     OUTAGE_SECONDS,
     STATEMENT_MILLISECONDS,
-    Failure,
     Patience,
     connect_arguments,
     failure,
@@ -46,116 +43,20 @@ from taboot_pipelines.stores.postgres import (
     server_url,
 )
 
-#: Every Alembic revision, oldest first; a test compares them with the scripts.
-REVISIONS = ("0001", "0002")
-HEAD = REVISIONS[-1]
-
-MAINTENANCE_ROLE = "taboot_maintenance"
-
-_LOOK = """
-SELECT to_regclass('alembic_version') IS NOT NULL AS migrated,
-       COALESCE(has_table_privilege(to_regclass('alembic_version'), 'SELECT'), false) AS readable,
-       COALESCE(has_table_privilege(to_regclass('locator'), 'INSERT'), false) AS writable,
-       COALESCE(
-           (SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = to_regclass('locator')),
-           false
-       ) AS owner,
-       (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user) AS bypasses,
-       EXISTS (
-           SELECT FROM pg_roles
-           WHERE rolname = 'taboot_maintenance' AND pg_has_role(current_user, oid, 'MEMBER')
-       ) AS maintainer,
-       current_setting('server_version') AS version, current_user AS role
-"""
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class _TryAgain(TabootError):
-    """``E_CATALOG`` of a transaction that was surely not committed and may succeed when run again."""
-
-
-def retried(method: Callable[P, T]) -> Callable[P, T]:
-    """Run a method of the catalog again while its transaction fails for a reason that passes, each time from
-    its first line.
-    """
-
-    @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except _TryAgain as first:
-            database: Any = args[0]
-            patience, error = Patience(database.outage_seconds), first
-        while patience.wait():
-            try:
-                return method(*args, **kwargs)
-            except _TryAgain as again:
-                error = again
-        raise TabootError("E_CATALOG", error.message, **error.details) from None
-
-    return call
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The database and our role in it, as it was when looked at."""
-
-    revision: str | None
-    version: str
-    role: str = ""
-    owner: bool = False
-    bypasses: bool = False
-    maintainer: bool = False
-    writable: bool = True
-
 
 class Database:
     """A SQLite file, migrated when opened; or PostgreSQL, reached and migrated when first used."""
 
     def __init__(self, engine: Engine, leases: LeaseStore, admin_url: str | None = None) -> None:
-        self._engine = engine
-        self._leases = leases
-        self._admin_url = admin_url
-        self._postgres = engine.dialect.name == "postgresql"
-        self._found: _Found | None = None
-        self._opening = threading.Lock()
+        self.engine = engine
+        self.migrator = Migrator(engine, leases, admin_url)
         #: How long a transaction waits for a server that went away.
         self.outage_seconds = OUTAGE_SECONDS
-
-    @staticmethod
-    def engine(home: Path, url: str | None) -> Engine:
-        if url is not None and is_postgres(url):
-            parsed = server_url(url)
-            # Transactions begin with a statement of ours, which also carries the namespace; it is the pool's
-            # ping, too.
-            return sa.create_engine(
-                parsed,
-                isolation_level="AUTOCOMMIT",
-                use_native_hstore=False,
-                hide_parameters=True,
-                pool_recycle=1800,
-                pool_use_lifo=True,
-                connect_args=connect_arguments(
-                    parsed,
-                    statement_timeout=STATEMENT_MILLISECONDS,
-                    lock_timeout=STATEMENT_MILLISECONDS // 2,
-                    idle_in_transaction_session_timeout=10 * STATEMENT_MILLISECONDS,
-                ),
-            )
-        if url is None:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            url = f"sqlite:///{home / 'catalog.db'}"
-        elif not url.startswith("sqlite:"):
-            server_url(url)
-        engine = sa.create_engine(url, connect_args={"timeout": 60}, hide_parameters=True)
-        sa.event.listen(engine, "connect", _sqlite_pragmas)
-        sa.event.listen(engine, "begin", _sqlite_begin)
-        return engine
+        self._leases = leases
+        self._postgres = engine.dialect.name == "postgresql"
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     # --- transactions ---------------------------------------------------------------------------------------
 
@@ -178,7 +79,7 @@ class Database:
 
     @contextlib.contextmanager
     def publishing(self, namespace: str) -> Iterator[Connection]:
-        """A transaction that holds only if this thread still holds its leases (see
+        """A transaction like :meth:`begin` that fails unless this thread still holds its leases (see
         ``stores.leases.postgres``).
         """
         with self._transaction(namespace, read=False) as connection:
@@ -191,7 +92,7 @@ class Database:
             check_namespace(namespace)
         if not self._postgres:
             try:
-                with self._engine.execution_options(taboot_read=read).begin() as connection:
+                with self.engine.execution_options(taboot_read=read).begin() as connection:
                     yield connection
             except sa.exc.SQLAlchemyError as error:
                 raise TabootError(
@@ -208,7 +109,7 @@ class Database:
                 committing = True
                 connection.commit()
         except (sa.exc.SQLAlchemyError, psycopg.Error) as error:
-            raise _typed(failure(error), committed=committing and not read) from None
+            raise as_error(failure(error), committing=committing and not read) from None
 
     def _begun(self, namespace: str | None, read: bool) -> Connection:
         """A connection on which a transaction has begun; waits for a server that is away."""
@@ -216,251 +117,130 @@ class Database:
         while True:
             try:
                 return self._begin_once(namespace, read)
-            except _TryAgain as error:
+            except TryAgain as error:
                 if not patience.wait():
                     raise TabootError("E_CATALOG", error.message, **error.details) from None
 
     def _begin_once(self, namespace: str | None, read: bool) -> Connection:
-        found = self._found or self._opened()
+        found = self.migrator.ready()
         opening = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if read else "BEGIN"
         if namespace is not None:
             # Inlined, so that it travels with BEGIN; its pattern has no quote.
             scope = f"SET LOCAL taboot.namespace = '{namespace}'"
         else:
             scope = _scope_of_all(found)
-        # A pooled connection may have died with the last server: then each of them is tried and dropped, and
-        # a new one made.
+        # Pooled connections may have died with the last server: each is then tried and dropped, until a new
+        # one is made.
         try:
-            connection = self._engine.connect()
+            connection = self.engine.connect()
             try:
                 connection.exec_driver_sql(f"{opening}; {scope}")
             except BaseException:
                 connection.close()
                 raise
         except sa.exc.SQLAlchemyError as error:
-            raise _typed(failure(error)) from None
+            raise as_error(failure(error)) from None
         return connection
 
-    # --- opening and migrations -----------------------------------------------------------------------------
+    # --- the database as a whole ----------------------------------------------------------------------------
 
-    def _opened(self) -> _Found:
-        """Look once at the database behind the URL, and migrate it if it needs that."""
-        with self._opening:
-            if self._found is None:
-                found = self._look()
-                if found.revision != HEAD or not found.writable:
-                    self._prepare(found)
-                    found = self._look()
-                if not found.writable:
-                    raise TabootError(
-                        "E_CATALOG",
-                        f"The role {found.role} may not use the catalog's tables.",
-                        remedy=(
-                            "Create the roles by deploy/postgres/roles.sql and set TABOOT_CATALOG_ADMIN_URL"
-                            " to the owner's URL once, so that it grants them."
-                        ),
-                    )
-                self._found = found
-            return self._found
+    def compact(self) -> bool:
+        """Rewrite the file of SQLite, so that deleted rows leave no bytes behind; PostgreSQL vacuums itself.
 
-    def _look(self) -> _Found:
-        if not self._postgres:
-            try:
-                with self._engine.execution_options(taboot_read=True).connect() as connection:
-                    known = sa.inspect(connection).has_table("alembic_version")
-                    revision = (
-                        connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-                        if known
-                        else None
-                    )
-            except sa.exc.DatabaseError as error:
-                raise TabootError(
-                    "E_CATALOG", "The catalog is not a readable database.", reason=type(error).__name__
-                ) from error
-            found = _Found(revision, sqlite3.sqlite_version)
-        else:
-            try:
-                with self._engine.connect() as connection:
-                    row = connection.exec_driver_sql(_LOOK).one()
-                    if row.migrated and not row.readable:
-                        revision = HEAD
-                    else:
-                        revision = (
-                            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-                            if row.migrated
-                            else None
-                        )
-            except sa.exc.SQLAlchemyError as error:
-                raise _typed(failure(error)) from None
-            found = _Found(
-                revision,
-                row.version.split(" ")[0],
-                row.role,
-                row.owner,
-                row.bypasses,
-                row.maintainer,
-                row.readable and row.writable,
-            )
-        if found.revision is not None and found.revision not in REVISIONS:
-            raise TabootError(
-                "E_CATALOG",
-                f"The catalog is at revision {found.revision}, which this version of taboot-pipelines"
-                f" (revision {HEAD}) does not know.",
-                remedy=(
-                    "A newer version has migrated it: install that version, or restore a backup from before."
-                ),
-            )
-        return found
-
-    def _prepare(self, found: _Found) -> None:
-        if not self._postgres:
-            with self._leases.exclusive("catalog"):
-                self._migrate()
-            return
-        if self._admin_url is None and found.revision is not None and not found.owner and not found.bypasses:
-            raise TabootError(
-                "E_CATALOG",
-                f"The catalog waits to be migrated from revision {found.revision} to {HEAD}, or to be opened"
-                f" to the role {found.role}, which does not own it.",
-                remedy="Set TABOOT_CATALOG_ADMIN_URL to the URL of the role that owns its tables.",
-            )
-        self._migrate(user=found.role)
-
-    def _migrate(self, revision: str = "head", user: str = "") -> None:
-        """To a revision, open to the role ``user``; of several processes one does it, the others find it
-        done.
+        Returns False if a reader in another process kept the old pages in use: try again later.
         """
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        move = command.upgrade if revision == "head" else command.downgrade
-        if not self._postgres:
-            with self._engine.begin() as connection:
-                config.attributes["connection"] = connection
-                move(config, revision)
-            return
-        admin = self._admin_engine()
+        if self._postgres:
+            return True
+        raw = self.engine.raw_connection()
         try:
-            with admin.connect() as connection, connection.begin():
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({lock_key('migration')})")
-                config.attributes["connection"] = connection
-                move(config, revision)
-                if revision == "head":
-                    self._grant(connection, [MAINTENANCE_ROLE, user])
-        except sa.exc.SQLAlchemyError as error:
-            found = failure(error)
-            if found.transient:
-                raise _typed(found) from None
-            raise TabootError(
-                "E_CATALOG",
-                f"The catalog cannot be migrated: {found.words}.",
-                reason=found.words,
-                remedy=(
-                    "The role of TABOOT_CATALOG_ADMIN_URL (default that of TABOOT_CATALOG_URL) has to own the"
-                    " tables and may create some."
-                ),
-            ) from None
+            cursor = raw.cursor()
+            cursor.execute("PRAGMA busy_timeout=5000")
+            cursor.execute("VACUUM")
+            return not cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.OperationalError:
+            return False
         finally:
-            admin.dispose()
-
-    def _admin_engine(self) -> Engine:
-        """The owner's; a migration may take as long as it takes."""
-        url = server_url(self._admin_url, "TABOOT_CATALOG_ADMIN_URL") if self._admin_url else self._engine.url
-        return sa.create_engine(
-            url,
-            use_native_hstore=False,
-            hide_parameters=True,
-            poolclass=sa.pool.NullPool,
-            connect_args=connect_arguments(url),
-        )
-
-    @staticmethod
-    def _grant(connection: Connection, roles: list[str]) -> None:
-        """Let roles that are there use the tables; the owner may already."""
-        quote = connection.dialect.identifier_preparer.quote
-        us = connection.exec_driver_sql("SELECT current_user").scalar_one()
-        known = set(
-            connection.execute(
-                sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}
-            ).scalars()
-        )
-        tables = ", ".join(quote(name) for name in schema.metadata.tables)
-        sequences = connection.execute(
-            sa.text(
-                "SELECT string_agg(quote_ident(relname), ', ') FROM pg_class WHERE relkind = 'S' AND"
-                " relnamespace = current_schema()::regnamespace AND relname = ANY(:names)"
-            ),
-            {"names": [f"{name}_id_seq" for name in schema.metadata.tables]},
-        ).scalar_one()
-        for role in roles:
-            if role in known and role != us:
-                name = quote(role)
-                connection.exec_driver_sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}")
-                connection.exec_driver_sql(f"GRANT USAGE, SELECT ON SEQUENCE {sequences} TO {name}")
-                # No namespace stands in it, and nobody but the owner changes it.
-                connection.exec_driver_sql(f"GRANT SELECT ON alembic_version TO {name}")
-
-    # --- health ---------------------------------------------------------------------------------------------
+            raw.close()
 
     def health(self) -> Health:
-        """Version, latency of one look, and what is wrong in words: a pending migration, a role that no
-        policy binds.
+        """Version, latency of one look, and what is wrong in words: a pending migration, for example, or a
+        role that no policy binds.
         """
-        return probe("catalog", self._engine.dialect.name, self._ask)
+        return probe("catalog", self.engine.dialect.name, self._ask)
 
     def _ask(self) -> tuple[str | None, str]:
         try:
-            found = self._look()
-        except _TryAgain:
-            # Perhaps only a pooled connection of before a restart.
-            found = self._look()
-        warnings = []
-        if found.revision != HEAD:
-            warnings.append(
-                f"A migration is pending, from revision {found.revision or 'none'} to {HEAD}; the next run"
-                " does it."
-            )
-        if found.bypasses:
-            warnings.append(
-                f"The role {found.role} is a superuser or has BYPASSRLS, so that row-level security does not"
-                " bind it: use a role made by deploy/postgres/roles.sql."
-            )
-        elif self._postgres and not found.writable and found.revision == HEAD:
-            warnings.append(
-                f"The role {found.role} may not use the catalog's tables: set TABOOT_CATALOG_ADMIN_URL once."
-            )
-        elif self._postgres and not (found.maintainer or found.owner) and found.revision == HEAD:
-            warnings.append(
-                f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces"
-                " are spanned: run deploy/postgres/roles.sql."
-            )
-        return found.version, " ".join(warnings)
+            found = self.migrator.look()
+        except TryAgain:
+            # Perhaps only a pooled connection from before a restart failed.
+            found = self.migrator.look()
+        return found.version, self.migrator.warnings(found)
 
 
-def _scope_of_all(found: _Found) -> str:
-    if found.bypasses:
-        return "SELECT 1"
-    if found.maintainer:
-        return f"SET LOCAL ROLE {MAINTENANCE_ROLE}"
-    if found.owner:
-        return "SET LOCAL taboot.maintenance = 'on'"
-    raise TabootError(
-        "E_CATALOG",
-        f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces are"
-        " spanned.",
-        remedy="Run deploy/postgres/roles.sql.",
-    )
+class HasDatabase(Protocol):
+    """What :func:`retried` needs of the class whose method it runs again."""
+
+    database: Database
 
 
-def _typed(found: Failure, *, committed: bool = False) -> TabootError:
-    """``committed``: the failure met the commit itself, so that it may have happened, unless the server says
-    that it did not.
+S = TypeVar("S", bound=HasDatabase)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Run a method of the catalog again while its transaction fails for a reason that passes, each time from
+    its first line.
     """
-    rolled_back = found.words in ("serialization failure", "deadlock")
-    kind = _TryAgain if found.transient and (not committed or rolled_back) else TabootError
-    return kind("E_CATALOG", f"The catalog failed: {found.words}.", reason=found.words)
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except TryAgain as first:
+            patience, error = Patience(self.database.outage_seconds), first
+        while patience.wait():
+            try:
+                return method(self, *args, **kwargs)
+            except TryAgain as again:
+                error = again
+        raise TabootError("E_CATALOG", error.message, **error.details) from None
+
+    return call
+
+
+def create_engine(home: Path, url: str | None) -> Engine:
+    """The engine for a URL of SQLite or PostgreSQL, by default ``home/catalog.db``; it connects to nothing.
+
+    Raises ``E_CONFIG`` for a URL of another kind.
+    """
+    if url is not None and is_postgres(url):
+        parsed = server_url(url)
+        # Transactions begin with a statement of ours, which also carries the namespace; it is the pool's
+        # ping, too.
+        return sa.create_engine(
+            parsed,
+            isolation_level="AUTOCOMMIT",
+            use_native_hstore=False,
+            hide_parameters=True,
+            pool_recycle=1800,
+            pool_use_lifo=True,
+            connect_args=connect_arguments(
+                parsed,
+                statement_timeout=STATEMENT_MILLISECONDS,
+                lock_timeout=STATEMENT_MILLISECONDS // 2,
+                idle_in_transaction_session_timeout=10 * STATEMENT_MILLISECONDS,
+            ),
+        )
+    if url is None:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        url = f"sqlite:///{home / 'catalog.db'}"
+    elif not url.startswith("sqlite:"):
+        server_url(url)  # Refuses it.
+    engine = sa.create_engine(url, connect_args={"timeout": 60}, hide_parameters=True)
+    sa.event.listen(engine, "connect", _sqlite_pragmas)
+    sa.event.listen(engine, "begin", _sqlite_begin)
+    return engine
 
 
 def _sqlite_pragmas(connection: Any, _record: Any) -> None:
@@ -480,6 +260,17 @@ def _sqlite_begin(connection: Connection) -> None:
     )
 
 
-def now_micros() -> int:
-    """Microseconds since the epoch, UTC."""
-    return time.time_ns() // 1000
+def _scope_of_all(found: Found) -> str:
+    """The statement after which a transaction of this role sees all namespaces."""
+    if found.bypasses:
+        return "SELECT 1"
+    if found.maintainer:
+        return f"SET LOCAL ROLE {MAINTENANCE_ROLE}"
+    if found.owner:
+        return "SET LOCAL taboot.maintenance = 'on'"
+    raise TabootError(
+        "E_CATALOG",
+        f"The role {found.role} may not become {MAINTENANCE_ROLE}, which is needed where namespaces are"
+        " spanned.",
+        remedy="Run deploy/postgres/roles.sql.",
+    )

@@ -205,8 +205,7 @@ interpretation_run = Table(
     Index("ix_run_unit", "namespace", "source_id", "tier", "unit_id"),
 )
 
-#: What the active interpretation of a unit read, so that an unchanged unit is recognized without reading it
-#: again.
+#: What the active interpretation of a unit read: an unchanged unit is recognized without being read again.
 unit_state = Table(
     "unit_state",
     metadata,
@@ -220,7 +219,7 @@ unit_state = Table(
     Column("subordinates", Text, nullable=False),
     Column("environment", Text, nullable=False),
     Column("problems", Text, nullable=False),
-    # Another unit takes its main file in by `extends` or `include`: it keeps its memory but has no rows.
+    # Another unit includes its main file: the unit keeps its state here, but has no rows in the tables.
     Column("suppressed", Boolean, nullable=False),
 )
 

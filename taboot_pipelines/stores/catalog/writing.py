@@ -1,8 +1,11 @@
-"""Many rows in one statement or stream, on both databases (measured in ``benchmarks/catalog_writes.py``)."""
+"""What every subject needs to write its rows, on both databases: the time, and many rows in one statement or
+stream (measured in ``benchmarks/catalog_writes.py``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
@@ -13,11 +16,25 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-#: From so many rows on PostgreSQL gets them by COPY: making the temporary table costs about as much as 100
-#: rows.
+#: From this many rows on PostgreSQL gets them by COPY: making its temporary table costs as much as about
+#: 100 rows.
 COPY_FROM = 200
 
 Conflict = Literal["update", "nothing"]
+
+#: How many values one statement may name: each is a bound parameter, which both databases limit.
+MAX_PARAMETERS = 500
+
+
+def now_micros() -> int:
+    """Microseconds since the epoch, UTC."""
+    return time.time_ns() // 1000
+
+
+def parts(items: Sequence[str]) -> Iterator[list[str]]:
+    """The items in lists short enough for one statement."""
+    for i in range(0, len(items), MAX_PARAMETERS):
+        yield list(items[i : i + MAX_PARAMETERS])
 
 
 def insert(connection: Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
@@ -34,12 +51,12 @@ def insert(connection: Connection, table: sa.Table) -> postgresql.Insert | sqlit
 def write(
     connection: Connection, table: sa.Table, rows: Sequence[Row], conflict: Conflict | None = None
 ) -> list[tuple[Any, ...]]:
-    """Insert rows that all name the same columns. On a conflict of the primary key replace what is there, or
-    leave it.
+    """Insert rows that all name the same columns. On a conflict of the primary key ``"update"`` replaces the
+    row that is there, ``"nothing"`` leaves it, and None fails.
 
     Returns the keys of the rows that were new, for ``"nothing"`` only. Of rows with the same key the last one
-    counts. Rows are written in the order of their keys, so that two writers of the same rows wait for each
-    other and do not meet in a circle.
+    counts. Unless ``conflict`` is None, rows are written in the order of their keys, so that two writers of
+    the same rows wait for each other and cannot deadlock.
     """
     if not rows:
         return []
@@ -78,8 +95,8 @@ def _copy(
     keys: Sequence[str],
     conflict: Conflict | None,
 ) -> list[tuple[Any, ...]]:
-    """COPY is refused on a table with row-level security, hence the temporary one; the INSERT from it meets
-    the policies.
+    """Stream the rows into a temporary table and insert them from there: COPY is refused on a table with
+    row-level security, and the INSERT meets its policies.
     """
     quote = connection.dialect.identifier_preparer.quote
     columns, target = list(rows[0]), quote(table.name)
@@ -106,12 +123,8 @@ def _on_conflict(
 ) -> str:
     if conflict is None:
         return ""
-    key, sets = (
-        ", ".join(map(quote, keys)),
-        ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys),
-    )
-    return (
-        f" ON CONFLICT ({key}) DO UPDATE SET {sets}"
-        if conflict == "update"
-        else f" ON CONFLICT ({key}) DO NOTHING"
-    )
+    key = ", ".join(map(quote, keys))
+    if conflict == "nothing":
+        return f" ON CONFLICT ({key}) DO NOTHING"
+    changed = ", ".join(f"{quote(n)} = excluded.{quote(n)}" for n in columns if n not in keys)
+    return f" ON CONFLICT ({key}) DO UPDATE SET {changed}"

@@ -213,7 +213,7 @@ class CatalogState:
 
     def health(self) -> Health:
         def ask() -> tuple[str | None, str]:
-            with self._catalog.read(None) as c:
+            with self._catalog.database.read(None) as c:
                 c.execute(
                     sa.select(sa.func.count()).select_from(sa.select(t.state_lock.c.name).limit(1).subquery())
                 )
@@ -226,12 +226,12 @@ class CatalogState:
 
     @contextlib.contextmanager
     def _begin(self, namespace: str) -> Iterator[Connection]:
-        with self._catalog.begin(check_namespace(namespace)) as c:
+        with self._catalog.database.begin(check_namespace(namespace)) as c:
             yield c
 
     @contextlib.contextmanager
     def _read(self, namespace: str) -> Iterator[Connection]:
-        with self._catalog.read(check_namespace(namespace)) as c:
+        with self._catalog.database.read(check_namespace(namespace)) as c:
             yield c
 
     def _purge(self, c: Connection, namespace: str) -> None:

@@ -1,0 +1,110 @@
+"""Records of the bytes in the blob store, and how much of it a namespace uses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.writing import Row, insert, now_micros, parts, write
+
+
+class Blobs:
+    """One record for each hash in a namespace, however many locators hold the bytes."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @retried
+    def all(self, namespace: str) -> list[Row]:
+        """Every record of the namespace, by hash."""
+        with self.database.read(namespace) as c:
+            return [
+                dict(r._mapping)
+                for r in c.execute(
+                    sa.select(t.blob).where(t.blob.c.namespace == namespace).order_by(t.blob.c.content_hash)
+                )
+            ]
+
+    @retried
+    def hashes(self, namespace: str) -> set[str]:
+        with self.database.read(namespace) as c:
+            return set(
+                c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace)).scalars()
+            )
+
+    @retried
+    def usage(self, namespace: str) -> Row:
+        """A row of the table ``storage_usage``; zeros for a namespace without one."""
+        with self.database.read(namespace) as c:
+            row = c.execute(
+                sa.select(t.storage_usage).where(t.storage_usage.c.namespace == namespace)
+            ).one_or_none()
+            return (
+                dict(row._mapping) if row else {"namespace": namespace, "total_bytes": 0, "total_sources": 0}
+            )
+
+    def add(self, c: Connection, namespace: str, blobs: Sequence[Row]) -> None:
+        """Record those that are new, and count their bytes once."""
+        sizes = {row["content_hash"]: row["byte_size"] for row in blobs}
+        new = write(c, t.blob, blobs, "nothing")
+        if new:
+            self._add_usage(c, namespace, sum(sizes[sha] for _, sha in new), len(new))
+
+    def set_status(self, c: Connection, namespace: str, sha256: str, status: str) -> None:
+        """``status`` is uploaded, pending or failed."""
+        c.execute(
+            sa.update(t.blob)
+            .where(t.blob.c.namespace == namespace, t.blob.c.content_hash == sha256)
+            .values(storage_status=status)
+        )
+
+    def forget(self, c: Connection, namespace: str, hashes: Collection[str]) -> None:
+        """Erase the records of these bytes, and count them no more."""
+        sizes: list[int] = []
+        for part in parts(sorted(hashes)):
+            where = (t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))
+            sizes += c.execute(sa.select(t.blob.c.byte_size).where(*where)).scalars()
+            c.execute(sa.delete(t.blob).where(*where))
+        if hashes:
+            self._add_usage(c, namespace, -sum(sizes), -len(sizes))
+
+    def forget_file_names(self, c: Connection, namespace: str, hashes: Collection[str]) -> None:
+        """Erase the file names: a blob that another document still holds keeps its bytes only."""
+        for part in parts(sorted(hashes)):
+            c.execute(
+                sa.update(t.blob)
+                .where(t.blob.c.namespace == namespace, t.blob.c.content_hash.in_(part))
+                .values(file_name=None)
+            )
+
+    def _add_usage(self, c: Connection, namespace: str, size: int, count: int) -> None:
+        """Add in the database, not here: two sources of a namespace may do so at once."""
+        u = t.storage_usage
+        statement = insert(c, u).values(
+            namespace=namespace,
+            total_bytes=size,
+            total_sources=count,
+            last_calculated=now_micros(),
+            interpretation_count_month=0,
+            billing_month=time.strftime("%Y-%m", time.gmtime()),
+        )
+        new = statement.excluded
+        c.execute(
+            statement.on_conflict_do_update(
+                index_elements=["namespace"],
+                set_={
+                    "total_bytes": u.c.total_bytes + new.total_bytes,
+                    "total_sources": u.c.total_sources + new.total_sources,
+                    "last_calculated": new.last_calculated,
+                    "interpretation_count_month": sa.case(
+                        (u.c.billing_month == new.billing_month, u.c.interpretation_count_month), else_=0
+                    ),
+                    "billing_month": new.billing_month,
+                },
+            )
+        )

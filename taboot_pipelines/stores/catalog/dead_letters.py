@@ -1,0 +1,81 @@
+"""Dead letters: items that failed or were passed by on purpose, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.runs import unit_name
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert
+
+
+class DeadLetters:
+    """One letter for each item of a source and stage; an item is a path, or the id of a unit."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @retried
+    def find(self, namespace: str, source_id: str | None = None, stage: str | None = None) -> list[Row]:
+        """The letters of a namespace, source or stage, by source, stage and item."""
+        d = t.dead_letter
+        query = sa.select(d).where(d.c.namespace == namespace)
+        if source_id is not None:
+            query = query.where(d.c.source_id == source_id)
+        if stage is not None:
+            query = query.where(d.c.stage == stage)
+        with self.database.read(namespace) as c:
+            return sorted(
+                (dict(r._mapping) for r in c.execute(query)),
+                key=lambda r: (r["source_id"], r["stage"], r["item"]),
+            )
+
+    @retried
+    def record(
+        self, namespace: str, source_id: str, stage: str, letters: Sequence[Row], cleared: Collection[str]
+    ) -> None:
+        """Add ``letters``, each {item, code, message, fingerprint, kind}; drop those of ``cleared`` items,
+        which are well again.
+
+        An item that fails again with the same code has one more attempt; another code starts over.
+        """
+        d, now = t.dead_letter, now_micros()
+        where = (d.c.namespace == namespace, d.c.source_id == source_id, d.c.stage == stage)
+        with self.database.publishing(namespace) as c:
+            known = {r.item: r for r in c.execute(sa.select(d).where(*where))}
+            gone = sorted(set(cleared) & set(known))
+            for part in parts(gone):
+                c.execute(sa.delete(d).where(*where, d.c.item.in_(part)))
+            rows = []
+            for x in letters:
+                old = known.get(x["item"])
+                same = old is not None and old.code == x["code"]
+                rows.append(
+                    {
+                        "namespace": namespace,
+                        "source_id": source_id,
+                        "stage": stage,
+                        **x,
+                        "attempts": old.attempts + 1 if old is not None and same else 1,
+                        "first_at": old.first_at if old is not None and same else now,
+                        "last_at": now,
+                    }
+                )
+            upsert(c, d, rows)
+
+    def forget(
+        self, c: Connection, namespace: str, source_id: str, names: Collection[str], items: Collection[str]
+    ) -> None:
+        """Erase the letters of these items, and those of units of these names, which may have no run yet."""
+        d, x = t.dead_letter, t.locator
+        of_source = (d.c.namespace == namespace, d.c.source_id == source_id)
+        # A file may have a colon in its path: what is located is no unit.
+        paths = sa.select(x.c.path).where(x.c.namespace == namespace, x.c.source_id == source_id)
+        others = sa.select(d.c.item).distinct().where(*of_source, d.c.item.not_in(paths))
+        units = {item for item in c.execute(others).scalars() if unit_name(item) in names}
+        for part in parts(sorted({*items, *units})):
+            c.execute(sa.delete(d).where(*of_source, d.c.item.in_(part)))

@@ -1,0 +1,137 @@
+"""Jobs: one ingest of one source each, by one process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.jobs import JobState, check_transition
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.writing import Row, now_micros
+
+#: A job that said nothing for so long has failed (seed 000).
+_MAX_SILENCE_MICROS = 24 * 3600 * 1_000_000
+
+
+class Jobs:
+    """The states and counts of jobs; a state changes only as ``model.jobs`` allows (``E_TRANSITION``)."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @retried
+    def start(self, namespace: str, source_id: str) -> str:
+        """Record a running job of this process, and return its id."""
+        import psutil
+
+        job_id, now = uuid.uuid4().hex, now_micros()
+        with self.database.begin(namespace) as c:
+            c.execute(
+                sa.insert(t.job).values(
+                    job_id=job_id,
+                    namespace=namespace,
+                    source_id=source_id,
+                    state=JobState.RUNNING.value,
+                    started_at=now,
+                    updated_at=now,
+                    pid=os.getpid(),
+                    host=socket.gethostname(),
+                    process_started_at=psutil.Process().create_time(),
+                )
+            )
+        return job_id
+
+    @retried
+    def end(
+        self,
+        job_id: str,
+        state: JobState,
+        counts: Mapping[str, Any] | None = None,
+        *,
+        error: Mapping[str, Any] | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Record how a job ended; ``counts`` are columns of the table ``job``.
+
+        ``namespace`` is the job's, if the caller knows it; without it the job is looked for in all, by
+        maintenance. Raises ``E_NOT_FOUND`` and ``E_TRANSITION``.
+        """
+        with self.database.begin(namespace) as c:
+            self._end(c, job_id, state, error, counts or {}, namespace)
+
+    def _end(
+        self,
+        c: Connection,
+        job_id: str,
+        state: JobState,
+        error: Mapping[str, Any] | None,
+        counts: Mapping[str, Any],
+        namespace: str | None = None,
+    ) -> None:
+        where = [t.job.c.job_id == job_id, *([] if namespace is None else [t.job.c.namespace == namespace])]
+        current = c.execute(sa.select(t.job.c.state).where(*where)).scalar_one_or_none()
+        if current is None:
+            raise TabootError("E_NOT_FOUND", "There is no such job here.", job=job_id)
+        check_transition(JobState(current), state)
+        now = now_micros()
+        values = {"state": state.value, "updated_at": now, "ended_at": now, **counts}
+        if error is not None:
+            values["error"] = canonical_json(error)
+        c.execute(sa.update(t.job).where(*where).values(**values))
+
+    @retried
+    def fail_dead(self) -> list[str]:
+        """Mark as failed the running jobs of dead processes of this machine, and jobs silent for 24 h (seed
+        000), in all namespaces; returns their ids.
+        """
+        import psutil
+
+        dead = []
+        with self.database.begin(None) as c:
+            for r in c.execute(
+                sa.select(t.job)
+                .where(t.job.c.state == JobState.RUNNING.value)
+                .with_for_update(skip_locked=True)
+            ).all():
+                alive = True
+                if r.host == socket.gethostname():
+                    try:
+                        # A process with the same id that started at another time is another process.
+                        alive = abs(psutil.Process(r.pid).create_time() - r.process_started_at) < 1
+                    except psutil.NoSuchProcess:
+                        alive = False
+                if not alive or now_micros() - r.updated_at > _MAX_SILENCE_MICROS:
+                    error = TabootError(
+                        "E_TIMEOUT",
+                        (
+                            "The process of this job ended before the job did."
+                            if not alive
+                            else "The job ran for more than 24 hours."
+                        ),
+                    )
+                    self._end(c, r.job_id, JobState.FAILED, error.to_response(), {})
+                    dead.append(r.job_id)
+        return dead
+
+    @retried
+    def find(self, namespace: str, source_id: str | None = None, limit: int = 20) -> list[Row]:
+        """The last jobs of a namespace or source, newest first."""
+        query = (
+            sa.select(t.job)
+            .where(t.job.c.namespace == namespace)
+            .order_by(t.job.c.started_at.desc())
+            .limit(limit)
+        )
+        if source_id is not None:
+            query = query.where(t.job.c.source_id == source_id)
+        with self.database.read(namespace) as c:
+            return [dict(r._mapping) for r in c.execute(query)]

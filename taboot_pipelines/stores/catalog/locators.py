@@ -1,0 +1,348 @@
+"""Locators: the log of what was fetched and what was seen to be gone, and the present state that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from taboot_pipelines.model.ids import canonical_json, digest
+from taboot_pipelines.model.jobs import Lifecycle
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert, write
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """The present state of a locator: which bytes are there, since when, and what the origin said of them.
+
+    ``state`` is present or absent, ``role`` document or input. ``created_at`` is the time of the log entry
+    that began the unbroken presence; ``since`` and ``job_id`` are those of the entry that brought the present
+    bytes (microseconds since the epoch).
+    """
+
+    path: str
+    doc_id: str
+    state: str
+    role: str
+    sha256: str
+    byte_size: int
+    mime: str | None
+    charset: str | None
+    url: str | None
+    final_url: str | None
+    etag: str | None
+    last_modified: str | None
+    lifecycle: str
+    created_at: int
+    since: int
+    job_id: str
+
+
+_COLUMNS = [t.locator.c[name] for name in Locator.__slots__]
+
+
+class Locators:
+    """Every change is logged and applied in one transaction, under the leases of the source."""
+
+    def __init__(self, database: Database, blobs: Blobs) -> None:
+        self.database = database
+        self._blobs = blobs
+
+    @retried
+    def of_source(
+        self, namespace: str, source_id: str, *, state: str | None = "present"
+    ) -> dict[str, Locator]:
+        """The locators of a source by path; ``state=None`` for those in any state."""
+        query = sa.select(*_COLUMNS).where(
+            t.locator.c.namespace == namespace, t.locator.c.source_id == source_id
+        )
+        if state is not None:
+            query = query.where(t.locator.c.state == state)
+        with self.database.read(namespace) as c:
+            return {r.path: Locator(*r) for r in c.execute(query)}
+
+    @retried
+    def of_documents(self, namespace: str, doc_ids: Collection[str]) -> list[tuple[str, Locator]]:
+        """(source id, locator) of documents by id, whatever their state."""
+        found = []
+        with self.database.read(namespace) as c:
+            for part in parts(sorted(doc_ids)):
+                query = sa.select(t.locator.c.source_id, *_COLUMNS).where(
+                    t.locator.c.namespace == namespace, t.locator.c.doc_id.in_(part)
+                )
+                found += [(r[0], Locator(*r[1:])) for r in c.execute(query)]
+        return found
+
+    @retried
+    def record_fetched(
+        self,
+        namespace: str,
+        source_id: str,
+        source_type: str,
+        job_id: str,
+        locators: Sequence[Locator],
+        storage_url: str,
+    ) -> None:
+        """Log changed bytes and make them the locators' present state, in one transaction."""
+        if not locators:
+            return
+        now = now_micros()
+        with self.database.publishing(namespace) as c:
+            log = [
+                _log_entry(
+                    namespace,
+                    source_id,
+                    x.path,
+                    job_id,
+                    "fetched",
+                    x.since if x.job_id == job_id else now,
+                    sha256=x.sha256,
+                    role=x.role,
+                    attributes={
+                        "mime": x.mime,
+                        "charset": x.charset,
+                        "url": x.url,
+                        "final_url": x.final_url,
+                        "etag": x.etag,
+                        "last_modified": x.last_modified,
+                        "byte_size": x.byte_size,
+                    },
+                )
+                for x in locators
+            ]
+            write(c, t.fetch, log)
+            self._set(c, namespace, source_id, locators)
+            blobs = {x.sha256: x for x in locators}
+            pending = set(
+                c.execute(
+                    sa.select(t.upload_queue.c.content_hash).where(t.upload_queue.c.namespace == namespace)
+                ).scalars()
+            )
+            self._blobs.add(
+                c,
+                namespace,
+                [
+                    {
+                        "namespace": namespace,
+                        "content_hash": x.sha256,
+                        "storage_url": f"{storage_url}/{x.sha256}",
+                        "storage_status": "pending" if x.sha256 in pending else "uploaded",
+                        "mime_type": x.mime,
+                        "file_name": x.path.rsplit("/", 1)[-1],
+                        "byte_size": x.byte_size,
+                        "source_type": source_type,
+                        "source_agent_id": None,
+                        "source_metadata": "{}",
+                        "created_at": now,
+                    }
+                    for x in blobs.values()
+                ],
+            )
+
+    @retried
+    def record_absent(
+        self,
+        namespace: str,
+        source_id: str,
+        job_id: str,
+        locators: Sequence[Locator],
+        event: str = "absent",
+        *,
+        confirmed: int | None = None,
+    ) -> None:
+        """Log that locators are gone: ``absent`` from their origin, or ``deleted`` by us.
+
+        ``confirmed`` is how many deletions a person has confirmed, recorded as an input in the same
+        transaction.
+        """
+        now = now_micros()
+        if not locators:
+            return
+        with self.database.publishing(namespace) as c:
+            if confirmed is not None:
+                c.execute(
+                    sa.insert(t.confirmation).values(
+                        namespace=namespace,
+                        source_id=source_id,
+                        job_id=job_id,
+                        deletions=confirmed,
+                        confirmed_at=now,
+                    )
+                )
+            write(
+                c, t.fetch, [_log_entry(namespace, source_id, x.path, job_id, event, now) for x in locators]
+            )
+            gone = [replace(x, state="absent", lifecycle=Lifecycle.DELETED.value) for x in locators]
+            self._set(c, namespace, source_id, gone)
+
+    @retried
+    def touch(self, namespace: str, source_id: str, locators: Sequence[Locator]) -> None:
+        """Keep what an origin now says of unchanged bytes (a new ETag); no derived row depends on it."""
+        with self.database.publishing(namespace) as c:
+            self._set(c, namespace, source_id, locators)
+
+    @retried
+    def activate(self, namespace: str, source_id: str) -> None:
+        """INGESTED -> ACTIVE for documents whose extraction is complete and which are queryable (seed
+        000).
+        """
+        with self.database.publishing(namespace) as c:
+            c.execute(
+                sa.update(t.locator)
+                .where(
+                    t.locator.c.namespace == namespace,
+                    t.locator.c.source_id == source_id,
+                    t.locator.c.state == "present",
+                    t.locator.c.lifecycle == Lifecycle.INGESTED.value,
+                )
+                .values(lifecycle=Lifecycle.ACTIVE.value)
+            )
+
+    @retried
+    def restore(self, namespace: str, doc_ids: Collection[str]) -> int:
+        """Bring soft-deleted locators back to present, as if just fetched; returns how many."""
+        now = now_micros()
+        back = [
+            (source, x, digest("restore", namespace, x.doc_id, now))
+            for source, x in self.of_documents(namespace, doc_ids)
+            if x.state != "present"
+        ]
+        if back:
+            log = [
+                _log_entry(
+                    namespace,
+                    source,
+                    x.path,
+                    job_id,
+                    "restored",
+                    now,
+                    sha256=x.sha256,
+                    role=x.role,
+                    attributes={"byte_size": x.byte_size},
+                )
+                for source, x, job_id in back
+            ]
+            present = [
+                _row(
+                    namespace,
+                    source,
+                    replace(
+                        x,
+                        state="present",
+                        lifecycle=Lifecycle.INGESTED.value,
+                        created_at=now,
+                        since=now,
+                        job_id=job_id,
+                        etag=None,
+                        last_modified=None,
+                    ),
+                )
+                for source, x, job_id in back
+            ]
+            with self.database.publishing(namespace) as c:
+                write(c, t.fetch, log)
+                upsert(c, t.locator, present)
+        return len(back)
+
+    @retried
+    def hashes_only_of(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
+        """Blobs of these documents, past versions included, that no other document holds now or can be
+        restored to.
+        """
+        wanted = set(doc_ids)
+        theirs: set[str] = set()
+        restorable = sa.select(t.tombstone.c.doc_id).where(
+            t.tombstone.c.namespace == namespace, t.tombstone.c.reason == "deleted"
+        )
+        held = sa.or_(t.locator.c.state == "present", t.locator.c.doc_id.in_(restorable))
+        located = self.of_documents(namespace, wanted)
+        with self.database.read(namespace) as c:
+            for source_id in {source for source, _ in located}:
+                for part in parts(sorted(x.path for source, x in located if source == source_id)):
+                    theirs |= set(
+                        c.execute(
+                            sa.select(t.fetch.c.sha256)
+                            .distinct()
+                            .where(
+                                t.fetch.c.namespace == namespace,
+                                t.fetch.c.source_id == source_id,
+                                t.fetch.c.path.in_(part),
+                                t.fetch.c.sha256.is_not(None),
+                            )
+                        ).scalars()
+                    )
+            for part in parts(sorted(theirs)):
+                rows = c.execute(
+                    sa.select(t.locator.c.sha256, t.locator.c.doc_id).where(
+                        t.locator.c.namespace == namespace, t.locator.c.sha256.in_(part), held
+                    )
+                ).all()
+                theirs -= {r.sha256 for r in rows if r.doc_id not in wanted}
+        return sorted(theirs)
+
+    def forget(self, c: Connection, namespace: str, source_id: str, paths: Collection[str]) -> None:
+        """Erase the log and the state of these paths."""
+        for part in parts(sorted(paths)):
+            for table in (t.fetch, t.locator):
+                c.execute(
+                    sa.delete(table).where(
+                        table.c.namespace == namespace,
+                        table.c.source_id == source_id,
+                        table.c.path.in_(part),
+                    )
+                )
+
+    def forget_absent(self, c: Connection, namespace: str, blobs: Collection[str]) -> None:
+        """Erase the log of these bytes, and the paths that held them and are absent now."""
+        for part in parts(sorted(blobs)):
+            c.execute(sa.delete(t.fetch).where(t.fetch.c.namespace == namespace, t.fetch.c.sha256.in_(part)))
+            c.execute(
+                sa.delete(t.locator).where(
+                    t.locator.c.namespace == namespace,
+                    t.locator.c.sha256.in_(part),
+                    t.locator.c.state == "absent",
+                )
+            )
+
+    def _set(self, c: Connection, namespace: str, source_id: str, locators: Sequence[Locator]) -> None:
+        upsert(c, t.locator, [_row(namespace, source_id, x) for x in locators])
+
+
+def _row(namespace: str, source_id: str, x: Locator) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "source_id": source_id,
+        **{name: getattr(x, name) for name in Locator.__slots__},
+    }
+
+
+def _log_entry(
+    namespace: str,
+    source_id: str,
+    path: str,
+    job_id: str,
+    event: str,
+    fetched_at: int,
+    *,
+    sha256: str | None = None,
+    role: str | None = None,
+    attributes: Row | None = None,
+) -> dict[str, Any]:
+    """A row of the fetch log; an event without bytes has no hash, role and attributes."""
+    return {
+        "namespace": namespace,
+        "source_id": source_id,
+        "path": path,
+        "job_id": job_id,
+        "event": event,
+        "sha256": sha256,
+        "role": role,
+        "attributes": None if attributes is None else canonical_json(attributes),
+        "fetched_at": fetched_at,
+    }

@@ -1,0 +1,157 @@
+"""Interpretation runs, and what the active run of each unit has read.
+
+A unit is what is interpreted at once: a document's prose, or the files of one project. Its id is
+``{kind}:{name}``, where the name is the path of its main file or the id of its document. Which kinds there
+are is the extractors' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert
+
+
+def unit_name(unit_id: str) -> str:
+    """The path or document id in a unit's id; empty if it has no kind."""
+    return unit_id.partition(":")[2]
+
+
+class Runs:
+    """Runs are history, of which each unit has at most one active; states are what the active ones left."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @retried
+    def unit_states(self, namespace: str, source_id: str, tier: str) -> dict[str, Row]:
+        """By unit id: the active run, what it read, and what came of it."""
+        u = t.unit_state
+        with self.database.read(namespace) as c:
+            rows = c.execute(
+                sa.select(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier)
+            )
+            return {
+                r.unit_id: {
+                    "run_id": r.run_id,
+                    "reads": orjson.loads(r.reads),
+                    "fingerprint": r.fingerprint,
+                    "subordinates": orjson.loads(r.subordinates),
+                    "environment": orjson.loads(r.environment),
+                    "problems": orjson.loads(r.problems),
+                    "suppressed": r.suppressed,
+                }
+                for r in rows
+            }
+
+    @retried
+    def record(
+        self,
+        namespace: str,
+        source_id: str,
+        tier: str,
+        runs: Sequence[Row],
+        states: Sequence[Row],
+        gone: Collection[str],
+    ) -> None:
+        """Record finished runs and make them the states of their units; ``gone`` units lose theirs.
+
+        A run that is not new is activated again (rule 9): equal input, same ``run_id``.
+        """
+        now = now_micros()
+        r, u = t.interpretation_run, t.unit_state
+        with self.database.publishing(namespace) as c:
+            units = sorted({x["unit_id"] for x in states} | set(gone))
+            for part in parts(units):
+                c.execute(
+                    sa.update(r)
+                    .where(
+                        r.c.namespace == namespace,
+                        r.c.source_id == source_id,
+                        r.c.tier == tier,
+                        r.c.unit_id.in_(part),
+                        r.c.archived_at.is_(None),
+                    )
+                    .values(archived_at=now)
+                )
+                c.execute(
+                    sa.delete(u).where(
+                        u.c.namespace == namespace,
+                        u.c.source_id == source_id,
+                        u.c.tier == tier,
+                        u.c.unit_id.in_(part),
+                    )
+                )
+            owner = {"namespace": namespace, "source_id": source_id, "tier": tier}
+            upsert(c, r, [{**owner, "created_at": now, "archived_at": None, **x} for x in runs])
+            upsert(c, u, [{**owner, **x} for x in states])
+
+    @retried
+    def set_suppressed(self, namespace: str, source_id: str, tier: str, units: Mapping[str, bool]) -> None:
+        """A suppressed unit's run is archived; the run of one that is a unit again is active again."""
+        now, r, u = now_micros(), t.interpretation_run, t.unit_state
+        with self.database.publishing(namespace) as c:
+            for suppressed in (True, False):
+                for part in parts(sorted(unit for unit, value in units.items() if value is suppressed)):
+                    where = (
+                        u.c.namespace == namespace,
+                        u.c.source_id == source_id,
+                        u.c.tier == tier,
+                        u.c.unit_id.in_(part),
+                    )
+                    c.execute(sa.update(u).where(*where).values(suppressed=suppressed))
+                    c.execute(
+                        sa.update(r)
+                        .where(
+                            r.c.namespace == namespace, r.c.run_id.in_(sa.select(u.c.run_id).where(*where))
+                        )
+                        .values(archived_at=now if suppressed else None)
+                    )
+
+    @retried
+    def find(self, namespace: str, *, unit_id: str | None = None, active: bool | None = None) -> list[Row]:
+        """Runs of a namespace or unit, oldest first; ``active=False`` for the archived ones only."""
+        r = t.interpretation_run
+        query = sa.select(r).where(r.c.namespace == namespace)
+        if unit_id is not None:
+            query = query.where(r.c.unit_id == unit_id)
+        if active is not None:
+            query = query.where(r.c.archived_at.is_(None) if active else r.c.archived_at.is_not(None))
+        with self.database.read(namespace) as c:
+            return [dict(x._mapping) for x in c.execute(query.order_by(r.c.created_at, r.c.run_id))]
+
+    def forget(
+        self, c: Connection, namespace: str, source_id: str, names: Collection[str], paths: Collection[str]
+    ) -> set[str]:
+        """Erase the units of these names, and those that read one of the paths; returns their ids.
+
+        The latter are interpreted again: their memory names the path and its hash.
+        """
+        r, u = t.interpretation_run, t.unit_state
+        known = (
+            sa.select(r.c.unit_id).distinct().where(r.c.namespace == namespace, r.c.source_id == source_id)
+        )
+        units = {unit for unit in c.execute(known).scalars() if unit_name(unit) in names}
+        states = sa.select(u.c.unit_id, u.c.reads).where(
+            u.c.namespace == namespace, u.c.source_id == source_id
+        )
+        for state in c.execute(states):
+            read = (orjson.loads(state.reads) or {}).get("files", ())
+            if unit_name(state.unit_id) in names or any(path in read for path in paths):
+                units.add(state.unit_id)
+        for part in parts(sorted(units)):
+            for table in (r, u):
+                c.execute(
+                    sa.delete(table).where(
+                        table.c.namespace == namespace,
+                        table.c.source_id == source_id,
+                        table.c.unit_id.in_(part),
+                    )
+                )
+        return units
