@@ -133,7 +133,10 @@ CHAIN = Chain(
     NamespaceStage(
         name=entity_snapshots.STAGE,
         needs=_last(_SOURCE_STAGES),
-        tables=tuple(StageTable(name=name, owner="namespace") for name in entity_snapshots.TABLES),
+        tables=tuple(
+            StageTable(name=name, owner="namespace")
+            for name in ("entities", "relations", "names", "declarations", "doc_state")
+        ),
         run=entity_snapshots.run,
     ),
     NamespaceStage(
