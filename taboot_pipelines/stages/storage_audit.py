@@ -264,7 +264,7 @@ class _Audit:
             self.checked["vectors"] = len(vectors["sha256"])
             for sha256 in sorted(self.texts.keys() - set(vectors["sha256"])):
                 yield self._table(self.texts[sha256], "missing", sha256, "A chunk's text has no vector.")
-        versions = entity_snapshots.source_versions(self.workspace, self.namespace, snapshot.applied)
+        versions = entity_snapshots.source_versions(self.catalog, self.namespace, snapshot.applied)
         # A source that has retired stays in the snapshot's list until the next run; rows of it would be found
         # below.
         for source in sorted(
