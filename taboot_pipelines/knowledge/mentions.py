@@ -1,4 +1,4 @@
-"""Mentions of declared names in any text, and the token index that says which texts to look at again.
+"""Mentions of declared names in any text.
 
 A name is found by one Aho-Corasick pass over the text, ASCII case folded (every code point keeps its offset),
 where it stands as a word of its own. Names that are also words (three letters or less, or on the stop list)
@@ -7,14 +7,10 @@ count only in code, beside a port, or in a heading (graph-mapping, "Prose and co
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import ahocorasick_rs
-import numpy as np
-import numpy.typing as npt
 
 from taboot_pipelines.extraction.tier_a.regions import Region, RegionIndex, regions
 from taboot_pipelines.packaged import word_list
@@ -24,10 +20,8 @@ __all__ = [
     "NameMatcher",
     "Region",
     "is_weak",
-    "name_tokens",
     "regions",
     "stopwords",
-    "tokens",
 ]
 
 #: Changes with every change of what is found: boundaries, the weak rule, the stop list.
@@ -37,7 +31,6 @@ MATCHER_VERSION = "1"
 SHORT = 3
 
 _FOLD = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
-_TOKEN = re.compile(r"[0-9a-z]+")
 _PORT_AFTER = re.compile(
     r":\d{2,5}(?![\w.])"
     r"|[`\"'*)]{0,3}[ \t]*[(,]?[ \t]*(?:(?:is[ \t]+)?(?:running[ \t]+|listening[ \t]+|available"
@@ -153,27 +146,3 @@ def _beside_port(text: str, start: int, end: int) -> bool:
         _PORT_AFTER.match(text, end, end + _PORT_AFTER_MAX) is not None
         or _PORT_BEFORE.search(text[max(0, start - _PORT_BEFORE_MAX) : start]) is not None
     )
-
-
-# --- the token index ----------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1 << 17)
-def _hash(token: str) -> int:
-    return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-def tokens(text: str) -> npt.NDArray[np.int64]:
-    """Sorted distinct 64-bit hashes (BLAKE2b-8) of the maximal runs of ASCII letters and digits, case folded.
-
-    A text in which a :class:`NameMatcher` finds a name holds all of :func:`name_tokens` of that name.
-    """
-    distinct = set(_TOKEN.findall(fold(text)))
-    hashes = np.fromiter(map(_hash, distinct), dtype=np.int64, count=len(distinct))
-    hashes.sort()
-    return hashes
-
-
-def name_tokens(name: str) -> npt.NDArray[np.int64]:
-    """The :func:`tokens` that every text with a mention of ``name`` holds."""
-    return tokens(name)

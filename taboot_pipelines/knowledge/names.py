@@ -5,14 +5,15 @@ A function of the declarations alone: order and history never matter, and a seco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import NodeRef
-from taboot_pipelines.model.tables import NAMES
+from taboot_pipelines.model.tables import DECLARATIONS, NAMES, rows_of
 
 #: Labels whose declared names count as known in the namespace.
 NAMED = frozenset({"Service", "Container", "Host"})
@@ -48,16 +49,40 @@ class Meaning:
         return tuple(found)
 
 
-def meanings(declarations: pa.Table) -> dict[str, Meaning]:
+def meanings(declared: pa.Table) -> dict[str, Meaning]:
     """{name: meaning} of ``tables.DECLARATIONS`` rows."""
     found: dict[str, dict[str, set[str]]] = {}
-    columns = (declarations.column(c).to_pylist() for c in ("name", "label", "key"))
-    for name, label, key in zip(*columns, strict=True):
+    for name, label, key in rows_of(declared, "name", "label", "key"):
         found.setdefault(name, {}).setdefault(label, set()).add(key)
     return {
         name: Meaning(*(tuple(sorted(by.get(label, ()))) for label in ("Service", "Container", "Host")))
         for name, by in sorted(found.items())
     }
+
+
+def declarations(observations: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """``tables.DECLARATIONS`` of the observations of nodes that declare a name, each row once."""
+    rows = set()
+    for o in observations:
+        if o["start_label"] in NAMED:
+            node = (ids.doc_bucket(o["doc_id"]), o["doc_id"], o["start_label"], o["start_key"])
+            rows.add((*node, o["start_name"], "name"))
+            rows.update((*node, alias, "alias") for alias in o["aliases"])
+    named = [dict(zip(DECLARATIONS.names, row, strict=True)) for row in sorted(rows)]
+    return pa.Table.from_pylist(named, schema=DECLARATIONS)
+
+
+def moved_names(before: Mapping[str, Meaning], after: Mapping[str, Meaning]) -> list[str]:
+    """The names of which a mention points elsewhere than before: by nothing else a document's rows depend on
+    a name.
+    """
+
+    def targets(known: Mapping[str, Meaning], name: str) -> tuple[NodeRef, ...]:
+        return known[name].targets(name) if name in known else ()
+
+    return sorted(
+        name for name in before.keys() | after.keys() if targets(before, name) != targets(after, name)
+    )
 
 
 def bare_key(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 
@@ -81,3 +82,39 @@ def load_claims(text: str) -> list[Claim]:
 def resolve_key(label: str, key: str, resolved: Mapping[str, str]) -> str:
     """The key that a node observed under ``key`` has after resolution."""
     return resolved.get(key, key) if label == "Service" else key
+
+
+#: A node: its label, and its key as one string.
+Node = tuple[str, str]
+
+
+def touched_entities(
+    nodes: Iterable[Node], before: Mapping[str, str], resolved: Mapping[str, str]
+) -> set[Node]:
+    """The entities to reduce again when the claims about ``nodes``, as observed, have changed.
+
+    ``before`` and ``resolved``: {key of a bare service: key of the one it means}, as it was and as it is. A
+    node touches what it was resolved to, what it is resolved to now, and itself; so does every bare service
+    of which that differs.
+    """
+    touched = {node for node in nodes if node[0] != "Document"}
+    touched |= {
+        ("Service", bare)
+        for bare in before.keys() | resolved.keys()
+        if before.get(bare) != resolved.get(bare)
+    }
+    for label, key in list(touched):
+        touched |= {(label, resolve_key(label, key, before)), (label, resolve_key(label, key, resolved))}
+    return touched
+
+
+def reduce_entities(claims: Iterable[tuple[str, Claim]], resolved: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Rows of ``tables.ENTITIES``, ordered by label and key, from (label, claim) pairs in any order."""
+    by_node: dict[Node, list[Claim]] = {}
+    for label, claim in claims:
+        node = (label, resolve_key(label, claim.observed_key, resolved))
+        by_node.setdefault(node, []).append(claim)
+    return [
+        {"bucket": ids.bucket(key), **reduce_entity(label, key, by_node[label, key])}
+        for label, key in sorted(by_node)
+    ]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from taboot_pipelines.knowledge.evidence import Place
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
@@ -22,16 +23,21 @@ RELATIONS_VERSION = "1"
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """A node by label, key (``ids.node_key``) and the name it was observed by."""
+
+    label: str
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One statement of one document: an edge observation, a declaration, or a mention of a known name."""
 
     type: str
-    start_label: str
-    start_key: str
-    start_name: str
-    end_label: str
-    end_key: str
-    end_name: str
+    start: End
+    end: End
     discriminator: str
     properties: str
     confidence: float
@@ -41,27 +47,38 @@ class Statement:
     end_basis: str
     run_id: str
     blob_sha256: str
-    byte_start: int
-    byte_end: int
-    line: int
-    span_start: int
-    span_end: int
+    place: Place
 
     @property
     def identity(self) -> tuple[str, ...]:
-        return self.type, self.start_label, self.start_key, self.end_label, self.end_key, self.discriminator
+        return (
+            self.type,
+            self.start.label,
+            self.start.key,
+            self.end.label,
+            self.end.key,
+            self.discriminator,
+        )
 
     @property
     def strength(self) -> tuple[Any, ...]:
-        """Ascending: the strongest first."""
+        """Ascending: the strongest first; the rest of the statement breaks ties, so that order never does."""
         return (
             -self.confidence,
             -PRIORITY[EdgeSource(self.source)],
             self.method,
-            self.byte_start,
-            self.byte_end,
+            self.place.byte_start,
+            self.place.byte_end,
             self.properties,
             self.run_id,
+            self.place.line,
+            self.place.span_start,
+            self.place.span_end,
+            self.blob_sha256,
+            self.start.name,
+            self.end.name,
+            self.start_basis,
+            self.end_basis,
         )
 
 
@@ -97,9 +114,8 @@ class ChunkIndex:
 def mention(
     doc_id: str,
     doc_name: str,
-    end: tuple[str, str, str],
-    span: tuple[int, int],
-    place: tuple[int, int, int],
+    end: End,
+    place: Place,
     chunks: ChunkIndex,
     *,
     blob_sha256: str,
@@ -109,27 +125,22 @@ def mention(
     end_basis: str,
     run_id: str,
 ) -> Statement:
-    """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section}]->(entity)``; ``end`` is
-    (label, key, name).
-    """
-    properties = {"span": list(span), **chunks.properties(*span)}
+    """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section}]->(entity)``."""
+    span = (place.span_start, place.span_end)
     return Statement(
-        "MENTIONS",
-        "Document",
-        doc_id,
-        doc_name,
-        *end,
-        ids.composite(span[0]),
-        canonical_json(properties),
-        confidence,
-        source,
-        method,
-        Basis.DERIVED.value,
-        end_basis,
-        run_id,
-        blob_sha256,
-        *place,
-        *span,
+        type="MENTIONS",
+        start=End("Document", doc_id, doc_name),
+        end=end,
+        discriminator=ids.composite(place.span_start),
+        properties=canonical_json({"span": list(span), **chunks.properties(*span)}),
+        confidence=confidence,
+        source=source,
+        method=method,
+        start_basis=Basis.DERIVED.value,
+        end_basis=end_basis,
+        run_id=run_id,
+        blob_sha256=blob_sha256,
+        place=place,
     )
 
 
@@ -148,18 +159,18 @@ def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str
         for statement in group:
             for name, value in json.loads(statement.properties).items():
                 properties.setdefault(name, value)
-        supports = {(s.byte_start, s.byte_end, s.run_id, s.method): s for s in group}
+        supports = {(s.place.byte_start, s.place.byte_end, s.run_id, s.method): s for s in group}
         rows.append(
             {
                 "bucket": ids.doc_bucket(doc_id),
                 "doc_id": doc_id,
                 "type": best.type,
-                "start_label": best.start_label,
-                "start_key": best.start_key,
-                "start_name": best.start_name,
-                "end_label": best.end_label,
-                "end_key": best.end_key,
-                "end_name": best.end_name,
+                "start_label": best.start.label,
+                "start_key": best.start.key,
+                "start_name": best.start.name,
+                "end_label": best.end.label,
+                "end_key": best.end.key,
+                "end_name": best.end.name,
                 "discriminator": best.discriminator,
                 "properties": canonical_json(properties),
                 "confidence": best.confidence,
@@ -169,18 +180,18 @@ def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str
                 "end_basis": best.end_basis,
                 "run_id": best.run_id,
                 "blob_sha256": best.blob_sha256,
-                "byte_start": best.byte_start,
-                "byte_end": best.byte_end,
-                "line": best.line,
+                "byte_start": best.place.byte_start,
+                "byte_end": best.place.byte_end,
+                "line": best.place.line,
                 "supports": canonical_json(
                     [
                         {
                             "run": s.run_id,
                             "blob": s.blob_sha256,
-                            "start": s.byte_start,
-                            "end": s.byte_end,
-                            "line": s.line,
-                            "span": [s.span_start, s.span_end],
+                            "start": s.place.byte_start,
+                            "end": s.place.byte_end,
+                            "line": s.place.line,
+                            "span": [s.place.span_start, s.place.span_end],
                             "method": s.method,
                         }
                         for _, s in sorted(supports.items())

@@ -7,6 +7,8 @@ one in :data:`_SOURCE_STAGES`.
 
 from __future__ import annotations
 
+from functools import partial
+
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import (
     chunks,
@@ -23,11 +25,11 @@ from taboot_pipelines.stages.stage import (
     NamespaceStage,
     Serving,
     SourceStage,
-    SourceWork,
     Stage,
     StageTable,
     Target,
 )
+from taboot_pipelines.stages.tiers import tier_stage
 
 
 class Chain:
@@ -85,11 +87,15 @@ class Chain:
 
     def following(self, name: str) -> tuple[SourceStage, ...]:
         """The stages of a source whose input comes, directly or not, from this one."""
-        found = {name}
-        for stage in self.of_source:
-            if found & set(stage.needs):
-                found.add(stage.name)
-        return tuple(s for s in self.of_source if s.name in found and s.name != name)
+        return _following(self.of_source, name)
+
+
+def _following(stages: tuple[SourceStage, ...], name: str) -> tuple[SourceStage, ...]:
+    found = {name}
+    for stage in stages:
+        if found & set(stage.needs):
+            found.add(stage.name)
+    return tuple(s for s in stages if s.name in found and s.name != name)
 
 
 def _last(stages: tuple[SourceStage, ...]) -> tuple[str, ...]:
@@ -100,12 +106,6 @@ def _last(stages: tuple[SourceStage, ...]) -> tuple[str, ...]:
 
 def _of_source(*names: str) -> tuple[StageTable, ...]:
     return tuple(StageTable(name=name, owner="source") for name in names)
-
-
-def _tier_a(work: SourceWork) -> None:
-    seconds = work.report.seconds
-    work.report.__dict__.update(tier_a_triples.run(work.workspace, work.entry, work.progress).__dict__)
-    work.report.seconds = seconds
 
 
 _SOURCE_STAGES = (
@@ -120,13 +120,11 @@ _SOURCE_STAGES = (
         tables=(StageTable(name="vectors", owner="namespace", per_space=True),),
         run=embeddings.run,
     ),
-    SourceStage(
-        name=tier_a_triples.STAGE,
-        needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
-        tables=_of_source("observations"),
-        run=_tier_a,
-    ),
+    tier_stage(tier_a_triples.TIER, versions=tier_a_triples.versions, extractors=tier_a_triples.extractors),
 )
+
+#: The stages of a source whose pointers must agree before the snapshot takes a new version of it.
+AGREEING = tuple(s.name for s in _following(_SOURCE_STAGES, documents.STAGE))
 
 CHAIN = Chain(
     *_SOURCE_STAGES,
@@ -137,7 +135,11 @@ CHAIN = Chain(
             StageTable(name=name, owner="namespace")
             for name in ("entities", "relations", "names", "declarations", "doc_state")
         ),
-        run=entity_snapshots.run,
+        run=partial(
+            entity_snapshots.run,
+            stages=AGREEING,
+            observation_tables=tuple(t.name for s in _SOURCE_STAGES if s.observes for t in s.tables),
+        ),
     ),
     NamespaceStage(
         name=qdrant_points.STAGE,

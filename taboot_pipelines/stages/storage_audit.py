@@ -16,7 +16,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.stages import documents, embeddings, entity_snapshots
-from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.chain import AGREEING, CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace
@@ -261,7 +261,7 @@ class _Audit:
             self.checked["vectors"] = len(vectors["sha256"])
             for sha256 in sorted(self.texts.keys() - set(vectors["sha256"])):
                 yield self._table(self.texts[sha256], "missing", sha256, "A chunk's text has no vector.")
-        versions = entity_snapshots.source_versions(self.workspace, self.namespace, snapshot.applied)
+        versions = entity_snapshots.source_versions(self.catalog, self.namespace, snapshot.applied, AGREEING)
         # A source that has retired stays in the snapshot's list until the next run; rows of it would be found
         # below.
         for source in sorted(

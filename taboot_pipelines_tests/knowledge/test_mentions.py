@@ -15,11 +15,10 @@ from taboot_pipelines.knowledge.mentions import (
     NameMatcher,
     fold,
     is_weak,
-    name_tokens,
     regions,
     stopwords,
-    tokens,
 )
+from taboot_pipelines.knowledge.token_index import name_tokens, tokens
 
 DATA = Path(
     os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"

@@ -1,0 +1,119 @@
+"""Which documents of a namespace differ from what its snapshot has applied, by their fingerprints (DESIGN
+rules 12 and 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.tables import rows_of
+
+#: Columns of a source's tables that :func:`source_state` needs.
+FINGERPRINT_COLUMNS = ("doc_id", "fingerprint")
+RUN_COLUMNS = ("doc_id", "bucket", "run_id")
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """The fingerprints of one source's documents at its version, by doc_id."""
+
+    documents: Mapping[str, str]
+    chunks: Mapping[str, str]
+    chunk_counts: Mapping[str, int]
+    runs: Mapping[str, str]
+    #: {table: {doc_id: the buckets of that table of observations that hold something of it}}
+    buckets: Mapping[str, Mapping[str, Collection[int]]]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a snapshot has to apply."""
+
+    #: The sources that were compared; documents of no other have changed.
+    sources: Mapping[str, SourceState]
+    #: {doc_id: source_id} of every document, the removed ones included.
+    owner: Mapping[str, str]
+    changed: frozenset[str]
+    removed: frozenset[str]
+    #: How many documents the snapshot holds when all is applied.
+    documents: int
+
+
+def source_state(
+    documents: pa.Table, chunks: pa.Table, observations: Mapping[str, pa.Table], salt: str
+) -> SourceState:
+    """The state of a source from its tables (see the columns above; observations by table name).
+
+    ``salt`` is the snapshot's own version: with another one every document counts as changed.
+    """
+    grouped = chunks.group_by("doc_id").aggregate([("fingerprint", "min"), ("fingerprint", "count")])
+    runs: dict[str, set[str]] = {}
+    buckets: dict[str, dict[str, set[int]]] = {}
+    for name, rows in observations.items():
+        held = buckets.setdefault(name, {})
+        distinct = rows.group_by(list(RUN_COLUMNS)).aggregate([])
+        for doc_id, bucket, run_id in rows_of(distinct, *RUN_COLUMNS):
+            runs.setdefault(doc_id, set()).add(run_id)
+            held.setdefault(doc_id, set()).add(bucket)
+    return SourceState(
+        documents={d: ids.digest(f, salt) for d, f in rows_of(documents, *FINGERPRINT_COLUMNS)},
+        chunks=dict(rows_of(grouped, "doc_id", "fingerprint_min")),
+        chunk_counts=dict(rows_of(grouped, "doc_id", "fingerprint_count")),
+        runs={doc_id: ids.digest(*sorted(found)) for doc_id, found in runs.items()},
+        buckets=buckets,
+    )
+
+
+def sources_to_compare(
+    held: Collection[Mapping[str, Any]], versions: Mapping[str, Any], applied: Mapping[str, Any], salt: str
+) -> list[str]:
+    """The sources whose documents may differ from what the snapshot holds (rows of ``tables.DOC_STATE``)."""
+    # After a change of the snapshot's own version every source is compared.
+    if any(not row["relations_fingerprint"].startswith(version_mark(salt)) for row in held):
+        return list(versions)
+    known = {row["source_id"] for row in held}
+    unread = {row["source_id"] for row in held if not row["document_fingerprint"]}
+    return [s for s in versions if versions[s] != applied.get(s) or s in unread or s not in known]
+
+
+def version_mark(salt: str) -> str:
+    """What the fingerprint of a document's relations begins with, to say which version made them."""
+    return salt[:8]
+
+
+def compare(
+    held: Collection[Mapping[str, Any]], versions: Collection[str], sources: Mapping[str, SourceState]
+) -> Changes:
+    """Compare what the snapshot holds (rows of ``tables.DOC_STATE``) with the states of some sources.
+
+    ``versions``: the sources that there are; documents of others are removed.
+    """
+    wanted: dict[str, str] = {}
+    current: dict[str, str] = {}
+    owner = {row["doc_id"]: row["source_id"] for row in held}
+    known = frozenset(owner)
+    for source, state in sources.items():
+        for doc_id, fingerprint in state.documents.items():
+            wanted[doc_id] = ids.digest(fingerprint, state.chunks.get(doc_id, ""), state.runs.get(doc_id, ""))
+            owner[doc_id] = source
+    for row in held:
+        if row["source_id"] in sources or row["source_id"] not in versions:
+            current[row["doc_id"]] = ids.digest(
+                row["document_fingerprint"], row["chunks_fingerprint"], row["runs_fingerprint"]
+            )
+    changed = frozenset(
+        doc_id for doc_id, fingerprint in wanted.items() if current.get(doc_id) != fingerprint
+    )
+    removed = frozenset(current.keys() - wanted.keys())
+    return Changes(
+        sources=sources,
+        owner=owner,
+        changed=changed,
+        removed=removed,
+        documents=len(known) - len(removed) + len(changed - known),
+    )

@@ -1,0 +1,84 @@
+"""Where a statement stands: the bytes and the line of a span of text, and whether a name is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from taboot_pipelines.model.graph import Basis
+from taboot_pipelines.model.offsets import OffsetMap
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A span in code points of the text, the bytes of the blob that hold it, and its line there (from 1)."""
+
+    span_start: int
+    span_end: int
+    byte_start: int
+    byte_end: int
+    line: int
+
+
+class QuotedText:
+    """A text that statements quote, with what leads from its code points to the bytes of its blob."""
+
+    def __init__(
+        self, text: str, offsets: OffsetMap, blob_sha256: str, rendered_from: bytes | None = None
+    ) -> None:
+        """``rendered_from``: the blob's bytes where the text is not their decoding but was rendered from them
+        (HTML). Lines are then the blob's, not the text's."""
+        self.text = text
+        self.blob_sha256 = blob_sha256
+        self._offsets = offsets
+        self._blob = rendered_from
+        if rendered_from is None:
+            points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        else:
+            points = np.frombuffer(rendered_from, dtype="u1")
+        self._newlines: npt.NDArray[np.int64] = np.flatnonzero(points == ord("\n"))
+
+    def place(self, start: int, end: int) -> Place:
+        """The place of the span ``[start, end)``."""
+        (place,) = self.places([start], [end])
+        return place
+
+    def places(self, starts: Sequence[int], ends: Sequence[int]) -> list[Place]:
+        """The places of many spans, given as two columns of equal length."""
+        first, last = np.array(starts, np.int64), np.array(ends, np.int64)
+        lows, highs = self._offsets.to_bytes_many(first, last)
+        lines = np.searchsorted(self._newlines, first if self._blob is None else lows) + 1
+        columns = (starts, ends, lows.tolist(), highs.tolist(), lines.tolist())
+        return [Place(*values) for values in zip(*columns, strict=True)]
+
+    def holds(self, name: str, place: Place) -> bool:
+        """Whether the bytes of a place hold a name that its text holds; in HTML, markup may stand between the
+        letters.
+        """
+        return self._blob is None or name.encode() in self._blob[place.byte_start : place.byte_end]
+
+    def basis(self, claimed: Basis, name: str, place: Place) -> Basis:
+        """The basis of an edge's end: ``bytes`` becomes ``normalized`` where the blob does not hold the name
+        as written.
+        """
+        return Basis.NORMALIZED if claimed == Basis.BYTES and not self.holds(name, place) else claimed
+
+
+def quoted_document(
+    text: str, offsets: bytes, blob_sha256: str, mime: str, read_blob: Callable[[str], bytes]
+) -> QuotedText:
+    """A document's text as something to quote; only a rendered document's blob is read.
+
+    ``offsets``: as ``OffsetMap.dumps`` gives them. Raises what ``read_blob`` raises.
+    """
+    return QuotedText(
+        text, OffsetMap.loads(offsets), blob_sha256, read_blob(blob_sha256) if is_rendered(mime) else None
+    )
+
+
+def is_rendered(mime: str) -> bool:
+    """Whether documents of this type are rendered from their blob rather than decoded."""
+    return "html" in mime

@@ -1,0 +1,234 @@
+"""Bringing the observations of one tier over one source up to date: the same for every tier (DESIGN rules 8,
+9, 13 and 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from taboot_pipelines.incremental import Difference, batches, difference, replace_keys
+from taboot_pipelines.knowledge.observations import Observation, RunRows, observation_table
+from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, UnitState, dead_letter
+from taboot_pipelines.knowledge.units import Reading, Reads, Unit, UnitExtractor, taken_in
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.tables import Tables
+
+
+@dataclass(frozen=True)
+class Interpreted:
+    """What :meth:`Interpretation.apply` has done."""
+
+    #: Of the table of observations; None if there is nothing to say.
+    version: int | None
+    #: Units, those interpreted, reused and removed, new observations, letters that are failures or notes.
+    counts: Mapping[str, int]
+    #: The letters that are failures.
+    failures: Sequence[Mapping[str, str]]
+    #: No unit was kept from being read.
+    whole: bool
+
+
+class Interpretation:
+    """The units of one source, as the extractors of a tier find them, and the table of what they say.
+
+    Under the source's lease; nothing is published. After a kill, applying again gives the same result and
+    repeats at most one batch.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        tables: Tables,
+        namespace: str,
+        source_id: str,
+        tier: Tier,
+        extractors: Sequence[UnitExtractor],
+        documented: Mapping[str, str],
+    ) -> None:
+        """``documented``: {path: doc_id} of the source's documents, in which all evidence stands."""
+        self._tables = tables
+        self._namespace = namespace
+        self._source_id = source_id
+        self._tier = tier
+        self._documented = documented
+        self._runs = RunLog(catalog, namespace, source_id, tier)
+        self._extractors = tuple(extractors)
+        self._extractor_of: dict[str, UnitExtractor] = {}
+        self._units: dict[str, Unit] = {}
+        for extractor in extractors:
+            for unit in extractor.units():
+                self._units[unit.unit_id] = unit
+                self._extractor_of[unit.unit_id] = extractor
+        #: The last outcome of units that something kept from being read.
+        self._unread: dict[str, Outcome] = {}
+
+    def apply(
+        self, txn: str, *, batch: int, table_is_empty: bool, progress: Callable[[int, int], None]
+    ) -> Interpreted:
+        """Interpret the units whose input changed, and take away the rows of those that left.
+
+        ``batch``: how many units are committed together. ``table_is_empty``: no rows were published, so that
+        there need be no table; else the memory of one that is missing is worth nothing. ``progress`` is
+        called with (done, total) units.
+        """
+        version = self._tables.version(self._namespace, self._source_id, self._tier.table)
+        remembered = self._runs.states()
+        homes = self._homes(version)
+        found = self._difference(
+            remembered if version is not None or table_is_empty else {}, homes.keys() | remembered.keys()
+        )
+        observations = done = 0
+
+        def bucket_of(unit: str) -> int:
+            return self._units[unit].bucket if unit in self._units else homes.get(unit, 0)
+
+        for buckets, changed, removed in batches(found, batch, bucket_of):
+            outcomes = self._interpret(changed)
+            rows = [row for outcome in outcomes for row in outcome.rows]
+            # Forgotten before the rows change: a kill in between must not leave a memory that fits other
+            # rows.
+            self._runs.forget(sorted(remembered.keys() & {*changed, *removed}))
+            version = self._replace(version, buckets, [*changed, *removed], rows, txn)
+            self._runs.record(outcomes, removed)
+            observations += len(rows)
+            done += len(changed)
+            progress(done, len(found.changed))
+        version, letters = self._suppress(version, txn, batch)
+        failures = [letter for letter in letters if letter["kind"] == "failed"]
+        return Interpreted(
+            version=version,
+            counts={
+                "units": len(self._units),
+                "interpreted": len(found.changed),
+                "reused": len(self._units) - len(found.changed),
+                "removed": len(found.removed),
+                "observations": observations,
+                "failed": len(failures),
+                "noted": len(letters) - len(failures),
+            },
+            failures=failures,
+            whole=not self._unread,
+        )
+
+    # --- which units changed --------------------------------------------------------------------------------
+
+    def _difference(self, states: Mapping[str, UnitState], held: Iterable[str]) -> Difference:
+        """The units whose input is not that of their last run, and those held that are no longer there."""
+        wanted = {
+            name: self._extractor_of[name].fingerprint(
+                unit, states[name].reads if name in states else Reads()
+            )
+            for name, unit in self._units.items()
+        }
+        applied = dict.fromkeys(held, "") | {name: state.fingerprint for name, state in states.items()}
+        return difference(wanted, applied)
+
+    def _homes(self, version: int | None) -> dict[str, int]:
+        """{unit_id: bucket} of the units that have rows."""
+        rows = self._tables.read(
+            self._namespace, self._source_id, self._tier.table, version, columns=["bucket", "unit_id"]
+        )
+        distinct = rows.group_by(["unit_id", "bucket"]).aggregate([])
+        return dict(rows_of(distinct, "unit_id", "bucket"))
+
+    # --- interpreting ---------------------------------------------------------------------------------------
+
+    def _interpret(self, units: Sequence[str]) -> list[Outcome]:
+        """The outcomes of some units, in their order."""
+        outcomes: dict[str, Outcome] = {}
+        for unit, extractor, reading in self._readings(units):
+            outcome = self._outcome(unit, extractor, reading)
+            outcomes[unit.unit_id] = outcome
+            self._unread.pop(unit.unit_id, None)
+            if outcome.transient:
+                self._unread[unit.unit_id] = outcome
+        return [outcomes[unit] for unit in units]
+
+    def _readings(self, units: Sequence[str]) -> Iterator[tuple[Unit, UnitExtractor, Reading]]:
+        for extractor in self._extractors:
+            its = [self._units[unit] for unit in units if self._extractor_of[unit] is extractor]
+            for unit, reading in extractor.interpret(its) if its else ():
+                yield unit, extractor, reading
+
+    def _outcome(self, unit: Unit, extractor: UnitExtractor, reading: Reading) -> Outcome:
+        run_id = ids.run_id(unit.unit_id, self._tier.source, reading.fingerprint)
+        said = reading.interpretation
+        rows = RunRows(run_id, unit.unit_id, unit.bucket, self._tier.source, self._documented)
+        for node in said.nodes:
+            rows.add_node(node, reading.quoted)
+        for edge in said.edges:
+            rows.add_edge(edge, reading.quoted)
+        return Outcome(
+            unit=unit,
+            run_id=run_id,
+            fingerprint=reading.fingerprint,
+            config=extractor.config,
+            # What was read in part says nothing: the unit is interpreted again at the next run.
+            rows=[] if reading.transient else rows.rows,
+            problems=[*reading.failures, *said.problems, *rows.problems],
+            reads=reading.reads,
+            subordinates=said.subordinates,
+            environment=said.environment,
+            transient=reading.transient,
+        )
+
+    def _replace(
+        self,
+        version: int | None,
+        buckets: Iterable[int],
+        drop: Collection[str],
+        rows: Sequence[Observation],
+        txn: str,
+    ) -> int | None:
+        return replace_keys(
+            self._tables,
+            self._namespace,
+            self._source_id,
+            self._tier.table,
+            version,
+            key="unit_id",
+            buckets=buckets,
+            drop=drop,
+            rows=observation_table(rows),
+            txn=txn,
+        )
+
+    # --- units that others take in --------------------------------------------------------------------------
+
+    def _suppress(self, version: int | None, txn: str, batch: int) -> tuple[int | None, list[dict[str, str]]]:
+        """A file that another unit takes in by `extends` or `include` is no unit of its own (rule 8).
+
+        Which ones are taken in depends on all units, so it is decided over their remembered outcomes. Returns
+        the table's version and the letters of the units that remain.
+        """
+        states = self._runs.states()
+        suppressed = taken_in({unit: state.subordinates for unit, state in states.items()})
+        flagged = {unit for unit, state in states.items() if state.suppressed}
+        if suppressed or flagged:
+            # The flag is set before rows go and cleared after they are back: after a kill it is never wrong
+            # about missing rows.
+            self._runs.suppress(sorted(suppressed - flagged), True)
+            back = sorted(flagged - suppressed)
+            drop = sorted(suppressed & self._homes(version).keys())
+            for buckets, changed, removed in batches(
+                Difference(tuple(back), tuple(drop)), batch, lambda unit: self._units[unit].bucket
+            ):
+                rows = [row for outcome in self._interpret(changed) for row in outcome.rows]
+                version = self._replace(version, buckets, [*changed, *removed], rows, txn)
+            self._runs.suppress(back, False)
+            self._runs.forget(sorted(self._unread.keys() & set(back)))
+        letters = self._letters({unit: state for unit, state in states.items() if unit not in suppressed})
+        self._runs.write_letters(letters)
+        return version, letters
+
+    def _letters(self, states: Mapping[str, UnitState]) -> list[dict[str, str]]:
+        found = {unit: (state.fingerprint, state.problems) for unit, state in states.items()}
+        found |= {unit: (outcome.fingerprint, outcome.problems) for unit, outcome in self._unread.items()}
+        return [
+            dead_letter(unit, fingerprint, problems)
+            for unit, (fingerprint, problems) in found.items()
+            if problems
+        ]

@@ -1,0 +1,181 @@
+"""Rows of ``tables.OBSERVATIONS`` from the claims of a unit (DESIGN rules 9 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.evidence import QuotedText
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import EDGES, EdgeSource, check_edge, check_node
+from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.records import EdgeClaim, NodeClaim, Problem
+from taboot_pipelines.model.tables import OBSERVATIONS
+
+
+class Observation(NamedTuple):
+    """One row. The rows of a batch are sorted by the fields in this order."""
+
+    bucket: int
+    run_id: str
+    doc_id: str
+    unit_id: str
+    kind: str
+    type: str
+    start_label: str
+    start_key: str
+    start_name: str
+    end_label: str | None
+    end_key: str | None
+    end_name: str | None
+    discriminator: str
+    properties: str
+    confidence: float
+    source: str
+    method: str
+    start_basis: str | None
+    end_basis: str | None
+    declared: bool
+    aliases: list[str]
+    span_start: int
+    span_end: int
+    blob_sha256: str
+    byte_start: int
+    byte_end: int
+    line: int
+
+
+class RunRows:
+    """The rows of one run, and the claims among those given that do not fit the model."""
+
+    def __init__(
+        self, run_id: str, unit_id: str, bucket: int, source: EdgeSource, documented: Mapping[str, str]
+    ) -> None:
+        """``documented``: {path: doc_id} of the source. A claim whose evidence stands in a file that is no
+        document (an environment file) is left out."""
+        self.rows: list[Observation] = []
+        self.problems: list[Problem] = []
+        self._run_id = run_id
+        self._unit_id = unit_id
+        self._bucket = bucket
+        self._source = source
+        self._documented = documented
+
+    def add_node(self, claim: NodeClaim, quoted: Mapping[str, QuotedText]) -> None:
+        """Add the row of a claim about a node; ``quoted``: {path: text} of the unit's files."""
+        doc_id = self._documented.get(claim.evidence.path)
+        if doc_id is None:
+            return
+        node, properties = claim.node, _present(claim.properties)
+        try:
+            check_node(node.label, node.key, properties)
+        except TabootError as error:
+            self.problems.append(Problem(claim.evidence.path, error.code, error.message))
+            return
+        text = quoted[claim.evidence.path]
+        place = text.place(claim.evidence.start, claim.evidence.end)
+        self.rows.append(
+            Observation(
+                bucket=self._bucket,
+                run_id=self._run_id,
+                doc_id=doc_id,
+                unit_id=self._unit_id,
+                kind="node",
+                type=node.label,
+                start_label=node.label,
+                start_key=ids.node_key(node.key),
+                start_name=node.name,
+                end_label=None,
+                end_key=None,
+                end_name=None,
+                discriminator="",
+                properties=canonical_json(properties),
+                confidence=claim.confidence,
+                source=self._source.value,
+                method="declaration",
+                start_basis=None,
+                end_basis=None,
+                declared=claim.declared,
+                aliases=list(claim.aliases),
+                blob_sha256=text.blob_sha256,
+                span_start=place.span_start,
+                span_end=place.span_end,
+                byte_start=place.byte_start,
+                byte_end=place.byte_end,
+                line=place.line,
+            )
+        )
+
+    def add_edge(self, claim: EdgeClaim, quoted: Mapping[str, QuotedText]) -> None:
+        """Add the row of a claim about an edge; ``quoted``: {path: text} of the unit's files."""
+        doc_id = self._documented.get(claim.evidence.path)
+        if doc_id is None:
+            return
+        start, end, properties = claim.start, claim.end, _present(claim.properties)
+        try:
+            for node in (start, end):
+                check_node(node.label, node.key, {})
+            check_edge(claim.type, start.label, end.label, properties, claim.confidence)
+        except TabootError as error:
+            self.problems.append(Problem(claim.evidence.path, error.code, error.message))
+            return
+        text = quoted[claim.evidence.path]
+        place = text.place(claim.evidence.start, claim.evidence.end)
+        self.rows.append(
+            Observation(
+                bucket=self._bucket,
+                run_id=self._run_id,
+                doc_id=doc_id,
+                unit_id=self._unit_id,
+                kind="edge",
+                type=claim.type,
+                start_label=start.label,
+                start_key=ids.node_key(start.key),
+                start_name=start.name,
+                end_label=end.label,
+                end_key=ids.node_key(end.key),
+                end_name=end.name,
+                discriminator=discriminator(claim.type, properties),
+                properties=canonical_json(properties),
+                confidence=claim.confidence,
+                source=self._source.value,
+                method=claim.method,
+                start_basis=text.basis(claim.start_basis, start.name, place).value,
+                end_basis=text.basis(claim.end_basis, end.name, place).value,
+                declared=False,
+                aliases=[],
+                blob_sha256=text.blob_sha256,
+                span_start=place.span_start,
+                span_end=place.span_end,
+                byte_start=place.byte_start,
+                byte_end=place.byte_end,
+                line=place.line,
+            )
+        )
+
+
+def _present(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in properties.items() if value is not None}
+
+
+def discriminator(type_: str, properties: Mapping[str, Any]) -> str:
+    """The text of what makes two edges of one type between the same ends different facts (graph-mapping)."""
+    values = {**properties, "spanStart": (properties.get("span") or [None])[0]}
+    return ids.composite(*(values.get(name) for name in EDGES[type_].discriminator))
+
+
+def observation_table(rows: Iterable[Observation]) -> pa.Table:
+    """Rows of one batch as a table of :data:`OBSERVATIONS`: sorted, so that equal input gives equal bytes,
+    and each claim once.
+    """
+    unique = {repr(tuple(row)): row for row in rows}
+    ordered = [unique[key] for key in sorted(unique)]
+    columns = zip(*ordered, strict=True) if ordered else ((),) * len(Observation._fields)
+    by_name = {
+        name: pa.array(values, OBSERVATIONS.field(name).type)
+        for name, values in zip(Observation._fields, columns, strict=True)
+    }
+    return pa.table(by_name).select(OBSERVATIONS.names).cast(OBSERVATIONS)

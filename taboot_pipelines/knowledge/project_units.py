@@ -1,0 +1,126 @@
+"""Units that are projects: found in a source's listing, each reads files of the source as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from taboot_pipelines.documents.encoding import decode
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.evidence import QuotedText
+from taboot_pipelines.knowledge.units import Reading, Reads, Unit, unit_id
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.records import FileView, Interpretation, Problem, SourceFacts, UnitSpec
+from taboot_pipelines.stores.blobs import UNREADABLE, BlobStore
+from taboot_pipelines.stores.catalog import Locator
+
+
+class ProjectExtractor(Protocol):
+    """Says what the projects of one format state; pure, and equal for equal input and version."""
+
+    name: str
+    version: str
+
+    def units(self, paths: Sequence[str]) -> list[UnitSpec]:
+        """The projects of a source, from the paths of its files alone."""
+        ...
+
+    def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
+        """What one project states. Every file is read through ``view``, which remembers what was asked for;
+        evidence is in code points of what it returned."""
+        ...
+
+
+class ProjectUnits:
+    """A :class:`~taboot_pipelines.knowledge.units.UnitExtractor` of projects."""
+
+    def __init__(
+        self,
+        extractor: ProjectExtractor,
+        facts: SourceFacts,
+        locators: Mapping[str, Locator],
+        documented: Mapping[str, str],
+        blobs: BlobStore,
+        version: str,
+    ) -> None:
+        """``locators``: the source's enumeration, by path; ``documented``: {path: doc_id} of its documents;
+        ``version``: of the stage."""
+        self._extractor = extractor
+        self._facts = facts
+        self._locators = locators
+        self._documented = documented
+        self._blobs = blobs
+        self._version = version
+        self._paths = frozenset(locators)
+        specs = extractor.units(sorted(p for p, locator in locators.items() if locator.role == "document"))
+        self._specs = {unit_id(extractor.name, spec.name): spec for spec in specs}
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return {"extractor": self._extractor.name, "extractor_version": self._extractor.version}
+
+    def units(self) -> Iterator[Unit]:
+        for unit, spec in self._specs.items():
+            main = ids.locator(self._facts.source_id, spec.files[0])
+            yield Unit(unit, ids.doc_id(self._facts.namespace, main))
+
+    def fingerprint(self, unit: Unit, reads: Reads) -> str:
+        view = FileView(self._paths, None)
+        now = Reads({p: self._seen(p) for p in reads.files}, {g: view.glob(g) for g in reads.globs})
+        return self._digest(unit, now)
+
+    def interpret(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Reading]]:
+        for unit in units:
+            yield unit, self._reading(unit)
+
+    def _reading(self, unit: Unit) -> Reading:
+        quoted: dict[str, QuotedText] = {}
+        failures: list[Problem] = []
+
+        def load(path: str) -> str | None:
+            if path not in quoted:
+                try:
+                    quoted[path] = self._decoded(self._locators[path])
+                except TabootError as error:
+                    failures.append(Problem(path, error.code, error.message))
+                    return None
+            return quoted[path].text
+
+        view = FileView(self._paths, load)
+        said = self._extractor.interpret(self._specs[unit.unit_id], view, self._facts)
+        reads = Reads({p: self._seen(p) for p in sorted(view.reads)}, dict(view.globs))
+        return Reading(
+            self._digest(unit, reads),
+            said,
+            quoted,
+            reads,
+            tuple(failures),
+            transient=any(failure.code in UNREADABLE for failure in failures),
+        )
+
+    def _decoded(self, locator: Locator) -> QuotedText:
+        data = self._blobs.get(self._facts.namespace, locator.sha256)
+        text, charset, bom = decode(data, locator.charset)
+        return QuotedText(text, OffsetMap.of_text(text, charset, bom), locator.sha256)
+
+    def _seen(self, path: str) -> str | None:
+        """What a unit sees of a path: its bytes, and whether it is a document; None if absent."""
+        locator = self._locators.get(path)
+        if locator is None:
+            return None
+        return f"{locator.sha256}:{locator.charset or ''}{':document' if path in self._documented else ''}"
+
+    def _digest(self, unit: Unit, reads: Reads) -> str:
+        return ids.digest(
+            self._extractor.name,
+            self._extractor.version,
+            self._version,
+            self._specs[unit.unit_id].files,
+            self._facts.namespace,
+            self._facts.source_id,
+            self._facts.host,
+            self._facts.proxy,
+            sorted(reads.files.items()),
+            sorted((pattern, list(found)) for pattern, found in reads.globs.items()),
+        )

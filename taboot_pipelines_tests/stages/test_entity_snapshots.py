@@ -1,0 +1,349 @@
+"""The snapshot: names that come to mean something and cease to, what a change costs, tiers side by side."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taboot_pipelines.knowledge.document_units import DocumentUnits, SourceDocuments
+from taboot_pipelines.knowledge.interpretation import Interpretation
+from taboot_pipelines.knowledge.runs import Tier
+from taboot_pipelines.model import records
+from taboot_pipelines.model.graph import Basis, EdgeSource
+from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
+from taboot_pipelines.stages import entity_snapshots
+from taboot_pipelines.stages.chain import AGREEING, CHAIN
+from taboot_pipelines.stages.entity_snapshots import STAGE, TABLES, source_versions
+from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines_tests.world import World, differences, logical, rows_of
+
+VAULT = "services:\n  quasarhub:\n    image: redis:7\n    container_name: qh\n"
+
+
+def prepare(world: World, *sources: str) -> None:
+    """Bring sources up to their observations."""
+    for source in sources:
+        for stage in CHAIN.of_source:
+            world.run(stage.name, source)
+
+
+def take(world: World) -> StageReport:
+    """The stage under test, alone."""
+    (stage,) = (s for s in CHAIN.of_namespace if s.name == STAGE)
+    return stage.run(world.workspace, "default", "")
+
+
+def snapshot(world: World, *sources: str) -> StageReport:
+    prepare(world, *sources)
+    return take(world)
+
+
+def read(world: World, name: str) -> Any:
+    tables = world.workspace.tables
+    return tables.read("default", NAMESPACE, name, tables.version("default", NAMESPACE, name))
+
+
+def table(world: World, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read(world, name).to_pylist()
+    return found
+
+
+def mentions(world: World, source: str, name: str) -> set[str]:
+    """The paths of a source's documents that mention a node by a name."""
+    paths = {x.doc_id: p for p, x in world.workspace.catalog.locators.of_source("default", source).items()}
+    return {
+        paths[r["doc_id"]]
+        for r in table(world, "relations")
+        if r["type"] == "MENTIONS" and r["end_name"] == name and r["doc_id"] in paths
+    }
+
+
+@pytest.fixture
+def notes(world: World) -> Path:
+    path = world.source("notes")
+    for i in range(6):
+        (path / f"{i}.md").write_text(f"Note {'x' * i} says nothing of note.\n")
+    (path / "1.md").write_text("Restart quasarhub before lunch.\n")
+    (path / "2.md").write_text("# Hub\n\nThe QUASARHUB is down; so is http://quasarhub.example.com:99/x.\n")
+    (path / "3.md").write_text("A quasar, and a hub.\n")
+    snapshot(world, "notes")
+    return path
+
+
+def test_a_name_that_is_declared_elsewhere_resolves_and_ceases_to(world: World) -> None:
+    proxy = world.source("proxy", "swag")
+    conf = "server { server_name q.x.org; location / { proxy_pass http://quasarhub:8200; } }\n"
+    (proxy / "q.conf").write_text(conf)
+    report = snapshot(world, "proxy")
+    bare = '["","quasarhub"]'
+    services = {r["key"]: r for r in table(world, "entities") if r["label"] == "Service"}
+    assert set(services) == {bare} and table(world, "names") == []
+    before = logical(world.workspace)
+
+    stacks = world.source("stacks", "compose", host="box")
+    (stacks / "quasarhub").mkdir()
+    (stacks / "quasarhub/compose.yaml").write_text(VAULT)
+    report = snapshot(world, "stacks")
+    (name,) = [r for r in table(world, "names") if r["name"] == "quasarhub"]
+    (service,) = [r for r in table(world, "entities") if r["label"] == "Service"]
+    assert name["resolved_key"] == service["key"] != bare and service["name"] == "quasarhub"
+    assert name["observed_key"] == bare and name["candidates"] == [service["key"]]
+    locators = {s: world.workspace.catalog.locators.of_source("default", s) for s in ("proxy", "stacks")}
+    doc_ids = {x.doc_id for found in locators.values() for x in found.values()}
+    assert {c for c in doc_ids if c in service["claims"]} == doc_ids, "both documents' claims are joined"
+    # The relation itself is stored by the name as observed: no row of it changes.
+    route = [r for r in table(world, "relations") if r["type"] == "ROUTES_TO"]
+    assert route and {r["end_key"] for r in route} == {bare}
+    assert report.counts["names_changed"] >= 1
+
+    # A second candidate undoes the first.
+    (stacks / "second").mkdir()
+    (stacks / "second/compose.yaml").write_text(VAULT)
+    snapshot(world, "stacks")
+    (name,) = [r for r in table(world, "names") if r["name"] == "quasarhub"]
+    assert name["resolved_key"] is None and len(name["candidates"]) == 2
+    assert bare in {r["key"] for r in table(world, "entities") if r["label"] == "Service"}
+
+    shutil.rmtree(stacks / "second")
+    shutil.rmtree(stacks / "quasarhub")
+    (stacks / "other.yaml").write_text("services:\n  other:\n    image: redis:7\n")
+    snapshot(world, "stacks")
+    (stacks / "other.yaml").unlink()
+    world.workspace.sync_sources()
+    world.ingest("stacks", confirm_deletes=True)
+    after = {k: v for k, v in logical(world.workspace).items() if not k.startswith("stacks/")}
+    assert differences(before, after) == {}
+
+
+def test_only_documents_that_hold_the_words_of_a_new_name_are_looked_at_again(
+    world: World, notes: Path
+) -> None:
+    assert mentions(world, "notes", "quasarhub") == set()
+    versions = {name: world.workspace.tables.version("default", NAMESPACE, name) for name in TABLES}
+    stacks = world.source("stacks", "compose")
+    (stacks / "compose.yaml").write_text(VAULT)
+    report = snapshot(world, "stacks")
+    assert {k: report.counts[k] for k in ("changed", "removed", "rescanned", "documents")} == {
+        "changed": 1,
+        "removed": 0,
+        "rescanned": 2,
+        "documents": 7,
+    }
+    assert mentions(world, "notes", "quasarhub") == {"1.md", "2.md"}
+    (exact,) = [r for r in table(world, "relations") if r["confidence"] == 0.9 and r["line"] == 1]
+    assert (exact["end_name"], exact["end_basis"], exact["extraction_method"]) == (
+        "quasarhub",
+        "bytes",
+        "declared_name",
+    )
+    assert versions != dict(report.tables)
+    # A change of a document that declares nothing new is that document's alone.
+    (notes / "0.md").write_text("Ask quasarhub.\n")
+    report = snapshot(world, "notes")
+    assert (report.counts["changed"], report.counts["rescanned"], report.counts["names_changed"]) == (1, 0, 0)
+    assert mentions(world, "notes", "quasarhub") == {"0.md", "1.md", "2.md"}
+    # And when the name goes, its mentions go, wherever they are.
+    (stacks / "compose.yaml").write_text("services:\n  nova:\n    image: redis:7\n")
+    report = snapshot(world, "stacks")
+    assert report.counts["rescanned"] == 3 and mentions(world, "notes", "quasarhub") == set()
+
+
+def test_a_removed_document_takes_along_what_it_alone_supports(world: World, notes: Path) -> None:
+    stacks = world.source("stacks", "compose", host="box")
+    for name in ("one", "two"):
+        (stacks / name).mkdir()
+        (stacks / name / "compose.yaml").write_text(f"services:\n  {name}-app:\n    image: redis:7\n")
+    snapshot(world, "stacks")
+    gone = world.workspace.catalog.locators.of_source("default", "stacks")["one/compose.yaml"].doc_id
+    shutil.rmtree(stacks / "one")
+    report = snapshot(world, "stacks")
+    assert (report.counts["changed"], report.counts["removed"], report.counts["documents"]) == (0, 1, 7)
+    for name in ("relations", "doc_state", "declarations"):
+        assert gone not in {r["doc_id"] for r in table(world, name)}, name
+    entities = {(r["label"], r["name"]): r for r in table(world, "entities")}
+    assert ("Service", "one-app") not in entities and ("Service", "two-app") in entities
+    (image,) = [r for (label, _), r in entities.items() if label == "Image"]
+    assert gone not in image["claims"], "what others support too stays, without its claims"
+
+
+@pytest.mark.parametrize("lost", ["entities", "doc_state"])
+def test_a_snapshot_that_lost_a_table_is_made_again(world: World, notes: Path, lost: str) -> None:
+    (notes / "stack.md").write_text("`docker pull redis:7` on 10.0.0.7\n")
+    snapshot(world, "notes")
+    before = logical(world.workspace)
+    shutil.rmtree(world.home / "tables/default" / NAMESPACE / lost)
+    report = take(world)
+    assert report.skipped is None and report.counts["changed"] == 7
+    assert differences(before, logical(world.workspace)) == {}
+    assert take(world).skipped == "unchanged"
+
+
+def test_unchanged_sources_write_nothing(world: World, notes: Path) -> None:
+    catalog, tables = world.workspace.catalog, world.workspace.tables
+    before = {name: tables.version("default", NAMESPACE, name) for name in TABLES}
+    pointer = catalog.pointers.get("default", NAMESPACE, STAGE)
+    report = snapshot(world, "notes")
+    assert (report.skipped, dict(report.tables)) == ("unchanged", before)
+    assert {name: tables.version("default", NAMESPACE, name) for name in TABLES} == before
+    assert catalog.pointers.get("default", NAMESPACE, STAGE) == pointer
+
+
+def test_an_edit_that_says_the_same_rewrites_no_entity(world: World, notes: Path) -> None:
+    stacks = world.source("stacks", "compose")
+    (stacks / "compose.yaml").write_text(VAULT)
+    snapshot(world, "stacks")
+    version = world.workspace.tables.version("default", NAMESPACE, "entities")
+    (notes / "5.md").write_text("Another text that names nothing.\n")
+    report = snapshot(world, "notes")
+    assert report.counts["changed"] == 1 and report.tables["entities"] == version
+
+
+# --- versions of sources ------------------------------------------------------------------------------------
+
+
+def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) -> None:
+    catalog = world.workspace.catalog
+    pointer = catalog.pointers.get("default", NAMESPACE, STAGE)
+    assert pointer is not None
+    assert source_versions(catalog, "default", {}, AGREEING) == dict(pointer.applied)
+    assert set(pointer.applied["notes"]) == {"documents", "chunks", "observations"}
+    (notes / "0.md").write_text("Something else.\n")
+    for stage in [s.name for s in CHAIN.of_source]:
+        world.run(stage, "notes")
+        versions = source_versions(catalog, "default", pointer.applied, AGREEING)
+        # Until the chunks are cut anew nothing of the new version is published.
+        assert (versions == pointer.applied) == (stage != "tier_a_triples"), stage
+        if stage in ("chunks", "embeddings"):
+            assert source_versions(catalog, "default", {}, AGREEING) == {}, "no version is whole"
+    assert versions["notes"] == {
+        name: world.workspace.tables.version("default", "notes", name)
+        for name in ("documents", "chunks", "observations")
+    }
+
+
+def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path) -> None:
+    catalog = world.workspace.catalog
+    assert source_versions(catalog, "default", {}, (*AGREEING, "tier_b_triples")) == {}
+    # With the stage that makes the documents it is the same vector.
+    assert source_versions(catalog, "default", {}, ("documents", *AGREEING)) == source_versions(
+        catalog, "default", {}
+    )
+
+
+# --- a second tier ------------------------------------------------------------------------------------------
+
+
+class Shouting:
+    """A second tier in miniature: a word in capitals is the name of a service."""
+
+    name = "shouting"
+    version = "1"
+
+    def interpret(self, document: NodeRef, text: str, mime: str) -> records.Interpretation:
+        edges = [
+            EdgeClaim(
+                "MENTIONS",
+                document,
+                NodeRef("Service", ("", word[0].lower()), word[0].lower()),
+                Evidence(document.name, word.start(), word.end()),
+                method="shouting",
+                start_basis=Basis.DERIVED,
+                end_basis=Basis.NORMALIZED,
+                properties={"span": [word.start(), word.end()]},
+                confidence=0.7,
+            )
+            for word in re.finditer(r"\b[A-Z]{4,}\b", text)
+        ]
+        return records.Interpretation((), tuple(edges))
+
+
+TIER_B = Tier(EdgeSource.TIER_B, "tier_b_triples", "observations.tier_b", "1", extractor_type="nlp")
+WITH_B: Mapping[str, Sequence[str]] = {
+    "stages": (*AGREEING, TIER_B.stage),
+    "observation_tables": ("observations", TIER_B.table),
+}
+
+
+def run_tier_b(world: World, source: str) -> Mapping[str, int]:
+    """What the stage of a second tier does, with the same interpretation and another extractor and table."""
+    workspace = world.workspace
+    cut = workspace.catalog.pointers.get("default", source, "chunks")
+    old = workspace.catalog.pointers.get("default", source, TIER_B.stage)
+    assert cut is not None
+    found = SourceDocuments(workspace.tables, "default", source, cut.applied["documents"])
+    units = DocumentUnits(Shouting(), found, workspace.blobs, versions=("1",))
+    result = Interpretation(
+        workspace.catalog, workspace.tables, "default", source, TIER_B, [units], found.by_path
+    ).apply(
+        "txn",
+        batch=2,
+        table_is_empty=old is not None and old.tables[TIER_B.table] is None,
+        progress=lambda done, total: None,
+    )
+    applied = {"documents": cut.applied["documents"], "chunks": cut.tables["chunks"]}
+    workspace.catalog.pointers.publish(
+        "default",
+        source,
+        Pointer(
+            stage=TIER_B.stage, tables={TIER_B.table: result.version}, inputs="in", txn="txn", applied=applied
+        ),
+    )
+    return result.counts
+
+
+@pytest.fixture
+def with_tier_b(world: World, notes: Path) -> Iterator[Path]:
+    run_tier_b(world, "notes")
+    entity_snapshots.run(world.workspace, "default", "", **WITH_B)
+    yield notes
+
+
+def test_a_second_tiers_table_is_read_beside_the_first(world: World, with_tier_b: Path) -> None:
+    pointer = world.workspace.catalog.pointers.get("default", NAMESPACE, STAGE)
+    assert pointer is not None and set(pointer.applied["notes"]) == {
+        "documents",
+        "chunks",
+        "observations",
+        TIER_B.table,
+    }
+    assert mentions(world, "notes", "quasarhub") == {"2.md"}
+    (loud,) = [r for r in table(world, "relations") if r["extraction_method"] == "shouting"]
+    assert (loud["source"], loud["confidence"], loud["line"]) == ("tier_b", 0.7, 3)
+    assert [r["name"] for r in table(world, "entities") if r["label"] == "Service"] == ["quasarhub"]
+    # What Tier A found in the same document is there too.
+    endpoint = [r for r in table(world, "relations") if r["end_label"] == "Endpoint"]
+    assert {r["source"] for r in endpoint} == {"tier_a"} and endpoint[0]["doc_id"] == loud["doc_id"]
+    again = entity_snapshots.run(world.workspace, "default", "", **WITH_B)
+    assert again.skipped == "unchanged"
+
+
+def test_a_second_tiers_runs_are_its_own(world: World, with_tier_b: Path) -> None:
+    counts = run_tier_b(world, "notes")
+    assert (counts["units"], counts["interpreted"], counts["reused"]) == (6, 0, 6)
+    (with_tier_b / "0.md").write_text("Now the HYPERDRIVE hums.\n")
+    prepare(world, "notes")
+    # The snapshot waits for both tiers.
+    assert entity_snapshots.run(world.workspace, "default", "", **WITH_B).skipped == "unchanged"
+    counts = run_tier_b(world, "notes")
+    assert (counts["interpreted"], counts["reused"]) == (1, 5)
+    report = entity_snapshots.run(world.workspace, "default", "", **WITH_B)
+    assert report.counts["changed"] == 1 and mentions(world, "notes", "hyperdrive") == {"0.md"}
+    tier_a, tier_b = (
+        world.workspace.catalog.runs.unit_states("default", "notes", tier)
+        for tier in (EdgeSource.TIER_A, EdgeSource.TIER_B)
+    )
+    assert tier_a.keys() == tier_b.keys()
+    assert not {s["run_id"] for s in tier_a.values()} & {s["run_id"] for s in tier_b.values()}
+    # In which order the tables of the tiers are read decides nothing.
+    before = {name: rows_of(read(world, name)) for name in TABLES}
+    swapped = {**WITH_B, "observation_tables": tuple(reversed(WITH_B["observation_tables"]))}
+    world.workspace.catalog.pointers.drop("default", NAMESPACE, [STAGE])
+    entity_snapshots.run(world.workspace, "default", "", **swapped)
+    assert {name: rows_of(read(world, name)) for name in TABLES} == before
