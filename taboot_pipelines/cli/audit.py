@@ -1,4 +1,4 @@
-"""``audit``: do all stores of the knowledge base agree, and make them."""
+"""``audit``: compare all stores of the knowledge base, and with ``--repair`` make them agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, table, text
 from taboot_pipelines.settings import load_settings
 
-_MOST = 50
+_MAX_SHOWN = 50
 
 
 @click.command()
@@ -53,12 +53,12 @@ def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> Non
             out.print(text(f"namespace {report.namespace}: {verdict} ({checked})"), style="bold")
             if report.found:
                 shown = table("store", "kind", "id", "what", "")
-                for d in report.found[:_MOST]:
+                for d in report.found[:_MAX_SHOWN]:
                     state = "" if not report.repaired else "left" if d in report.left else "repaired"
                     shown.add_row(*(text(c) for c in (d.store, d.kind, d.item, d.message, state)))
                 out.print(shown)
-            if len(report.found) > _MOST:
-                out.print(text(f"… and {len(report.found) - _MOST} more; --json lists them all."))
+            if len(report.found) > _MAX_SHOWN:
+                out.print(text(f"… and {len(report.found) - _MAX_SHOWN} more; --json lists them all."))
         if left and not repair:
             out.print(text("`taboot audit --repair` derives again what can be derived."))
     sys.exit(1 if left else 0)

@@ -1,6 +1,4 @@
-"""``status``: every configured part and how it is, what the knowledge base holds, its sources, and the
-settings in force.
-"""
+"""``status``: the configured parts and their health, what the knowledge base holds, sources, settings."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import Settings, load_settings
 
-_MOST_LETTERS = 50
+_MAX_LETTERS = 50
 
 
 @click.command()
@@ -104,7 +102,7 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
     else:
         todo = "run" if settings.sources_file.exists() else f"write {settings.sources_file} and run"
         out.print(text(f"\nNo source yet: {todo} `taboot ingest`."))
-    for letter in state["dead_letters"][:_MOST_LETTERS]:
+    for letter in state["dead_letters"][:_MAX_LETTERS]:
         out.print(
             text(
                 f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']}"
@@ -112,8 +110,8 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
             ),
             style="yellow",
         )
-    if len(state["dead_letters"]) > _MOST_LETTERS:
-        out.print(text(f"… and {len(state['dead_letters']) - _MOST_LETTERS} more; --json lists them all."))
+    if len(state["dead_letters"]) > _MAX_LETTERS:
+        out.print(text(f"… and {len(state['dead_letters']) - _MAX_LETTERS} more; --json lists them all."))
     out.print(text("\nsettings in force"), style="bold")
     for name, value in state["settings"].items():
         out.print(text(f"  {name} = {value}"))
@@ -220,7 +218,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
 
 
 def _served(settings: Settings, namespace: str) -> dict[str, int]:
-    """Counts of what readers see."""
+    """How much of everything readers see."""
     from taboot_pipelines.shards import load_manifest, open_shards
 
     manifest = load_manifest(open_shards(settings.home_dir, settings.shard_url, settings.storage), namespace)
@@ -276,7 +274,7 @@ def _no_credentials(url: str) -> str:
 
 
 def _settings(settings: Settings) -> dict[str, Any]:
-    """Flat, by the names of the environment variables; secrets as asterisks."""
+    """The settings in force by the names of their environment variables; secrets are asterisks."""
     flat: dict[str, Any] = {}
 
     def walk(prefix: str, values: dict[str, Any]) -> None:
