@@ -11,7 +11,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.retrieval.answers import split
+from taboot_pipelines.retrieval.sentences import split
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import publish
 from taboot_pipelines.stores.blobs import BlobStore

@@ -248,8 +248,9 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
             return embed(text)
 
     kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=Slow())
-    kb._view()  # pinned, nothing mapped yet
-    real = kb._view
+    session = kb._session
+    session.view()  # pinned, nothing mapped yet
+    real = session.view
     calls = []
 
     def racing(**options):
@@ -260,7 +261,7 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
             prune(tmp_path / "kb", NAMESPACE)
         return view
 
-    monkeypatch.setattr(kb, "_view", racing)
+    monkeypatch.setattr(session, "view", racing)
     assert kb.search("new words", 1).hits[0].text == "new words"
 
 

@@ -375,9 +375,9 @@ def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_se
         found(kb, "s1")
     looks = [options for path, options in asked if path == MANIFEST]
     assert len(looks) <= 3
-    view = kb._view()
-    kb._store._looked.clear()  # type: ignore[attr-defined]
-    assert kb._view() is view
+    view = kb._session.view()
+    kb._session._store._looked.clear()  # type: ignore[attr-defined]
+    assert kb._session.view() is view
     assert asked[-1][1]["options"]["if_none_match"] == view.seen.state
 
 
@@ -392,7 +392,7 @@ def test_a_shard_that_vanished_is_looked_for_in_the_next_manifest(s3: Any, tmp_p
     edit(w, "3.md", "# Note 3\n\nservice moved")
     publish(kept.store, w.input("s2"), SMALL)
     prune(kept.store, NAMESPACE)
-    assert kb._pinned.manifest.version == 1  # type: ignore[union-attr]
+    assert kb._session._pinned.manifest.version == 1  # type: ignore[union-attr]
     assert found(kb, "moved") == ["service moved"]
 
 
