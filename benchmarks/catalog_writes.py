@@ -32,6 +32,7 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import make_url
 
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Locator, open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 
@@ -222,7 +223,7 @@ def main() -> None:
             .set(database=name, username=name, password=name)
             .render_as_string(hide_password=False)
         )
-        catalog = open_catalog(Path(folder), FileLeases(Path(folder), 5), mine)
+        catalog = open_catalog(Settings(home=Path(folder), catalog_url=mine), FileLeases(Path(folder), 5))
         catalog.blobs.all("n")
         raw = psycopg.connect(libpq(mine))
 
@@ -251,7 +252,7 @@ def main() -> None:
             admin.execute(f"DROP ROLE {name}")
 
         home = Path(folder) / "sqlite"
-        catalog = open_catalog(home, FileLeases(home, 5))
+        catalog = open_catalog(Settings(home=home), FileLeases(home, 5))
         file = sqlite3.connect(home / "catalog.db", isolation_level=None)
         file.execute("PRAGMA synchronous=NORMAL")
         file.execute("PRAGMA secure_delete=ON")

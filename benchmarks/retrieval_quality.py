@@ -149,7 +149,7 @@ def main(data: Path, sets: list[str]) -> None:
                 for i, (d, t, s) in enumerate(zip(corpus, texts, spans, strict=True))
             ]
             publish(
-                open_shards(settings.home_dir),
+                open_shards(settings),
                 shard_input(docs, embedder.space, {"set": {"type": "files", "tags": []}}),
                 settings.shards,
             )

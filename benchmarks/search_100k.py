@@ -112,7 +112,7 @@ def main(chunks: int, count: int) -> None:
         settings = load_settings(home=Path(home))
         start = time.perf_counter()
         report = publish(
-            open_shards(settings.home_dir),
+            open_shards(settings),
             shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}),
             settings.shards,
         )
@@ -123,7 +123,7 @@ def main(chunks: int, count: int) -> None:
         )
         start = time.perf_counter()
         again = publish(
-            open_shards(settings.home_dir),
+            open_shards(settings),
             shard_input(texts, SPACE, {s: {"type": "files", "tags": [s]} for s in SHARES}),
             settings.shards,
         )

@@ -1,4 +1,4 @@
-"""``schema``, ``delete``, ``restore``, ``ui``: what a person does by hand."""
+"""``schema``, ``delete``, ``restore``, ``ui``: what a person does by hand, now and then."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> N
 
 
 def require_catalog(settings: Settings) -> None:
-    """Raises ``E_KB_UNINITIALIZED`` where there is no catalog: a command that changes something must not
-    create one.
-    """
+    """Raise ``E_KB_UNINITIALIZED`` where there is no catalog: what changes one must not create it."""
     from taboot_pipelines.stages.health import catalog_exists
 
     if not catalog_exists(settings):

@@ -1,4 +1,4 @@
-"""``audit``: do all stores of the knowledge base agree, and make them."""
+"""``audit``: compare all stores of the knowledge base, and with ``--repair`` make them agree."""
 
 from __future__ import annotations
 

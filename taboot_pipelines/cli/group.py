@@ -1,4 +1,4 @@
-"""The commands' group and what holds for all of them: exit codes and how errors look.
+"""The group of all commands, and what holds for each of them: exit codes and how errors look.
 
 Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130: interrupted.
 """
@@ -23,7 +23,7 @@ from taboot_pipelines.settings import load_settings
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Infrastructure knowledge in one place, each fact traced to the bytes it came from."""
-    # A wrong setting is told by the command that needs the settings; `schema` does not.
+    # A wrong setting is reported by the command that needs the settings; `schema` needs none.
     with contextlib.suppress(TabootError):
         context.with_resource(logs.writing(load_settings(), quiet=True))
 
@@ -45,7 +45,7 @@ for command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console script. Ends the process."""
+    """Run the console script with ``arguments`` (default: the process's own), and end the process."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         cli.main(args=list(arguments), prog_name="taboot", standalone_mode=False)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         show_error(error, wants_json(arguments))
         sys.exit(1)
     except BrokenPipeError:
-        # The reader of a pipe has had enough (`taboot search … | head`).
+        # The reader of a pipe has read enough (`taboot search … | head`).
         sys.stderr.close()
         sys.exit(0)
     # A defect's message may quote a document; the type and place do not.

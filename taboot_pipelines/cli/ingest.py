@@ -1,4 +1,4 @@
-"""``ingest``: every source, or some, through the chain, each in a Dagster run of its own in this process."""
+"""``ingest``: takes every source, or some, through the chain, each in its own Dagster run in this process."""
 
 from __future__ import annotations
 
@@ -48,18 +48,16 @@ _MAX_PROBLEMS = 20
 
 @dataclass
 class Outcome:
-    """What became of one source: reports of the stages that ran, the errors of those that did not, failed
-    checks.
-    """
+    """What became of one source: the reports of the stages that ran, and all that went wrong."""
 
     source: str
     reports: list[StageReport] = field(default_factory=list)
-    #: Several where more than one server did not answer: one keeps no other from its stage.
+    #: Several where more than one server did not answer: each stops its own stage only.
     errors: list[TabootError] = field(default_factory=list)
     #: Names of checks that failed as errors; warnings are shown by what they warn of.
     checks: list[str] = field(default_factory=list)
-    #: Items that failed, in this run or before, and still do. Rejections on purpose (language, emptiness) are
-    #: not among them.
+    #: Items that failed, in this run or before, and still do. What is rejected on purpose (another language,
+    #: an empty text) is not among them.
     dead: list[dict[str, str]] = field(default_factory=list)
     run_id: str = ""
     retired: bool = False
@@ -111,7 +109,7 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> No
     if confirm_deletes and not sources:
         raise click.UsageError("--confirm-deletes wants the sources it is meant for.")
     settings = load_settings()
-    # Read before Dagster is loaded: a mistake in the file is told at once.
+    # The sources file is read before Dagster is loaded: a mistake in it is reported at once.
     from taboot_pipelines.stages.workspace import Workspace
 
     workspace = Workspace(settings)
@@ -127,7 +125,7 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> No
 
 
 def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
-    """Retiring sources are among them: what they held is deleted by a run like any other."""
+    """The sources to run: those named, else all. Retiring ones come first: a run deletes what they held."""
     rows = workspace.catalog.sources.find()
     known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
     unknown = [s for s in named if s not in known]
@@ -149,7 +147,7 @@ def _run(
         from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
         from taboot_pipelines.defs.sweeper import sweep_dead_runs
 
-    # Dagster logs every event to the terminal; what matters of them is shown below.
+    # Dagster logs every event to the terminal; what matters is shown below.
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     outcomes = []
@@ -191,7 +189,7 @@ def _run_one(
     errors: dict[str, TabootError] = {}
 
     def reported(report: StageReport) -> None:
-        # A stage that was tried again counts by its last try.
+        # Of a stage that was tried again the last try counts.
         reports[report.stage, report.namespace] = report
         errors.pop(report.stage, None)
         display.report(report)
@@ -245,7 +243,7 @@ def _run_one(
 
 
 def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether somebody pressed Ctrl-C: Dagster takes it for a failure of the step at hand."""
+    """Whether somebody pressed Ctrl-C: Dagster takes that for a failure of the step that was running."""
     failures = [e.step_failure_data.error for e in result.all_events if e.is_step_failure]
     return any(
         error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in failures
@@ -256,8 +254,8 @@ def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 class _Display:
-    """Progress of the source at hand. This one shows nothing: for programs and for output that is no
-    terminal.
+    """Shows the progress of one source at a time. This one shows nothing: for programs and for output that is
+    no terminal.
     """
 
     def begin(self, source: str) -> None: ...
@@ -270,7 +268,7 @@ class _Display:
 
 
 class _Bars(_Display):
-    """One bar per source: its stage, and how far that is."""
+    """A bar for each source: its stage, and how far that has come."""
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress

@@ -1,6 +1,4 @@
-"""How commands write: results to stdout, everything else to stderr, one JSON document where ``--json`` is
-given.
-"""
+"""How commands write: results to stdout, all else to stderr; ``--json`` makes a result one JSON document."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def console(*, stderr: bool = False) -> Console:
 
     out = Console(stderr=stderr, highlight=False)
     if not out.is_terminal:
-        # A pipe has no width; rich would fold everything at 80.
+        # A pipe has no width; rich would fold every line at 80 characters.
         out.width = 200
     return out
 
@@ -55,7 +53,7 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def text(value: object) -> Any:
-    """A cell as it is: names of files are no markup, and control characters stay out of the terminal."""
+    """A value as rich prints it unchanged: names of files are no markup, control characters are replaced."""
     from rich.text import Text
 
     return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in str(value)))
@@ -68,7 +66,7 @@ def emit_json(value: Any) -> None:
 
 
 def show_error(error: TabootError, as_json: bool) -> None:
-    """Code, sentence and remedy; as the error response of seed 000 for programs."""
+    """Print an error's code, message and remedy; for programs the error response of seed 000."""
     if as_json:
         emit_json(error.to_response())
     else:

@@ -1,5 +1,6 @@
-"""``search``, ``ask``, ``explain``, ``neighbors``: questions to the knowledge base. They load no Dagster and
-open no catalog.
+"""``search``, ``ask``, ``explain``, ``neighbors``: questions to the knowledge base.
+
+They load no Dagster and open no catalog.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def neighbors(
         )
         out.print(text(f"   {_place(edge.url, edge.line)}  {edge.edge_id}"), style="dim", soft_wrap=True)
     if mentions:
-        # Where it is only mentioned is one line for each document; `--type MENTIONS` lists them all.
+        # One line for each document that only mentions it; `--type MENTIONS` lists every mention.
         out.print(text(f"mentioned in {len(mentions)} documents:"))
         for url, lines in sorted(mentions.items()):
             shown = sorted(set(lines))

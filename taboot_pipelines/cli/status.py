@@ -1,6 +1,4 @@
-"""``status``: every configured part and how it is, what the knowledge base holds, its sources, and the
-settings in force.
-"""
+"""``status``: the configured parts and their health, what the knowledge base holds, sources, settings."""
 
 from __future__ import annotations
 
@@ -220,10 +218,10 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
 
 
 def _served(settings: Settings, namespace: str) -> dict[str, int]:
-    """Counts of what readers see."""
+    """How much of everything readers see."""
     from taboot_pipelines.shards import load_manifest, open_shards
 
-    manifest = load_manifest(open_shards(settings.home_dir, settings.shard_url, settings.storage), namespace)
+    manifest = load_manifest(open_shards(settings), namespace)
     shards = manifest.shards if manifest is not None else ()
     return {
         "documents": sum(s.documents for s in shards),
@@ -276,7 +274,7 @@ def _no_credentials(url: str) -> str:
 
 
 def _settings(settings: Settings) -> dict[str, Any]:
-    """Flat, by the names of the environment variables; secrets as asterisks."""
+    """The settings in force by the names of their environment variables; secrets are asterisks."""
     flat: dict[str, Any] = {}
 
     def walk(prefix: str, values: dict[str, Any]) -> None:

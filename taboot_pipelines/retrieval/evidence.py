@@ -1,6 +1,4 @@
-"""Reading the evidence again: the blob's bytes, verified, decoded, quoted through the mask (DESIGN rules 2,
-11, 18).
-"""
+"""Reading the evidence again: a blob's bytes, verified, decoded, quoted through the mask (rules 2 and 18)."""
 
 from __future__ import annotations
 
@@ -8,27 +6,34 @@ import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.retrieval.results import End, Quote
-from taboot_pipelines.shards.lines import covers_file
+from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.results import Quote
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.settings import Settings
 
 
 class Blobs(Protocol):
-    """``stores.blobs.BlobStore``: the bytes of that name, their hash verified (``E_BLOB_CORRUPT``,
-    ``E_BLOB_MISSING``).
-    """
+    """What is asked of ``stores.blobs.BlobStore``."""
 
-    def get(self, namespace: str, sha256: str) -> bytes: ...
+    def get(self, namespace: str, sha256: str) -> bytes:
+        """The bytes of that name, their hash verified. Raises ``E_BLOB_CORRUPT``, ``E_BLOB_MISSING``."""
+        ...
+
+
+class Quoted(NamedTuple):
+    """A quote through the mask, and the same text without it: that is for checks only and never shown."""
+
+    shown: Quote
+    unmasked: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """A blob as a text file. ``url``: where people find it; ``mime``/``charset``: as its document has
-    them.
-    """
+    """A blob as a text file. ``url``: where people find it; ``mime``, ``charset``: those of its document."""
 
     data: bytes
     sha256: str
@@ -58,6 +63,7 @@ class Source:
 
     @cached_property
     def masked(self) -> str:
+        """The text with its secrets masked, code point for code point."""
         from taboot_pipelines.documents.secrets import mask
 
         return mask(self.text, self.mime)
@@ -78,104 +84,73 @@ class Source:
         return start, start + len(self._decode(self.data[byte_start:byte_end]))
 
     def line(self, position: int) -> int:
+        """The line of a code point, from 1."""
         return self.text.count("\n", 0, position) + 1
 
-    def quote(self, byte_start: int, byte_end: int) -> tuple[Quote, str]:
-        """The masked quote, and the same span unmasked, for checks only."""
+    def quote(self, byte_start: int, byte_end: int) -> Quoted:
+        """What stands in a byte range. Raises ``E_EVIDENCE`` if the blob does not have it."""
         start, end = self.span(byte_start, byte_end)
-        return (
-            Quote(
-                text=self.masked[start:end],
-                url=self.url,
-                line=self.line(start),
-                line_end=self.line(max(start, end - 1)),
-                blob_sha256=self.sha256,
-                byte_start=byte_start,
-                byte_end=byte_end,
-            ),
-            self.text[start:end],
+        shown = Quote(
+            text=self.masked[start:end],
+            url=self.url,
+            line=self.line(start),
+            line_end=self.line(max(start, end - 1)),
+            blob_sha256=self.sha256,
+            byte_start=byte_start,
+            byte_end=byte_end,
         )
+        return Quoted(shown, self.text[start:end])
 
 
-def check_ends(row: Mapping[str, Any], quoted: str, quote: Quote) -> tuple[End, End]:
-    """Both ends of an edge with the rule behind each; ``E_EVIDENCE`` if a name that should stand in the quote
-    does not.
+class Evidence:
+    """The blobs of one namespace. ``blobs``: a store that is used instead of what the settings name. Safe to
+    use from several threads.
     """
-    ends = []
-    for role in ("start", "end"):
-        observed, basis = row[f"{role}_observed"], row[f"{role}_basis"]
-        if basis == "bytes" and observed not in quoted:
-            raise TabootError(
-                "E_EVIDENCE",
-                f"The {role} of edge {row['edge_id'][:16]}… does not stand at {quote.url}:{quote.line}.",
-                edge_id=row["edge_id"],
-                role=role,
-                url=quote.url,
-                line=quote.line,
-                blob=quote.blob_sha256,
-            )
-        ends.append(
-            End(
-                role=role,
-                label=row[f"{role}_label"],
-                key=row[f"{role}_key"],
-                name=row[f"{role}_name"],
-                observed=observed,
-                basis=basis,
-                rule=_rule(row[f"{role}_label"], basis, observed, row[f"{role}_name"]),
-            )
+
+    def __init__(self, settings: Settings, namespace: str, blobs: Blobs | None) -> None:
+        self._settings = settings
+        self._namespace = namespace
+        self._blobs = Once(lambda: _open_blobs(settings) if blobs is None else blobs)
+
+    def source(self, view: View, document: Mapping[str, Any], sha256: str) -> Source:
+        """A blob with what its document says of it: ``source_id``, ``path``, ``url``, ``mime``, ``charset``.
+
+        Raises ``E_BLOB_CORRUPT``, ``E_BLOB_MISSING``.
+        """
+        blobs = self._blobs()
+        try:
+            data = blobs.get(self._namespace, sha256)
+        except TabootError as error:
+            shards_only = self._settings.shard_url and not self._settings.blob_url
+            if error.code == "E_BLOB_MISSING" and shards_only:
+                raise TabootError(
+                    error.code,
+                    error.message,
+                    remedy="Set TABOOT_BLOB_URL too: evidence is read from the blobs, not from the shards.",
+                    **error.details,
+                ) from error
+            raise
+        return Source(
+            data,
+            sha256,
+            url=view.shown_url(document["source_id"], document["path"], document["url"]),
+            mime=document["mime"],
+            charset=document["charset"],
         )
-    return ends[0], ends[1]
+
+    def line(self, view: View, doc_id: str, start: int, end: int) -> int | None:
+        """The line of the blob at which code points ``[start, end)`` of a document begin; None if there is no
+        such document. Raises as :meth:`source` and ``Source.span`` do.
+        """
+        document = view.shards.document(doc_id)
+        if document is None:
+            return None
+        source = self.source(view, document, document["blob_sha256"])
+        first, _ = OffsetMap.loads(document["offsets"]).to_bytes(start, end)
+        return source.line(source.span(first, first)[0])
 
 
-_NORMALIZED = {
-    "Image": "the image reference with the registry, repository and tag that it leaves out",
-    "Host": "the host name in lower case, without a trailing dot",
-    "IP": "the address as RFC 5952 writes it",
-    "Network": "the network's name or range as it is known on its host",
-    "Endpoint": "the URL split into scheme, host, port (the scheme's default where none is given) and path",
-}
-_DERIVED = {
-    "Document": "the document that holds the statement",
-    "Service": "the service whose definition holds the statement",
-    "Container": (
-        "the container that a declared service gets: its id is the hash of project, service and index"
-    ),
-    "Network": "the project's default network, or the real name of the network that the key stands for",
-    "IP": "a port published without an address binds 0.0.0.0",
-    "Image": "the name that Compose gives to what a service builds",
-    "VPNTunnel": "the tunnel that a VPN service declares: its id is the hash of scope and service",
-}
-_SOURCE = {
-    "Host": "the `host` of the sources file",
-    "ReverseProxy": "the `proxy` of the sources file, or the source's id",
-}
+def _open_blobs(settings: Settings) -> Blobs:
+    from taboot_pipelines.stores.blobs import open_blobs
 
-
-def _rule(label: str, basis: str, observed: str, name: str) -> str:
-    if basis == "bytes":
-        rule = "stands in the quote"
-    elif basis == "normalized":
-        rule = _NORMALIZED.get(label, "the quoted text in its normal form")
-    elif basis == "source":
-        rule = _SOURCE.get(label, "a field of the sources file")
-    else:
-        rule = _DERIVED.get(label, "follows from the structure around the quote")
-    return rule if observed == name else f"{rule}; {observed!r} is known to be {name!r}"
-
-
-def check_chunk(text: str, quoted: str, offsets: OffsetMap, length: int, source: Source, line: int) -> None:
-    """``E_EVIDENCE`` unless a chunk of a document that is its file's text stands there; masked places agree
-    with anything.
-    """
-    if not covers_file(offsets, length):
-        return
-    found = quoted.replace("\r\n", "\n").replace("\r", "\n") if "\r" not in text else quoted
-    if len(found) != len(text) or any(a != b and "*" not in (a, b) for a, b in zip(found, text, strict=True)):
-        raise TabootError(
-            "E_EVIDENCE",
-            f"The chunk does not stand at {source.url}:{line}.",
-            url=source.url,
-            line=line,
-            blob=source.sha256,
-        )
+    return open_blobs(settings)

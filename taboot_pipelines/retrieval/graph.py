@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +36,20 @@ _DOCUMENTS = pa.schema(
 )
 
 
+class Neighbourhood(NamedTuple):
+    """Numbers of edges in their order, how many hops each is from the start, and whether there were more."""
+
+    edges: Numbers
+    hops: Numbers
+    truncated: bool
+
+
 class Graph:
-    """Loaded once per manifest. ``edges``: ``knowledge.graph.OBSERVED_EDGES``, ascending by edge_id;
-    ``nodes``: ``NODES_SCHEMA``.
+    """Loaded once per manifest.
+
+    ``edges``: ``knowledge.graph.OBSERVED_EDGES``, ascending by edge_id; ``nodes``: ``NODES_SCHEMA``;
+    ``documents``: ``model.tables.DOCUMENTS`` without what only the stages read; ``names``: what bare names
+    mean. Nodes and edges go by their row here, their *number*.
     """
 
     def __init__(self, shards: Shards) -> None:
@@ -55,14 +67,15 @@ class Graph:
         self.nodes = assembly.nodes()
         identities = identity(self.nodes.column("label"), self.nodes.column("key"))
         #: The node at each end of each edge; -1 if the snapshot has no such node.
-        self.start, self.end = (
-            find(identities, self.edges.column(f"{end}_label"), self.edges.column(f"{end}_key"))
-            for end in ("start", "end")
-        )
+        self.start = find(identities, self.edges.column("start_label"), self.edges.column("start_key"))
+        self.end = find(identities, self.edges.column("end_label"), self.edges.column("end_key"))
 
     def find(self, what: str | NodeRef) -> Numbers:
         """The nodes that a key, a name or a reference means: an exact key, else an exact name, else what a
-        bare service name resolves to, else the name in any case. ``E_NOT_FOUND`` if there is none."""
+        bare service name resolves to, else the name in any case.
+
+        Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` if ``what`` is neither text nor a reference.
+        """
         if isinstance(what, NodeRef):
             return self._by_key(node_key(what.key), what.label, what.name)
         if not isinstance(what, str) or not what.strip():
@@ -99,10 +112,11 @@ class Graph:
         types: Collection[str] | None,
         limit: int,
         among: Numbers | None = None,
-    ) -> tuple[Numbers, Numbers, bool]:
-        """Edges within ``hops`` of the nodes ``start`` in either direction, with their hop: nearest first,
-        then other relations before MENTIONS, then by confidence and id; at most ``limit``, and whether there
-        were more. ``among``: ascending numbers of edges, of which alone it may be made."""
+    ) -> Neighbourhood:
+        """The edges of the relations ``types`` (None: all) within ``hops`` of the nodes ``start``, in either
+        direction, at most ``limit``: nearest first, then other relations before MENTIONS, then by confidence
+        and id. ``among``: ascending numbers of the edges it may be made of; None: all.
+        """
         edges = np.arange(len(self.edges)) if among is None else among
         starts, ends = self.start[edges], self.end[edges]
         kinds = self.edges.column("type").combine_chunks().take(pa.array(edges))
@@ -123,12 +137,11 @@ class Graph:
         mentions = pc.equal(kinds, "MENTIONS").to_numpy(zero_copy_only=False)[found]
         confidence = self.edges.column("confidence").to_numpy()[edges[found]]
         order = found[np.lexsort((found, -confidence, mentions, hop[found]))]
-        return edges[order[:limit]], hop[order[:limit]], len(order) > limit
+        return Neighbourhood(edges[order[:limit]], hop[order[:limit]], truncated=len(order) > limit)
 
-    def subgraph(
-        self, start: Numbers, edges: Numbers, hops: Numbers, truncated: bool, urls: Sequence[str]
-    ) -> Subgraph:
-        """``urls``: as shown, of each edge."""
+    def subgraph(self, start: Numbers, found: Neighbourhood, urls: Sequence[str]) -> Subgraph:
+        """A neighbourhood of ``start`` as it is returned. ``urls``: of each edge's document, as shown."""
+        edges = found.edges
         ends = np.unique(np.concatenate([start, self.start[edges], self.end[edges]]))
         rows = self.edges.take(pa.array(edges)).to_pylist()
         nodes = {
@@ -141,13 +154,13 @@ class Graph:
                 url=url,
                 hop=int(hop),
             )
-            for row, hop, url in zip(rows, hops, urls, strict=True)
+            for row, hop, url in zip(rows, found.hops, urls, strict=True)
         ]
         return Subgraph(
             start=tuple(nodes[int(n)] for n in start),
             nodes=tuple(nodes.values()),
             edges=tuple(made),
-            truncated=truncated,
+            truncated=found.truncated,
         )
 
     def edge(self, edge_id: str) -> dict[str, object] | None:
@@ -158,7 +171,7 @@ class Graph:
 
 
 def check_types(types: Collection[str] | str | None) -> frozenset[str] | None:
-    """``E_QUERY`` for a relation that the model does not have."""
+    """The relations that a caller named; None: all. ``E_QUERY`` for one that the model does not have."""
     if types is None:
         return None
     wanted = frozenset([types] if isinstance(types, str) else types)

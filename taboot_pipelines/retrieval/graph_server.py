@@ -1,5 +1,4 @@
-"""Neighbourhoods out of Neo4j: it names the edges, and the shards' rows and our order make the answer of
-them.
+"""Neighbourhoods out of Neo4j: it names the edges, and the shards' rows and our order make the result.
 
 Only a graph of exactly the pinned manifest's snapshot is of use. Where it is of another one, is being
 changed, or does not answer, the shards walk themselves, with the same result.
@@ -27,17 +26,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A reader has the shards to turn to and does not wait long.
+#: Seconds to wait for an answer: a reader has the shards to turn to.
 _PATIENCE = 5.0
-#: Seconds without a question after the server failed.
+#: Seconds for which a server that failed is not asked.
 _REST = 30.0
 
 
 class GraphServer:
-    """Of one namespace. Safe to use from several threads."""
+    """The graph of one namespace in Neo4j. Safe to use from several threads."""
 
     def __init__(self, graph: Neo4jGraph, namespace: str) -> None:
-        self._graph, self._namespace = graph, namespace
+        self._graph = graph
+        self._namespace = namespace
         self._not_before = 0.0
         self._warned = False
         self._lock = threading.Lock()
@@ -62,7 +62,8 @@ class GraphServer:
         limit: int,
     ) -> Numbers | None:
         """Ascending numbers of the edges that the neighbourhood of the nodes ``start`` is made of, and one
-        more if there are more than ``limit``. None: let the shards answer."""
+        more if there are more than ``limit``; None: let the shards answer.
+        """
         if time.monotonic() < self._not_before:
             return None
         rows = graph.nodes.take(pa.array(start))

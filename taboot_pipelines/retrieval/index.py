@@ -7,15 +7,14 @@ texts and postings stay in the mapped files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.retrieval.filters import Filter, as_micros
 from taboot_pipelines.shards import Manifest, Shards
 from taboot_pipelines.shards.columns import numbers
 
@@ -23,40 +22,15 @@ Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Filter:
-    """What a hit must be. None: anything. ``sources``, ``types``, ``languages``: one of; ``tags``: has one
-    of; dates: the document's own date, else when its bytes were first seen, in ``[date_from, date_to)``."""
+class _Encoded(NamedTuple):
+    """A column as numbers: row i has ``values[codes[i]]``."""
 
-    sources: frozenset[str] | None = None
-    types: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
-    languages: frozenset[str] | None = None
-    date_from: datetime | None = None
-    date_to: datetime | None = None
-
-    @property
-    def empty(self) -> bool:
-        return self == Filter()
-
-
-def as_moment(value: datetime | date | str, *, end: bool) -> datetime:
-    """A point in time, UTC unless it says otherwise; a bare date is its first moment, or with ``end`` the
-    next day's.
-
-    Raises ``ValueError`` for text that is not ISO 8601.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        value = date.fromisoformat(text) if len(text) == 10 else datetime.fromisoformat(text)
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return moment + timedelta(days=1) if end else moment
+    values: list[str]
+    codes: Rows
 
 
 class Index:
-    """See the module. ``len(index)`` chunks; arrays have one element a row unless they say otherwise."""
+    """``len(index)`` chunks; arrays have one element a row unless they say otherwise."""
 
     def __init__(self, shards: Shards) -> None:
         shards.prepare()
@@ -65,18 +39,33 @@ class Index:
         counts = [s.entry.chunks for s in self.shards]
         #: Row at which each shard starts, and the end.
         self.starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        #: One row a document; see ``DocumentShard.documents``.
         self.documents = _concat([s.documents for s in self.shards])
-        bases = np.concatenate(([0], np.cumsum([s.entry.documents for s in self.shards])))
+        #: The chunk's document, as a row of ``documents``.
         self.document = self._column("document", np.int32, np.int64)
+        bases = np.concatenate(([0], np.cumsum([s.entry.documents for s in self.shards])))
         for i, base in enumerate(bases[:-1]):
             self.document[self.starts[i] : self.starts[i + 1]] += base
+        #: Words of the chunk, and of all chunks together.
         self.length = self._column("length", np.int32, np.float64)
+        self.total_length = sum(s.entry.length for s in self.shards)
+        #: What the codes of a vector stand for, and how far they are from it: see ``shards.quantize``.
         self.scale = self._column("scale", np.float32, np.float64)
         self.error = self._column("error", np.float32, np.float64)
         self.radius = self._column("radius", np.float32, np.float64)
-        self.total_length = sum(s.entry.length for s in self.shards)
-        self._equal_texts()
-        self._document_facts()
+
+        texts = self._hashes().dictionary_encode()
+        #: Number of the chunk's text: equal texts have equal numbers.
+        self.group: Rows = numbers(texts.indices, np.int32).astype(np.int64)
+        #: Chunks of each text (one element a text).
+        self.sizes = np.bincount(self.group, minlength=len(texts.dictionary))
+        self.repeats = len(texts.dictionary) < len(self)
+        self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
+
+        # What filters ask of each document.
+        self._sources = _encode(self.documents, "source_id")
+        self._languages = _encode(self.documents, "lang")
+        self._moments = _moments(self.documents)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -95,24 +84,6 @@ class Index:
             [c for s in self.shards for c in s.chunks.column("sha256").chunks], type=pa.binary(32)
         ).combine_chunks()
 
-    def _equal_texts(self) -> None:
-        """``group``: number of the row's text; ``sizes``: rows of each text."""
-        encoded = self._hashes().dictionary_encode()
-        self.group: Rows = numbers(encoded.indices, np.int32).astype(np.int64)
-        self.sizes = np.bincount(self.group, minlength=len(encoded.dictionary))
-        self.repeats = len(encoded.dictionary) < len(self)
-        self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
-
-    def _document_facts(self) -> None:
-        d = self.documents
-        self._source_ids, self._source = _encode(d, "source_id")
-        self._langs, self._lang = _encode(d, "lang")
-        self._moment = (
-            numbers(pc.coalesce(d.column("date"), d.column("since")), np.int64)
-            if d.num_rows
-            else np.zeros(0, dtype=np.int64)
-        )
-
     def _smallest(self, rows: Rows) -> Rows:
         """Of ascending ``rows``, those that are the smallest with their text."""
         first = np.full(len(self.sizes), -1, dtype=np.int64)
@@ -128,17 +99,16 @@ class Index:
             (wanted.sources is None or s in wanted.sources)
             and (wanted.types is None or (s in sources and sources[s].type in wanted.types))
             and (wanted.tags is None or (s in sources and not wanted.tags.isdisjoint(sources[s].tags)))
-            for s in self._source_ids
+            for s in self._sources.values
         ]
-        keep = np.array(allowed, dtype=bool)[self._source]
+        keep = np.array(allowed, dtype=bool)[self._sources.codes]
         if wanted.languages is not None:
-            keep &= np.array([language in wanted.languages for language in self._langs], dtype=bool)[
-                self._lang
-            ]
+            spoken = [language in wanted.languages for language in self._languages.values]
+            keep &= np.array(spoken, dtype=bool)[self._languages.codes]
         if wanted.date_from is not None:
-            keep &= self._moment >= as_micros(wanted.date_from)
+            keep &= self._moments >= as_micros(wanted.date_from)
         if wanted.date_to is not None:
-            keep &= self._moment < as_micros(wanted.date_to)
+            keep &= self._moments < as_micros(wanted.date_to)
         mask: Mask = keep[self.document]
         return mask
 
@@ -158,7 +128,7 @@ class Index:
         return [int(r) for r in rows if r != row and (mask is None or mask[r])]
 
     def locate(self, row: int) -> tuple[int, int]:
-        """(shard, row in it)"""
+        """The shard that holds a row, and the row's number in it."""
         shard = int(np.searchsorted(self.starts, row, side="right")) - 1
         return shard, row - int(self.starts[shard])
 
@@ -209,13 +179,16 @@ def _concat(parts: Sequence[pa.Table]) -> pa.Table:
     )
 
 
-def _encode(table: pa.Table, name: str) -> tuple[list[str], Rows]:
+def _encode(table: pa.Table, name: str) -> _Encoded:
     if not table.num_rows:
-        return [], np.zeros(0, dtype=np.int64)
+        return _Encoded([], np.zeros(0, dtype=np.int64))
     encoded = table.column(name).combine_chunks().dictionary_encode()
-    return encoded.dictionary.to_pylist(), numbers(encoded.indices, np.int32).astype(np.int64)
+    return _Encoded(encoded.dictionary.to_pylist(), numbers(encoded.indices, np.int32).astype(np.int64))
 
 
-def as_micros(moment: datetime) -> int:
-    """Microseconds since the epoch."""
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+def _moments(documents: pa.Table) -> Rows:
+    """Of each document its own date, else when its bytes were first seen, in microseconds since the epoch."""
+    if not documents.num_rows:
+        return np.zeros(0, dtype=np.int64)
+    moments: Rows = numbers(pc.coalesce(documents.column("date"), documents.column("since")), np.int64)
+    return moments

@@ -1,10 +1,10 @@
 """Vectors of queries that a server embeds, kept for a day in Redis and in this process (seed 001 §5.2,
 ``cache:query_embed``).
 
-Only where both are configured: the bundled embedder answers faster than a cache, and the default set-up opens
-no catalog for a search. The key is a hash of the space, the prefix and the text, so the cache holds no query
-in clear and spaces never mix (DESIGN rule 20). Of several processes that miss at once, one asks the embedder
-(``lock:query``).
+It is used only where both servers are configured: the bundled embedder answers faster than a cache, and the
+default set-up opens no catalog for a search. The key is a hash of the space, the prefix and the text, so the
+cache holds no query in clear and spaces never mix (DESIGN rule 20). Of several processes that miss at once,
+one asks the embedder (``lock:query``).
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.state import Lenient, State
 from taboot_pipelines.stores.state.keys import CACHE_QUERY_EMBED, LOCK_QUERY
 
-#: Vectors kept in this process.
-_RECENT = 1024
-#: How long to wait for another process that embeds the same query, before doing it too.
-_PATIENCE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
+#: Vectors that are kept in this process.
+_MAX_RECENT = 1024
+#: How long to wait for another process that embeds the same query before doing it too, and how often to look.
+_PATIENCE_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
 
 
 class QueryCache:
-    """Safe to share by threads. Without an answer of the state every query is embedded."""
+    """Safe to use from several threads. Where Redis does not answer, every query is embedded."""
 
     def __init__(self, state: State, namespace: str, prefix: str) -> None:
         self._state = state
@@ -57,7 +58,7 @@ class QueryCache:
         vector.flags.writeable = False  # one array for all callers
         with self._lock:
             self._recent[name] = vector
-            while len(self._recent) > _RECENT:
+            while len(self._recent) > _MAX_RECENT:
                 self._recent.popitem(last=False)
         return vector
 
@@ -105,8 +106,8 @@ class QueryCache:
 
 
 def open_query_cache(settings: Settings, namespace: str) -> QueryCache | None:
-    """Touches no network. None unless both TABOOT_REDIS__URL and TABOOT_TEI__URL are set. Raises
-    ``E_CONFIG``, ``E_EXTRA``.
+    """The cache that the settings name; None unless both TABOOT_REDIS__URL and TABOOT_TEI__URL are set.
+    Touches no network. Raises ``E_CONFIG``, ``E_EXTRA``.
     """
     if settings.redis.url is None or settings.tei.url is None:
         return None

@@ -1,12 +1,11 @@
-"""Tables and graph pictures for notebooks: plain HTML and SVG, everything from documents escaped."""
+"""Tables and pictures of graphs for notebooks: plain HTML and SVG; whatever documents say is escaped."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import NamedTuple
 
 _COLOURS = {
     "Document": "#9aa5b1",
@@ -21,14 +20,28 @@ _COLOURS = {
     "VPNTunnel": "#84cc16",
     "TailscaleNode": "#6366f1",
 }
-_MOST_DRAWN = 60
+_MAX_DRAWN = 60
 
 
-def to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+class DrawnNode(NamedTuple):
+    """A node of a picture; ``start``: the picture is of what surrounds it."""
+
+    label: str
+    key: str
+    name: str
+    start: bool
+
+
+class DrawnEdge(NamedTuple):
+    """An arrow of a picture; ``start`` and ``end``: label and key of the nodes."""
+
+    type: str
+    start: tuple[str, str]
+    end: tuple[str, str]
 
 
 def shorten(text: str, length: int = 240) -> str:
+    """On one line, cut to ``length`` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
@@ -36,7 +49,7 @@ def shorten(text: str, length: int = 240) -> str:
 def table(
     caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], preformatted: int | None = None
 ) -> str:
-    """``preformatted``: the column whose line breaks matter."""
+    """An HTML table. ``preformatted``: the number of the column whose line breaks matter."""
     head = "".join(f"<th style='text-align:left'>{escape(c)}</th>" for c in columns)
     code = "white-space:pre-wrap;font-family:monospace"
     body = "".join(
@@ -54,38 +67,38 @@ def table(
     )
 
 
-def picture(
-    nodes: Sequence[tuple[str, str, str, bool]], edges: Sequence[tuple[str, tuple[str, str], tuple[str, str]]]
-) -> str:
-    """An SVG of (label, key, name, is start) nodes: starts in the middle, the others around them by label."""
-    drawn = sorted(nodes, key=lambda n: (not n[3], n[0], n[2], n[1]))[:_MOST_DRAWN]
-    inner = [n for n in drawn if n[3]]
-    outer = [n for n in drawn if not n[3]]
+def picture(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
+    """An SVG of a graph: starts in the middle, the others around them by label."""
+    drawn = sorted(nodes, key=lambda n: (not n.start, n.label, n.name, n.key))[:_MAX_DRAWN]
+    inner = [n for n in drawn if n.start]
+    outer = [n for n in drawn if not n.start]
     radius = 140 + 4 * len(outer)
     size = 2 * (radius + 90)
     centre = size / 2
     at: dict[tuple[str, str], tuple[float, float]] = {}
     for ring, r in ((inner, 0.0 if len(inner) < 2 else 45.0), (outer, float(radius))):
-        for i, (label, key, _, _) in enumerate(ring):
+        for i, node in enumerate(ring):
             angle = 2 * math.pi * i / len(ring) - math.pi / 2
-            at[(label, key)] = (centre + r * math.cos(angle), centre + r * math.sin(angle))
+            at[(node.label, node.key)] = (centre + r * math.cos(angle), centre + r * math.sin(angle))
     lines = []
-    for kind, start, end in edges:
-        if start in at and end in at:
-            (x1, y1), (x2, y2) = at[start], at[end]
+    for edge in edges:
+        if edge.start in at and edge.end in at:
+            (x1, y1), (x2, y2) = at[edge.start], at[edge.end]
+            kind = escape(edge.type)
             lines.append(
                 f"<line x1='{x1:.0f}' y1='{y1:.0f}' x2='{x2:.0f}' y2='{y2:.0f}' stroke='#94a3b8'"
-                f" marker-end='url(#taboot-arrow)'><title>{escape(kind)}</title></line><text"
+                f" marker-end='url(#taboot-arrow)'><title>{kind}</title></line><text"
                 f" x='{(x1 + x2) / 2:.0f}' y='{(y1 + y2) / 2:.0f}' font-size='8' fill='#64748b'"
-                f" text-anchor='middle'>{escape(kind)}</text>"
+                f" text-anchor='middle'>{kind}</text>"
             )
     marks = []
-    for label, key, name, first in drawn:
-        x, y = at[(label, key)]
+    for node in drawn:
+        x, y = at[(node.label, node.key)]
         marks.append(
-            f"<g><title>{escape(f'{label} {name}')}</title><circle cx='{x:.0f}' cy='{y:.0f}'"
-            f" r='{12 if first else 8}' fill='{_COLOURS.get(label, '#64748b')}'/><text x='{x:.0f}'"
-            f" y='{y + 22:.0f}' font-size='10' text-anchor='middle'>{escape(shorten(name, 28))}</text></g>"
+            f"<g><title>{escape(f'{node.label} {node.name}')}</title><circle cx='{x:.0f}' cy='{y:.0f}'"
+            f" r='{12 if node.start else 8}' fill='{_COLOURS.get(node.label, '#64748b')}'/>"
+            f"<text x='{x:.0f}' y='{y + 22:.0f}' font-size='10'"
+            f" text-anchor='middle'>{escape(shorten(node.name, 28))}</text></g>"
         )
     arrow = (
         "<defs><marker id='taboot-arrow' viewBox='0 0 8 8' refX='16' refY='4' markerWidth='6'"

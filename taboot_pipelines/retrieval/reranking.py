@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker
 
 _log = logging.getLogger(__name__)
-#: After a failure searches do without for so many seconds: none is to wait for a server that is down.
+#: Seconds for which searches do without after a failure: none is to wait for a server that is down.
 _REST_SECONDS = 30.0
 
 
 class Reranking:
-    """Safe to use from several threads."""
+    """``candidates``: how many of the best hits are ordered anew. Safe to use from several threads."""
 
     def __init__(self, reranker: Reranker, candidates: int) -> None:
         self._reranker = reranker

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
+from taboot_pipelines.retrieval.rendering import DrawnEdge, DrawnNode
 
 
 class _Result(BaseModel):
@@ -16,9 +18,11 @@ class _Result(BaseModel):
 
 
 class Hit(_Result):
-    """A chunk that was found. ``start``/``end``: code points of the document; ``line``: of the file (from 1),
-    where the document has the file's lines; ``scores``: per arm; ``also_in``: chunk ids of the same text
-    elsewhere."""
+    """A chunk that was found.
+
+    ``start``, ``end``: code points of the document; ``line``: of the file, from 1, where the document has the
+    file's lines; ``scores``: of every arm; ``also_in``: chunk ids of the same text elsewhere.
+    """
 
     doc_id: str
     chunk_id: str
@@ -122,9 +126,7 @@ class Edge(_Result):
 
 
 class Subgraph(_Result):
-    """What surrounds a node. ``start``: the nodes that the name meant; ``truncated``: there were more edges
-    than the limit.
-    """
+    """What surrounds a node. ``start``: the nodes that the name means; ``truncated``: the limit cut edges."""
 
     start: tuple[Node, ...]
     nodes: tuple[Node, ...]
@@ -139,7 +141,7 @@ class Subgraph(_Result):
             [(n, types.get(t, pa.string()) if isinstance(t, type) else pa.string()) for n, t in columns]
         )
         return pa.Table.from_pylist(
-            [{**e.model_dump(), "properties": rendering.to_json(e.properties)} for e in self.edges],
+            [{**e.model_dump(), "properties": canonical_json(e.properties)} for e in self.edges],
             schema=schema,
         )
 
@@ -147,10 +149,10 @@ class Subgraph(_Result):
         return self.to_arrow().to_pandas()
 
     def _repr_html_(self) -> str:
-        seeds = {(n.label, n.key) for n in self.start}
+        starts = {(n.label, n.key) for n in self.start}
         picture = rendering.picture(
-            [(n.label, n.key, n.name, (n.label, n.key) in seeds) for n in self.nodes],
-            [(e.type, (e.start_label, e.start_key), (e.end_label, e.end_key)) for e in self.edges],
+            [DrawnNode(n.label, n.key, n.name, start=(n.label, n.key) in starts) for n in self.nodes],
+            [DrawnEdge(e.type, (e.start_label, e.start_key), (e.end_label, e.end_key)) for e in self.edges],
         )
         rows = [
             (
@@ -169,9 +171,7 @@ class Subgraph(_Result):
 
 
 class End(_Result):
-    """One end of an edge, and why it is what it is (DESIGN rule 11): ``observed`` is the name as the file has
-    it.
-    """
+    """One end of an edge, and why it is what it is (DESIGN rule 11); ``observed``: its name as written."""
 
     role: str
     label: str
@@ -183,9 +183,7 @@ class End(_Result):
 
 
 class Quote(_Result):
-    """A statement read from a blob just now, secrets masked. ``byte_start``/``byte_end``: its bytes in the
-    blob.
-    """
+    """A statement read from a blob just now, secrets masked: bytes ``[byte_start, byte_end)`` of the blob."""
 
     text: str
     url: str
@@ -197,9 +195,7 @@ class Quote(_Result):
 
 
 class Explanation(_Result):
-    """Why the knowledge base says something. ``quotes[0]`` is the statement that carries it, the rest support
-    it too.
-    """
+    """Why the knowledge base says something: ``quotes[0]`` is the statement, the others support it too."""
 
     kind: str
     id: str
@@ -227,8 +223,8 @@ class Explanation(_Result):
 
 
 class Citation(_Result):
-    """Where a sentence stands: code points ``[start, end)`` of the document, ``line`` of the file where that
-    is known.
+    """A sentence and where it stands: code points ``[start, end)`` of the document, and the line of the file
+    where that is known.
     """
 
     number: int
@@ -243,9 +239,7 @@ class Citation(_Result):
 
 
 class Answer(_Result):
-    """Sentences of the knowledge base that answer a question, each with its citation; ``found`` False if
-    there are none.
-    """
+    """Sentences that answer a question, each with its citation; ``found`` says whether there are any."""
 
     question: str
     found: bool

@@ -8,16 +8,23 @@ scored at once.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from taboot_pipelines.retrieval.fusion import Ids, Scores, rank
+from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank
 from taboot_pipelines.retrieval.index import Index
 
 #: Fewer rows are scored exactly straight away: that costs less than a scan.
 _FEW = 1000
-#: Scores that differ by less may be equal after rounding.
-_SLACK = 2e-6
+
+
+class _Scan(NamedTuple):
+    """The approximate score of every row, and how far at most it is from the true one."""
+
+    score: Scores
+    bound: Scores
 
 
 def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
@@ -28,8 +35,8 @@ def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
     return scores
 
 
-def search(index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids | None) -> tuple[Ids, Scores]:
-    """The best ``limit`` of ``rows`` (ascending; None: all) by inner product, ties by row; scores rounded."""
+def search(index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids | None) -> Ranking:
+    """The best ``limit`` of ``rows`` (ascending; None: all) by inner product, ties by row."""
     exactly = query.astype(np.float64)
     count = len(index) if rows is None else len(rows)
     if count > max(_FEW, len(index) // 100, limit):
@@ -37,7 +44,7 @@ def search(index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids |
         if rows is not None:
             score, bound = score[rows], bound[rows]
         worst = score - bound
-        threshold = np.partition(worst, count - limit)[count - limit] - _SLACK
+        threshold = np.partition(worst, count - limit)[count - limit] - SLACK
         found = np.flatnonzero(score + bound >= threshold)
         rows = found if rows is None else rows[found]
     elif rows is None:
@@ -45,8 +52,8 @@ def search(index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids |
     return rank(rows, exact(index, exactly, rows), limit)
 
 
-def _scan(index: Index, query: npt.NDArray[np.float64]) -> tuple[Scores, Scores]:
-    """Every row's approximate score and how far at most it is from the true one."""
+def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
+    """Scan the codes of every row."""
     import numkong
 
     # The query in two int8 digits: the second costs the scan nothing and makes the query's share of the error
@@ -62,7 +69,8 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> tuple[Scores, Scores]
                 numkong.dots_packed(shard.int8, packed)
             )
     score = (products[:, 0] * step + products[:, 1] * fine) * index.scale
-    return score, index.error * float(np.linalg.norm(query)) + index.radius * rest + 1e-9
+    bound = index.error * float(np.linalg.norm(query)) + index.radius * rest + 1e-9
+    return _Scan(score, bound)
 
 
 def _digits(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:

@@ -25,9 +25,7 @@ everything else about a query (``retrieval/``), and buckets, credentials and the
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from taboot_pipelines.settings import StorageSettings
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards.access import damaged_shards, load_manifest, verify
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.shards.manifest import Manifest
@@ -55,18 +53,19 @@ __all__ = [
 ]
 
 
-def open_shards(home: Path, url: str | None = None, storage: StorageSettings | None = None) -> ShardStore:
-    """The shards under a home, or under ``TABOOT_SHARD_URL`` with a cache under the home.
+def open_shards(settings: Settings) -> ShardStore:
+    """Open the shards at ``TABOOT_SHARD_URL``, with a cache in the home; by default those of the home.
 
     Touches no network. Raises ``E_CONFIG`` for an unusable URL.
     """
+    home, url = settings.home_dir, settings.shard_url
     from taboot_pipelines.shards.directory import DirectoryShards
 
     if not url:
         return DirectoryShards(home / "kb")
     from taboot_pipelines.stores.objects import place
 
-    at = place("TABOOT_SHARD_URL", url, storage or StorageSettings())
+    at = place("TABOOT_SHARD_URL", url, settings.storage)
     if at.directory is not None:
         return DirectoryShards(at.directory)
     from taboot_pipelines.shards.bucket import BucketShards

@@ -169,11 +169,7 @@ def _catalog(settings: Settings) -> Health:
 
     if not catalog_exists(settings):
         return replace(directory_health("catalog", settings.home_dir), backend="sqlite")
-    url, admin = (
-        None if s is None else s.get_secret_value()
-        for s in (settings.catalog_url, settings.catalog_admin_url)
-    )
-    return _asked(open_catalog(settings.home_dir, open_leases(settings, 0), url, admin))
+    return _asked(open_catalog(settings, open_leases(settings, 0)))
 
 
 def _state(settings: Settings) -> Health:

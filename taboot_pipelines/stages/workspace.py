@@ -58,15 +58,11 @@ class Workspace:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        url, admin = (
-            None if s is None else s.get_secret_value()
-            for s in (self.settings.catalog_url, self.settings.catalog_admin_url)
-        )
         self.leases = open_leases(self.settings)
-        self.catalog = open_catalog(self.home, self.leases, url, admin)
+        self.catalog = open_catalog(self.settings, self.leases)
         self.blobs = open_blobs(self.settings)
         self.tables = Tables(self.home, self.settings.table_url, self.settings.storage, self.leases.confirm)
-        self.shards = open_shards(self.home, self.settings.shard_url, self.settings.storage)
+        self.shards = open_shards(self.settings)
         self._embedder = embedder
 
     @cached_property

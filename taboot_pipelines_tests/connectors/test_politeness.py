@@ -21,7 +21,7 @@ from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.politeness import Politeness
 from taboot_pipelines.connectors.urls import parse_url
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import HttpSettings, load_settings
+from taboot_pipelines.settings import HttpSettings, Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import Lenient, State, open_state
@@ -33,7 +33,7 @@ LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[State]:
-    catalog = open_catalog(tmp_path, FileLeases(tmp_path, 5))
+    catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
     yield open_state(load_settings(), catalog)
     catalog.close()
 

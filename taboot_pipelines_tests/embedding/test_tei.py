@@ -307,7 +307,7 @@ def test_a_server_of_another_kind_of_model_is_told_in_words():
 
 def test_the_circuit_is_asked_before_the_server(server, tmp_path):
     leases = FileLeases(tmp_path, 5)
-    catalog = open_catalog(tmp_path, leases)
+    catalog = open_catalog(Settings(home=tmp_path), leases)
     state = open_state(Settings(home=tmp_path), catalog)
     settings = Settings(home=tmp_path, tei=TeiSettings(url=server.url, max_retries=0))
     embedder = open_embedder(settings, Circuit(Lenient(state), "tei", "default"))

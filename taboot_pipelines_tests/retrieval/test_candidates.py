@@ -120,7 +120,7 @@ def test_more_is_asked_for_until_the_best_are_proven(pair, qdrant, monkeypatch):
     served, shards = pair
     for margin, most in ((1, 20_000), (1, 20)):
         monkeypatch.setattr(candidates, "_MARGIN", margin)
-        monkeypatch.setattr(candidates, "_MOST", most)
+        monkeypatch.setattr(candidates, "_MAX_CANDIDATES", most)
         for query in ("nginx port", "docker container volumes", "tie", "update the image"):
             for mode in ("vector", "keyword"):
                 for limit in (1, 5, 25):

@@ -11,7 +11,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.retrieval.answers import split
+from taboot_pipelines.retrieval.sentences import split
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import open_shards, publish
 from taboot_pipelines.stores.blobs import BlobStore, open_blobs
@@ -42,7 +42,7 @@ def open_(home, *docs: Doc, give=None) -> KnowledgeBase:
     blobs = open_blobs(Settings(home=home))
     for d in docs:
         blobs.put(NAMESPACE, d.blob)
-    publish(open_shards(home), give(w) if give else w.input(), ShardSettings())
+    publish(open_shards(Settings(home=home)), give(w) if give else w.input(), ShardSettings())
     return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
 
 

@@ -99,7 +99,7 @@ def world() -> World:
 
 
 def open_(home, w: World, cuts: int = 1) -> KnowledgeBase:
-    publish(open_shards(home), w.input(), ShardSettings(max_chunks=cuts, max_entities=2))
+    publish(open_shards(Settings(home=home)), w.input(), ShardSettings(max_chunks=cuts, max_entities=2))
     return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
 
 

@@ -43,7 +43,9 @@ WORDS = [
 
 
 def build(home, docs, cuts=6) -> KnowledgeBase:
-    publish(open_shards(home), World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=cuts))
+    publish(
+        open_shards(Settings(home=home)), World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=cuts)
+    )
     return KnowledgeBase.open(settings=Settings(home=home), embedder=HashEmbedder())
 
 
@@ -236,7 +238,7 @@ def test_a_new_manifest_is_seen_by_the_next_query(tmp_path):
     assert kb.search("new words", 1).hits[0].text == "old words"
     build(tmp_path, [Doc("a.md", "new words", source="docs")])
     assert kb.search("new words", 1).hits[0].text == "new words"
-    prune(open_shards(tmp_path), NAMESPACE)
+    prune(open_shards(Settings(home=tmp_path)), NAMESPACE)
     assert kb.search("new words", 1).hits[0].text == "new words"
 
 
@@ -248,8 +250,9 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
             return embed(text)
 
     kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=Slow())
-    kb._view()  # pinned, nothing mapped yet
-    real = kb._view
+    session = kb._session
+    session.view()  # pinned, nothing mapped yet
+    real = session.view
     calls = []
 
     def racing(**options):
@@ -257,10 +260,10 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
         if not calls:
             calls.append(1)
             build(tmp_path, [Doc("a.md", "new words", source="docs")])
-            prune(open_shards(tmp_path), NAMESPACE)
+            prune(open_shards(Settings(home=tmp_path)), NAMESPACE)
         return view
 
-    monkeypatch.setattr(kb, "_view", racing)
+    monkeypatch.setattr(session, "view", racing)
     assert kb.search("new words", 1).hits[0].text == "new words"
 
 
@@ -282,7 +285,9 @@ def test_damage_is_found_by_the_first_query_that_needs_the_file(tmp_path, harm, 
         assert caught.value.code == code and path.name in caught.value.message
         assert (
             publish(
-                open_shards(tmp_path), World(docs, sources=SOURCES).input(), ShardSettings(max_chunks=6)
+                open_shards(Settings(home=tmp_path)),
+                World(docs, sources=SOURCES).input(),
+                ShardSettings(max_chunks=6),
             ).shards_new
             == 1
         )

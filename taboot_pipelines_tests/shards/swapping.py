@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import StorageSettings
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import Manifest, open_shards
 from taboot_pipelines.shards.manifest import SpaceEntry
 
 
-def increments(
-    place: tuple[Path, str | None, StorageSettings | None], name: str, count: int, start: Any, results: Any
-) -> None:
+def increments(settings: Settings, name: str, count: int, start: Any, results: Any) -> None:
     """Raise the version ``count`` times, each time by one; tells how often another process was first."""
-    store = open_shards(*place)
+    store = open_shards(settings)
     space = SpaceEntry(model="tests/hash", revision="1", dimension=16, max_tokens=256)
     start.wait()
     conflicts = 0

@@ -51,11 +51,7 @@ class Kept:
 
     def open(self, home: Path) -> ShardStore:
         """As another process, or another machine, opens it."""
-        return open_shards(
-            home if self.bucket is not None else self.home,
-            self.bucket and self.bucket.url,
-            self.bucket and self.bucket.storage,
-        )
+        return open_shards(self.settings(home))
 
     def settings(self, home: Path) -> Settings:
         if self.bucket is None:
@@ -298,7 +294,7 @@ def test_four_processes_swap_the_manifest_and_lose_no_version(kept: Kept) -> Non
     ]
     for p in processes:
         p.start()
-    conflicts = sum(results.get(timeout=300) for _ in processes)
+    place = kept.settings(kept.home)
     for p in processes:
         p.join(60)
     assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts > 0  # type: ignore[union-attr]
@@ -382,9 +378,9 @@ def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_se
         found(kb, "s1")
     looks = [options for path, options in asked if path == MANIFEST]
     assert len(looks) <= 3
-    view = kb._view()
-    kb._store._looked.clear()  # type: ignore[attr-defined]
-    assert kb._view() is view
+    view = kb._session.view()
+    kb._session._store._looked.clear()  # type: ignore[attr-defined]
+    assert kb._session.view() is view
     assert asked[-1][1]["options"]["if_none_match"] == view.seen.state
 
 
@@ -399,7 +395,7 @@ def test_a_shard_that_vanished_is_looked_for_in_the_next_manifest(s3: Any, tmp_p
     edit(w, "3.md", "# Note 3\n\nservice moved")
     publish(kept.store, w.input("s2"), SMALL)
     prune(kept.store, NAMESPACE)
-    assert kb._pinned.manifest.version == 1  # type: ignore[union-attr]
+    assert kb._session._pinned.manifest.version == 1  # type: ignore[union-attr]
     assert found(kb, "moved") == ["service moved"]
 
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.stages import neo4j_subgraph
 from taboot_pipelines.stages.chain import CHAIN
@@ -372,9 +373,9 @@ def test_neighbourhoods_are_those_of_the_shards(
     write(place)
     place.ingest()
     served = place.world.kb(place.namespace)
-    plain = place.world.kb(place.namespace)
-    plain.settings = plain.settings.model_copy(
-        update={"neo4j": plain.settings.neo4j.model_copy(update={"url": None})}
+    without = served.settings.neo4j.model_copy(update={"url": None})
+    plain = KnowledgeBase.open(
+        namespace=place.namespace, settings=served.settings.model_copy(update={"neo4j": without})
     )
     used: list[bool] = []
     walk = Graph.neighbourhood

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from taboot_pipelines.settings import load_settings
+from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import State, open_state
@@ -17,7 +17,9 @@ def open_backend(backend: str, where: str) -> State:
         return open_state(load_settings(redis={"url": where}), None)  # type: ignore[arg-type]
     home = Path(where) if backend == "catalog-sqlite" else Path("/nonexistent")
     url = None if backend == "catalog-sqlite" else where
-    return open_state(load_settings(), open_catalog(home, FileLeases(home, 5), url))
+    return open_state(
+        load_settings(), open_catalog(Settings(home=home, catalog_url=url), FileLeases(home, 5))
+    )
 
 
 def take(

@@ -38,7 +38,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
     def open_again() -> Catalog:
         leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
-        opened.append(open_catalog(tmp_path, leases, url, admin))
+        opened.append(open_catalog(Settings(home=tmp_path, catalog_url=url, catalog_admin_url=admin), leases))
         return opened[-1]
 
     yield open_again
@@ -133,7 +133,7 @@ from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import open_leases
 home, url = pathlib.Path(sys.argv[1]), sys.argv[2] or None
 leases = open_leases(Settings(home=home, catalog_url=url), 5)
-print(open_catalog(home, leases, url).jobs.start("n", "s"), flush=True)
+print(open_catalog(Settings(home=home, catalog_url=url), leases).jobs.start("n", "s"), flush=True)
 os._exit(9)
 """
 
@@ -357,7 +357,7 @@ def test_what_is_no_name_is_no_namespace(catalog: Catalog, name: str) -> None:
 def test_a_file_that_is_no_database_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to be read as a header" * 20)
     with pytest.raises(TabootError, match="E_CATALOG"):
-        open_catalog(tmp_path, open_leases(Settings(home=tmp_path, catalog_url=None), 5))
+        open_catalog(Settings(home=tmp_path), open_leases(Settings(home=tmp_path, catalog_url=None), 5))
 
 
 def test_a_catalog_that_answers_is_well(catalog: Catalog) -> None:

@@ -39,7 +39,7 @@ def catalog(request: pytest.FixtureRequest, roles: Roles, tmp_path: Path) -> Ite
     url = getattr(roles, request.param)
     empty(roles)
     leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
-    opened = open_catalog(tmp_path, leases, url, roles.owner)
+    opened = open_catalog(Settings(home=tmp_path, catalog_url=url, catalog_admin_url=roles.owner), leases)
     for namespace in (MINE, *OTHERS):
         fill(opened, namespace)
     yield opened

@@ -49,7 +49,10 @@ def owned(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cata
 
 
 def opened(home: Path, url: str | None, admin: str | None = None) -> Catalog:
-    return open_catalog(home, open_leases(Settings(home=home, catalog_url=url), 5), url, admin)
+    return open_catalog(
+        Settings(home=home, catalog_url=url, catalog_admin_url=admin),
+        open_leases(Settings(home=home, catalog_url=url), 5),
+    )
 
 
 def revision(engine: sa.Engine) -> str | None:
@@ -126,7 +129,8 @@ from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import open_leases
 home, url, admin = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-catalog = open_catalog(home, open_leases(Settings(home=home, catalog_url=url), 30), url, admin)
+settings = Settings(home=home, catalog_url=url, catalog_admin_url=admin)
+catalog = open_catalog(settings, open_leases(settings, 30))
 print("ready", flush=True); sys.stdin.readline()
 print(len(catalog.sources.find()), flush=True)
 """

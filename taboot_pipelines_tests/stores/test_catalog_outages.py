@@ -27,7 +27,9 @@ _NUMBER = count()
 
 
 def opened(home: Path, url: str) -> Catalog:
-    return open_catalog(home, open_leases(Settings(home=home, catalog_url=url), 5), url)
+    return open_catalog(
+        Settings(home=home, catalog_url=url), open_leases(Settings(home=home, catalog_url=url), 5)
+    )
 
 
 @pytest.fixture

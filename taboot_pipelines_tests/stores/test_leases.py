@@ -174,7 +174,7 @@ def end_sessions_of(url: str, name: str) -> None:
 def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.database("leases_lost")
     leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
-    catalog = open_catalog(tmp_path, leases, url)
+    catalog = open_catalog(Settings(home=tmp_path, catalog_url=url), leases)
     first, second = (
         Pointer(stage="chunks", tables={"chunks": 1}, inputs="a", txn="a", applied={}),
         Pointer(stage="chunks", tables={"chunks": 2}, inputs="b", txn="b", applied={}),

@@ -331,7 +331,7 @@ def everything(home: Path, url: str, storage: StorageSettings) -> list[Callable[
     """A request of each part."""
     blobs = open_blobs(Settings(home=home, blob_url=f"{url}/b", storage=storage))
     tables = Tables(home, f"{url}/t", storage)
-    shards = open_shards(home, f"{url}/s", storage)
+    shards = open_shards(Settings(home=home, shard_url=f"{url}/s", storage=storage))
     rows = pa.table({"bucket": pa.array([1], pa.int32()), "sha256": ["a"], "vector": [[1.0]]})
     return [
         lambda: blobs.put("n", b"bytes"),
@@ -394,7 +394,10 @@ def test_what_is_not_there_is_not_an_outage(s3: S3Server, tmp_path: Path) -> Non
     assert not blobs.exists("n", "0" * 64) and list(blobs.list("n")) == []
     with pytest.raises(TabootError, match="E_BLOB_MISSING"):
         blobs.get("n", "0" * 64)
-    assert load_manifest(open_shards(tmp_path, bucket.url, bucket.storage), "n") is None
+    assert (
+        load_manifest(open_shards(Settings(home=tmp_path, shard_url=bucket.url, storage=bucket.storage)), "n")
+        is None
+    )
 
 
 @pytest.mark.parametrize("setting", ["blob_url", "table_url", "shard_url"])
@@ -533,7 +536,7 @@ def test_health_says_what_each_part_is_and_what_is_wrong(s3: S3Server, tmp_path:
         parts = [
             open_blobs(Settings(home=tmp_path, blob_url=url, storage=storage)).health(),
             Tables(tmp_path, url, storage).health(),
-            open_shards(tmp_path, url, storage).health(),
+            open_shards(Settings(home=tmp_path, shard_url=url, storage=storage)).health(),
         ]
         assert [(h.part, h.backend, h.ok) for h in parts] == [
             (p, "s3", ok) for p in ("blobs", "tables", "shards")
@@ -542,10 +545,10 @@ def test_health_says_what_each_part_is_and_what_is_wrong(s3: S3Server, tmp_path:
             (h.latency_ms is not None) is ok for h in parts
         )
     blobs = open_blobs(Settings(home=tmp_path))
-    local = [blobs.health(), Tables(tmp_path).health(), open_shards(tmp_path).health()]
+    local = [blobs.health(), Tables(tmp_path).health(), open_shards(Settings(home=tmp_path)).health()]
     assert [(h.part, h.backend, h.ok, h.message) for h in local] == [
         (p, "directory", True, "") for p in ("blobs", "tables", "shards")
     ]
     (tmp_path / "file").write_text("")
-    broken = [Tables(tmp_path / "file").health(), open_shards(tmp_path / "file").health()]
+    broken = [Tables(tmp_path / "file").health(), open_shards(Settings(home=tmp_path / "file")).health()]
     assert [h.ok for h in broken] == [False, False] and all("cannot be written" in h.message for h in broken)

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import State, keys, values
@@ -36,7 +37,9 @@ def _where(backend: str, request: pytest.FixtureRequest, tmp: Path) -> str:
     # The application's role, which row-level security binds; the owner's migrates once, so that what is
     # opened later finds it so.
     roles = with_roles(request.getfixturevalue("postgres"), "state_suite")
-    catalog = open_catalog(tmp, FileLeases(tmp, 5), roles.app, roles.owner)
+    catalog = open_catalog(
+        Settings(home=tmp, catalog_url=roles.app, catalog_admin_url=roles.owner), FileLeases(tmp, 5)
+    )
     catalog.sources.find()
     catalog.close()
     return roles.app

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import RedisSettings, load_settings
+from taboot_pipelines.settings import RedisSettings, Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.leases import FileLeases
@@ -159,7 +159,7 @@ def test_a_lenient_user_is_told_once_and_waits_once(caplog: pytest.LogCaptureFix
 
 def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_state, "_PURGE_ROWS", 10)
-    catalog = open_catalog(tmp_path, FileLeases(tmp_path, 5))
+    catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
     state = open_state(load_settings(), catalog)
     for i in range(15):
         state.set("n", f"job:{i}", b"x", 0.05 if i else 60)
@@ -189,7 +189,7 @@ def test_the_catalog_forgets_what_has_expired(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_catalog_that_does_not_answer_is_not_well(tmp_path: Path) -> None:
-    catalog = open_catalog(tmp_path, FileLeases(tmp_path, 5))
+    catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
     state = open_state(load_settings(), catalog)
     assert state.health().ok
     catalog.close()

@@ -44,11 +44,10 @@ revision to ``REVISIONS`` in ``migrator.py``; give a new table its row-level sec
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.database import Database, create_engine
 from taboot_pipelines.stores.catalog.locators import Locator
@@ -59,17 +58,19 @@ from taboot_pipelines.stores.leases import LeaseStore
 __all__ = ["Catalog", "Locator", "Pointer", "now_micros", "open_catalog"]
 
 
-def open_catalog(
-    home: Path, leases: LeaseStore, url: str | None = None, admin_url: str | None = None
-) -> Catalog:
-    """Open the catalog at a SQLAlchemy URL of SQLite or PostgreSQL, by default ``home/catalog.db``.
+def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
+    """Open the catalog at ``TABOOT_CATALOG_URL`` (SQLite or PostgreSQL), by default a file of the home.
 
     It is migrated to the newest revision when opened (SQLite) or first used (PostgreSQL: opening touches no
-    network). ``url`` is the application's role, ``admin_url`` the owner who migrates (default: the same).
-    Raises ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog.
+    network). ``TABOOT_CATALOG_ADMIN_URL`` is the owner who migrates (default: the same role). Raises
+    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog.
     """
+    url, admin_url = (
+        None if secret is None else secret.get_secret_value()
+        for secret in (settings.catalog_url, settings.catalog_admin_url)
+    )
     try:
-        database = Database(create_engine(home, url), leases, admin_url)
+        database = Database(create_engine(settings.home_dir, url), leases, admin_url)
         if database.engine.dialect.name == "sqlite":
             database.migrator.ready()
     except (sa.exc.SQLAlchemyError, OSError) as error:

@@ -1,0 +1,82 @@
+"""Vectors of queries: the embedder, opened when first needed, checked against the knowledge base's space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taboot_pipelines.embedding.protocol import Embedder, Vectors
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.query_cache import QueryCache, open_query_cache
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    embedder: Embedder
+    cache: QueryCache | None
+
+
+class QueryVectors:
+    """``embedder``: one that is used instead of what the settings name. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings, namespace: str, embedder: Embedder | None) -> None:
+        self._given = embedder
+        self._opened = Once(lambda: _open(settings, namespace, embedder))
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedder that was given or is open by now, for others to share; None if there is none yet."""
+        opened = self._opened.made
+        return self._given if opened is None else opened.embedder
+
+    def vector(self, view: View, query: str) -> Vectors:
+        """The unit vector of ``query``, shape (dimension,).
+
+        Raises ``E_CONFIG`` if the embedder's space is not that of the view, ``E_VECTOR`` if it returned
+        something else, and what the embedder raises.
+        """
+        opened = self._opened()
+        ours, theirs = view.manifest.space.space(), opened.embedder.space
+        if (ours.model, ours.revision, ours.dimension) != (theirs.model, theirs.revision, theirs.dimension):
+            raise TabootError(
+                "E_CONFIG",
+                f"The knowledge base holds vectors of {ours.id}, the embedder makes {theirs.id}.",
+                remedy=(
+                    "Set the embedder that made the knowledge base, search with mode='keyword', or ingest"
+                    " again with this one."
+                ),
+                ours=ours.id,
+                theirs=theirs.id,
+            )
+
+        def embed(text: str) -> Vectors:
+            vector = np.asarray(opened.embedder.embed_query(text), dtype=np.float32)
+            if vector.shape != (ours.dimension,) or not np.isfinite(vector).all():
+                raise TabootError(
+                    "E_VECTOR",
+                    "The embedder returned an unusable vector for the query.",
+                    dimension=ours.dimension,
+                )
+            return vector
+
+        return embed(query) if opened.cache is None else opened.cache.vector(theirs, query, embed)
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        """The unit vectors of ``texts``, shape (len(texts), dimension), to compare with a query's."""
+        return self._opened().embedder.embed(texts)
+
+
+def _open(settings: Settings, namespace: str, embedder: Embedder | None) -> _Opened:
+    if embedder is not None:
+        # Another process's answers stand for the configured server's only, never for those of an embedder
+        # that was passed in.
+        return _Opened(embedder, None)
+    from taboot_pipelines.embedding import open_embedder
+
+    cache = open_query_cache(settings, namespace)
+    return _Opened(open_embedder(settings), cache)

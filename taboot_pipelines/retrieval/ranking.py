@@ -1,0 +1,97 @@
+"""The ranking of one request over one view: every arm by itself, then their fusion.
+
+An arm ranks the rows of the index in its own way: ``vectors`` by meaning, ``bm25`` by words. Where Qdrant is
+configured it names the rows among which the best of an arm are, and the arm ranks those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taboot_pipelines.embedding.protocol import Vectors
+from taboot_pipelines.retrieval import vectors
+from taboot_pipelines.retrieval.fusion import DIGITS, Ids, Ranking, Scores, reciprocal_rank_fusion
+from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.request import SearchRequest
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.settings import RetrievalSettings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.candidates import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRow:
+    """A row of the index. ``score``: what it is ranked by; ``scores``: its own in every arm asked."""
+
+    row: int
+    score: float
+    scores: dict[str, float]
+
+
+def rank_rows(
+    view: View,
+    request: SearchRequest,
+    vector: Vectors | None,
+    rows: Ids | None,
+    candidates: Candidates | None,
+    settings: RetrievalSettings,
+) -> list[RankedRow]:
+    """The best ``request.limit`` of ``rows`` (ascending; None: all), best first.
+
+    ``vector``: the query's, shape (dimension,); None leaves its arm out. ``candidates``: Qdrant, if it is
+    configured; it changes no result.
+    """
+    index = view.index
+    depth = max(settings.candidates, request.limit) if request.mode == "hybrid" else request.limit
+    words = view.keywords.scores(request.query) if request.mode != "vector" else None
+    narrowed = (
+        None
+        if candidates is None
+        else candidates.narrow(
+            index,
+            view.keywords,
+            query=request.query,
+            vector=vector,
+            words=words,
+            limit=depth,
+            rows=rows,
+            wanted=request.filter,
+        )
+    )
+    arms: dict[str, Ranking] = {}
+    if vector is not None:
+        near = rows if narrowed is None else narrowed.by_vector
+        arms["vector"] = vectors.search(index, vector, depth, near)
+    if words is not None:
+        far = rows if narrowed is None else narrowed.by_words
+        arms["keyword"] = view.keywords.search(words, depth, far)
+    if request.mode == "hybrid":
+        weighted = [
+            (arms["vector"].ids, request.vector_weight),
+            (arms["keyword"].ids, request.keyword_weight),
+        ]
+        best = reciprocal_rank_fusion(weighted, settings.rrf_k, request.limit)
+    else:
+        best = arms[request.mode]
+    # An arm knows only its own best; what it says of the others' is computed here.
+    scores: dict[str, Scores] = {}
+    if vector is not None:
+        scores["vector"] = _cosines(index, vector, best.ids)
+    if words is not None:
+        scores["keyword"] = words[best.ids]
+    return [
+        RankedRow(int(row), float(score), {arm: round(float(own[i]), DIGITS) for arm, own in scores.items()})
+        for i, (row, score) in enumerate(zip(best.ids, best.scores, strict=True))
+    ]
+
+
+def _cosines(index: Index, vector: Vectors, rows: Ids) -> Scores:
+    """The cosine of every row of ``rows``, which come in any order."""
+    order = np.argsort(rows)
+    cosines = np.empty(len(rows))
+    cosines[order] = vectors.exact(index, vector.astype(np.float64), rows[order])
+    return cosines

@@ -1,0 +1,125 @@
+"""The manifests that the queries of one knowledge base see: each query pins one and keeps to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow.compute as pc
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.bm25 import Keywords
+from taboot_pipelines.retrieval.graph import Graph
+from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.shards import Seen, Shards, open_shards, verify
+
+T = TypeVar("T")
+
+
+class View:
+    """One manifest and its readers: what a query sees from its start to its end.
+
+    The readers are made when first asked for. A view that is pinned after another uses that one's mapped
+    shards where they stayed the same.
+    """
+
+    def __init__(self, seen: Seen, shards: Shards, *, bm25_k1: float, bm25_b: float) -> None:
+        self.seen = seen
+        self.manifest = seen.manifest
+        self.shards = shards
+        # None of these refers to the view: one that no query uses any more goes at once, not with the next
+        # garbage collection.
+        index = Once(lambda: Index(shards))
+        self._index = index
+        self._keywords = Once(lambda: Keywords(index(), bm25_k1, bm25_b))
+        self._graph = Once(lambda: Graph(shards))
+
+    @property
+    def index(self) -> Index:
+        """The chunks, numbered."""
+        return self._index()
+
+    @property
+    def keywords(self) -> Keywords:
+        """The chunks by their words."""
+        return self._keywords()
+
+    @property
+    def graph(self) -> Graph:
+        """The nodes and edges."""
+        return self._graph()
+
+    def shown_url(self, source: str, path: str, url: str) -> str:
+        """A local file's absolute path where its source's root is known; any other URL as it is."""
+        entry = self.manifest.sources.get(source)
+        if entry is not None and entry.root and url == f"{source}:{path}":
+            return str(Path(entry.root) / path)
+        return url
+
+    def document_url(self, doc_id: str) -> str:
+        """The URL of a document as it is shown; empty if there is no such document."""
+        documents = self.graph.documents
+        at = pc.index(documents.column("doc_id"), doc_id).as_py()
+        if at < 0:
+            return ""
+        return self.shown_url(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url")))
+
+
+class Session:
+    """The views of one namespace, one after the other. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings, namespace: str) -> None:
+        self._settings = settings
+        self._namespace = namespace
+        self._store = open_shards(settings)
+        self._pinned: View | None = None
+        self._lock = threading.Lock()
+
+    def view(self, *, now: bool = False) -> View:
+        """The view of the current manifest; the last one while that has not changed.
+
+        An object store is asked at most once a second unless it must be ``now``. Raises
+        ``E_KB_UNINITIALIZED`` if nothing was published yet.
+        """
+        with self._lock:
+            last = self._pinned
+            seen = self._store.look(self._namespace, last.seen if last else None, now=now)
+            if seen is None:
+                where = "TABOOT_SHARD_URL" if self._settings.shard_url else self._settings.home_dir
+                raise TabootError(
+                    "E_KB_UNINITIALIZED",
+                    f"There is no knowledge base of namespace {self._namespace!r} under {where}.",
+                    namespace=self._namespace,
+                )
+            if last is None or last.seen is not seen:
+                mapped = {s.entry.key: s for s in last.shards.documents} if last is not None else None
+                last = self._pinned = View(
+                    seen,
+                    Shards.open(self._store, seen.manifest, mapped),
+                    bm25_k1=self._settings.retrieval.bm25_k1,
+                    bm25_b=self._settings.retrieval.bm25_b,
+                )
+            return last
+
+    def ask(self, query: Callable[[View], T]) -> T:
+        """What ``query`` makes of the current view. If a file of it has gone or is damaged, the query is made
+        once more where another manifest was published meanwhile.
+        """
+        view = self.view()
+        try:
+            return query(view)
+        except TabootError as error:
+            if error.code not in {"E_SHARD_MISSING", "E_SHARD_CORRUPT"}:
+                raise
+            fresh = self.view(now=True)
+            if fresh is view:
+                raise
+            return query(fresh)
+
+    def verify(self) -> None:
+        """Hash every file of the current manifest. Raises ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING``."""
+        self.ask(lambda view: verify(self._store, view.manifest))

@@ -1,0 +1,113 @@
+"""The arguments of a search: what they mean once they are checked, and which is wrong where one is."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.filters import Filter, as_micros, read_filter
+from taboot_pipelines.retrieval.request import SearchRequest, read_request
+from taboot_pipelines.settings import RetrievalSettings
+
+DEFAULTS = RetrievalSettings(vector_weight=3.0, keyword_weight=1.0)
+QUESTION = "how do I restart the nginx container safely"
+
+
+def request(query: str = QUESTION, limit: int = 10, **arguments) -> SearchRequest:
+    return read_request(query, limit, **arguments, defaults=DEFAULTS)
+
+
+def filter_of(**arguments) -> Filter:
+    names = ("source", "type", "tag", "language", "date_from", "date_to")
+    return read_filter(**{**dict.fromkeys(names), **arguments})
+
+
+def test_without_arguments_everything_has_its_default():
+    assert request() == SearchRequest(
+        query=QUESTION,
+        limit=10,
+        mode="hybrid",
+        filter=Filter(),
+        vector_weight=3.0,
+        keyword_weight=1.0,
+        rerank=None,
+    )
+    assert request().filter.empty and not request(source="docs").filter.empty
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "weights"),
+    [
+        (QUESTION, {}, (3.0, 1.0)),
+        ("redis backup", {}, (3.0, 3.0)),  # it names something: the words count as much
+        (f"{QUESTION} ERR-4711", {}, (3.0, 3.0)),
+        ("redis backup", {"keyword_weight": 1}, (3.0, 1.0)),  # what is asked for stands
+        ("redis backup", {"vector_weight": 0.5}, (0.5, 1.0)),
+        (QUESTION, {"vector_weight": 0, "keyword_weight": 2}, (0.0, 2.0)),
+    ],
+)
+def test_words_weigh_as_much_as_meaning_where_a_query_names_something(query, arguments, weights):
+    made = request(query, **arguments)
+    assert (made.vector_weight, made.keyword_weight) == weights
+
+
+def test_an_arm_that_the_settings_leave_out_stays_out():
+    silent = RetrievalSettings(vector_weight=3.0, keyword_weight=0.0)
+    assert read_request("redis", 1, defaults=silent).keyword_weight == 0.0
+
+
+def test_lone_surrogates_are_replaced_and_nothing_else_is():
+    assert request("caf\u00e9 \ud800 \U0001f642").query == "caf\u00e9 ? \U0001f642"
+    assert request("  two  blanks ").query == "  two  blanks "
+
+
+def test_one_word_or_several_are_the_same_filter():
+    assert filter_of(source="docs") == filter_of(source=["docs"]) == Filter(sources=frozenset({"docs"}))
+    assert filter_of(tag=["b", "a", "b"]) == filter_of(tag={"a", "b"}) == filter_of(tag=("b", "a"))
+    assert filter_of(source=[]) == Filter(sources=frozenset())  # of no source, which is not of any
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "after"),
+    [
+        ("2024-02-28", datetime(2024, 2, 28, tzinfo=UTC), datetime(2024, 2, 29, tzinfo=UTC)),
+        (date(2024, 12, 31), datetime(2024, 12, 31, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)),
+        (" 2024-02-28T10:00:00 ", *[datetime(2024, 2, 28, 10, tzinfo=UTC)] * 2),
+        ("2024-02-28T10:00:00+02:00", *[datetime(2024, 2, 28, 8, tzinfo=UTC)] * 2),
+        (datetime(2024, 2, 28, 10), *[datetime(2024, 2, 28, 10, tzinfo=UTC)] * 2),
+        (
+            datetime(2024, 2, 28, 10, tzinfo=timezone(timedelta(hours=-1))),
+            *[datetime(2024, 2, 28, 11, tzinfo=UTC)] * 2,
+        ),
+    ],
+)
+def test_days_are_whole_and_moments_are_exact(value, first, after):
+    made = filter_of(date_from=value, date_to=value)
+    assert (made.date_from, made.date_to) == (first, after)
+    assert as_micros(first) == round(first.timestamp() * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"query": " ", "limit": 0}, "query"),
+        ({"limit": True, "mode": "magic"}, "limit"),
+        ({"limit": 10_001}, "limit"),
+        ({"mode": None, "vector_weight": -1}, "mode"),
+        ({"vector_weight": float("inf"), "keyword_weight": -1}, "vector_weight"),
+        ({"keyword_weight": "2", "source": 3}, "keyword_weight"),
+        ({"source": [b"docs"], "type": 3}, "source"),
+        ({"type": object(), "tag": 3}, "type"),
+        ({"tag": [None]}, "tag"),
+        ({"language": 5, "date_from": 5}, "language"),
+        ({"date_from": "2024-13-01", "date_to": 5}, "date_from"),
+        ({"date_to": date.max, "rerank": "yes"}, "date_to"),
+        ({"rerank": "yes"}, "rerank"),
+    ],
+)
+def test_the_first_wrong_argument_is_named(arguments, named):
+    with pytest.raises(TabootError) as caught:
+        request(**{"query": "redis", **arguments})
+    assert caught.value.code == "E_QUERY" and caught.value.message.startswith(f"{named} must")
