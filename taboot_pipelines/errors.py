@@ -1,6 +1,6 @@
 """The one family of errors: an ``E_…`` code, an HTTP status, a sentence that names the thing, and the remedy.
 
-Codes come from seed 000 ("Error Codes") and seed 001 (appendix A, renamed into the family); the rest belong
+Codes come from seed 000 ("Error Codes") and seed 001 (appendix A, renamed into the family); the others belong
 to parts that the seeds leave open. Dagster failures, the command line and ``KnowledgeBase`` all show
 :meth:`TabootError.to_response`.
 """
@@ -78,8 +78,8 @@ CODES: dict[str, tuple[int, str]] = {
     "E_BLOB_CORRUPT": (
         500,
         (
-            "The stored bytes no longer hash to their name; restore the blob from a backup, or ingest its"
-            " source again."
+            "The stored bytes no longer hash to their name;"
+            " restore the blob from a backup, or ingest its source again."
         ),
     ),
     "E_BLOB_MISSING": (404, "The blob is not in the store; ingest its source again."),

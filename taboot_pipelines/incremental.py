@@ -1,8 +1,8 @@
-"""Reuse what did not change, stage what is in flight.
+"""Produce only what changed, in batches that are committed one by one.
 
-A stage knows what it wants (key -> fingerprint of all inputs of that key's rows) and what its table holds;
-only the difference is produced, bucket by bucket, each batch committed before the next. A killed run
-therefore repeats at most one batch, and running again over unchanged input produces nothing.
+A stage knows what it wants (key -> fingerprint of all inputs of that key's rows) and what its table holds.
+Only the difference is produced, bucket by bucket, each batch committed before the next. So a killed run
+repeats at most one batch, and a run over unchanged input produces nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Difference:
 
 
 def difference(wanted: Mapping[str, str], current: Mapping[str, str]) -> Difference:
-    """Compare fingerprints. A key that is wanted and not yet there counts as changed."""
+    """Compare fingerprints; a wanted key that is not there yet counts as changed."""
     return Difference(
         tuple(sorted(k for k, f in wanted.items() if current.get(k) != f)),
         tuple(sorted(k for k in current if k not in wanted)),
@@ -81,9 +81,9 @@ def replace_keys(
     txn: str,
     order: Sequence[str] = (),
 ) -> int | None:
-    """In the given buckets, drop the rows of the ``drop`` keys and put ``rows`` in; returns the new version.
+    """Drop the rows of the ``drop`` keys in the given buckets and put ``rows`` in; return the new version.
 
-    A version of None means that the table is new. Nothing is written if that changes nothing.
+    A version of None means that the table is new. Where nothing would change nothing is written.
     """
     touched = frozenset(buckets)
     old = tables.read(namespace, owner, name, version, buckets=touched)

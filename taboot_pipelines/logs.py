@@ -1,13 +1,12 @@
-"""What the package logs: records of ``taboot_pipelines.*`` with the context they belong to, one a line, never
-a secret.
+"""What the package logs: records of ``taboot_pipelines.*`` with their context, one a line, without secrets.
 
 Code logs by ``logging.getLogger(__name__)`` and names the thing at hand by ``extra={"document": doc_id, …}``.
 What holds for a whole run or stage (run, partition, source, namespace, stage) is bound once by :func:`bind`
 and joins every record made inside. Nothing is written until a process asks for it by :func:`writing`; a
-program that uses the library alone gets the records through Python's own logging.
+program that only uses the library gets the records through Python's own logging.
 
-Secrets are found by their values, in whatever a record holds: the message, its arguments, what a server said,
-a traceback.
+The settings' secrets are masked wherever a record holds one: in the message, its arguments, what a server
+said, or a traceback.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 
 ROOT = "taboot_pipelines"
-#: Libraries that talk to servers for us, and log what these said or where they are.
+#: Libraries that talk to servers for us; they log where these are and what they said.
 FOREIGN = ("neo4j", "qdrant_client", "httpx", "httpcore", "redis", "sqlalchemy", "urllib3")
 MASK = "***"
 #: Keys that come first in a line, in this order; others follow as they were given.
@@ -57,9 +56,7 @@ def bind(**fields: str | None) -> Iterator[None]:
 
 
 class _Writing:
-    """The handler that is in force, how many blocks rely on it, and how the loggers were before: level and
-    propagation.
-    """
+    """The handler in force, how many blocks rely on it, and the loggers' level and propagation before."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -93,11 +90,11 @@ _writing = _Writing()
 @contextlib.contextmanager
 def writing(settings: Settings, *, quiet: bool = False) -> Iterator[None]:
     """Write records to stderr while the block runs, as ``TABOOT_LOG__FORMAT`` and ``TABOOT_LOG__LEVEL`` say;
-    of the clients' libraries warnings and worse.
+    of the client libraries only warnings and worse.
 
-    ``quiet`` is for a terminal that has its own way to show what goes on: nothing is written unless a person
-    set one of the two. The first of several blocks at once decides for the process; Python's root logger,
-    which masks nothing, gets none of it meanwhile.
+    ``quiet`` is for a terminal that shows by other means what goes on: nothing is written unless one of the
+    two settings was set. Of several blocks at once the first decides for the process. Python's root logger,
+    which masks nothing, gets no record meanwhile.
     """
     with _writing.lock:
         if _writing.blocks == 0:
@@ -191,9 +188,7 @@ class Redaction:
 
 
 def redacted(error: TabootError, settings: Settings) -> TabootError:
-    """The same error for places that keep what they are told: nothing secret in it, and not what lay behind
-    it.
-    """
+    """The same error for places that keep what they are told: without secrets, and without its cause."""
     mask = Redaction(settings)
     return TabootError(
         error.code, mask(error.message), remedy=mask(error.remedy), **mask.value(error.details)
@@ -201,9 +196,7 @@ def redacted(error: TabootError, settings: Settings) -> TabootError:
 
 
 def _strings(model: BaseModel) -> Iterator[str]:
-    """What must not be shown: values of ``SecretStr``, their passwords where they are URLs, and the user part
-    of plain URLs.
-    """
+    """What must not be shown: values of ``SecretStr``, the passwords in them, and those in plain URLs."""
     for name in type(model).model_fields:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
@@ -216,7 +209,7 @@ def _strings(model: BaseModel) -> Iterator[str]:
 
 
 def _userinfo(url: str) -> Iterator[str]:
-    # By hand where the URL is broken: a password with a bare slash or hash ends the host for every parser.
+    # Then without a parser, because for one a bare slash or hash in a password ends the host.
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         if parts.password:
@@ -225,7 +218,7 @@ def _userinfo(url: str) -> Iterator[str]:
     if found is not None and ":" in found["user"]:
         password = found["user"].partition(":")[2]
         yield password
-        # A parser that stops at such a character quotes the piece before it.
+        # The message of a parser that stops at such a character quotes the piece before it.
         yield from re.split(r"[/?#@:]", password)
 
 
@@ -244,12 +237,12 @@ def _spellings(secret: str) -> set[str]:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - a record whose arguments do not fit its message must not stop the work
+    except Exception:  # noqa: BLE001 a record whose arguments do not fit must not stop the work
         return str(record.msg)
 
 
 class _ToStderr(logging.StreamHandler[Any]):
-    """Whatever ``sys.stderr`` is at the moment: progress bars and tests put their own there."""
+    """Writes to what ``sys.stderr`` is at the moment: progress bars and tests put their own there."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)

@@ -12,9 +12,8 @@ from taboot_pipelines.errors import TabootError
 
 
 def packaged_file(package: str, relative: str) -> Path:
-    """The path of a file of an installed package, none of whose code runs. Raises ``E_MODEL`` if it is not
-    there.
-    """
+    """The path of a file of an installed package, found without running the package's code. Raises
+    ``E_MODEL`` if it is not there."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -29,9 +28,8 @@ def packaged_file(package: str, relative: str) -> Path:
 
 
 def read_verified(path: Path, sha256: str | None) -> tuple[bytes, str]:
-    """The file's bytes and their SHA-256 in hex. Raises ``E_MODEL`` if it cannot be read or ``sha256`` says
-    otherwise.
-    """
+    """The file's bytes and their SHA-256 in hex. Raises ``E_MODEL`` if the file cannot be read, or if
+    ``sha256`` is given and differs."""
     try:
         data = path.read_bytes()
     except OSError as error:

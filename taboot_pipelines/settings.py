@@ -109,9 +109,7 @@ class TeiSettings(BaseModel, extra="forbid"):
 
 
 class RerankerSettings(BaseModel, extra="forbid"):
-    """A cross-encoder that orders the best hits anew: a TEI server's ``/rerank``, or a model in this
-    process.
-    """
+    """A cross-encoder that reorders the best hits: a TEI server's ``/rerank``, or a model in this process."""
 
     url: str | None = Field(
         None,
@@ -284,9 +282,7 @@ class RetrievalSettings(BaseModel, extra="forbid"):
 
 
 class ShardSettings(BaseModel, extra="forbid"):
-    """Where the key ranges of shards are cut. A function of the content alone, so equal content gives equal
-    shards.
-    """
+    """Where the key ranges of shards are cut, by content alone: equal content gives equal shards."""
 
     max_chunks: Positive = Field(2048, description="A document range with more chunks is split in two.")
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
@@ -295,8 +291,7 @@ class ShardSettings(BaseModel, extra="forbid"):
 class Settings(BaseSettings):
     """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
 
-    # An empty variable is an unset one: Compose and Kubernetes pass on what is not filled in as the empty
-    # string.
+    # An empty variable counts as unset: what is not filled in, Compose and Kubernetes pass on as "".
     model_config = SettingsConfigDict(
         env_prefix="TABOOT_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True
     )
@@ -340,7 +335,10 @@ class Settings(BaseSettings):
         0, ge=0, description="Most steps of one run at once; 0 leaves it to the executor."
     )
     metadata_text: bool = Field(
-        False, description="Allow document text in Dagster metadata (DESIGN rule 16)."
+        False,
+        description=(
+            "Allow document text in Dagster metadata, where it outlives the deletion of its document."
+        ),
     )
     chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
@@ -375,11 +373,10 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Read the environment; ``overrides`` win. Raises ``E_CONFIG`` naming each wrong setting, never its
-    value.
+    """Read the environment; ``overrides`` win. Raises ``E_CONFIG``, which names each wrong setting but never
+    quotes its value.
 
-    Addresses of servers are looked at here too: their parts are opened only when a run reaches them, which
-    may be hours later.
+    Addresses of servers are checked here too: a run may reach the parts that use them only hours later.
     """
     try:
         settings = Settings(**overrides)  # type: ignore[arg-type]
@@ -400,9 +397,7 @@ def load_settings(**overrides: object) -> Settings:
 
 
 def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
-    """(setting, what it must be) of each server whose URL cannot be one. Finer points are the clients'
-    own.
-    """
+    """(setting, what it must be) of each server whose URL cannot be one; clients check the finer points."""
     http = ("http", "https")
     redis = settings.redis.url
     for name, url, schemes in (

@@ -1,8 +1,8 @@
-"""What each line of a document is, and how good a place its start is to cut: a line scanner of CommonMark's
+"""What each line of a document is, and how good a place to cut its start is: a line scanner of CommonMark's
 block structure.
 
-It does not parse: a line's kind is all that a chunker needs, and a full parser takes longer than everything
-else together. Where it differs from CommonMark 0.31 it errs toward what technical documents mean: a fence may
+It does not parse: a line's kind is all that a chunker needs, and a full parser would take longer than all the
+rest. Where it differs from CommonMark 0.31 it errs toward what technical documents mean: a fence may
 be indented or quoted, and indented text under an admonition (``!!! note``) is prose.
 """
 
@@ -46,10 +46,9 @@ class Cut(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Per line: its kind, the cut before it, the number of its section and of its block. ``sections`` are
-    heading paths (``A > B``), the first is empty. ``spans`` are ranges of lines to keep whole where they fit:
-    code and tables.
-    """
+    """Of each line its kind, the cut before it, the number of its section and of its block. ``sections`` are
+    heading paths (``A > B``), the first of them empty. ``spans`` are ranges of lines to keep whole where they
+    fit: code and tables."""
 
     kinds: list[Kind]
     cuts: list[Cut]
@@ -76,9 +75,9 @@ _COMMENT = ("#", "//", ";")
 _RAW_HTML = ("pre", "script", "style", "textarea")
 _HTML_KINDS = {"table": Kind.TABLE, "ul": Kind.LIST, "ol": Kind.LIST} | dict.fromkeys(_RAW_HTML, Kind.CODE)
 #: Front matter longer than this is none.
-_FRONT_MATTER_LINES = 200
-_TITLE_CHARS = 200
-_SCANNED_TITLE = 1000
+_MAX_FRONT_MATTER_LINES = 200
+_MAX_TITLE = 200
+_MAX_SCANNED_TITLE = 1000
 
 
 def indent_of(line: str) -> int:
@@ -108,9 +107,8 @@ def scan_code(lines: Sequence[str]) -> Outline:
 def _grade_code(
     lines: Sequence[str], start: int, end: int, cuts: list[Cut], *, after_blank: Cut, edge: Cut
 ) -> None:
-    """Grade the lines of code ``[start, end)``: ``edge`` for one at the left edge, ``after_blank`` if a blank
-    line is before.
-    """
+    """Grade the lines of code ``[start, end)``: ``edge`` for one at the left edge, ``after_blank`` if it also
+    follows a blank line."""
     texts = [line.strip() for line in lines[start:end]]
     indents = [indent_of(line) if text else -1 for line, text in zip(lines[start:end], texts, strict=True)]
     left = min((n for n in indents if n >= 0), default=0)
@@ -158,7 +156,7 @@ class _Scanner:
         self.heading = False
 
     def put(self, i: int, kind: Kind, cut: Cut) -> None:
-        """Line ``i`` is of this kind; directly under a heading the cut is none."""
+        """Line ``i`` is of this kind. Directly under a heading there is no cut before it."""
         out = self.out
         out.kinds[i] = kind
         out.cuts[i] = Cut.GLUE if self.heading else cut
@@ -205,7 +203,7 @@ class _Scanner:
         mark = lines[0].lstrip("\ufeff").strip() if lines else ""
         if mark not in ("---", "+++"):
             return 0
-        for j in range(1, min(len(lines), _FRONT_MATTER_LINES)):
+        for j in range(1, min(len(lines), _MAX_FRONT_MATTER_LINES)):
             if lines[j].strip() == mark or (mark == "---" and lines[j].strip() == "..."):
                 self.code(0, j + 1)
                 self.open = None
@@ -246,20 +244,15 @@ class _Scanner:
         return 0
 
     def title(self, start: int, end: int, level: int, title: str) -> int:
-        title = (
-            _ANCHOR.sub("", _LINK.sub(r"\1", title[:_SCANNED_TITLE]))
-            .replace("`", "")
-            .replace("**", "")
-            .strip()[:_TITLE_CHARS]
-        )
+        title = _ANCHOR.sub("", _LINK.sub(r"\1", title[:_MAX_SCANNED_TITLE]))
+        title = title.replace("`", "").replace("**", "").strip()[:_MAX_TITLE]
         while self.path and self.path[-1][0] >= level:
             self.path.pop()
         self.path.append((level, title))
         self.out.sections.append(" > ".join(name for _, name in self.path if name))
         self.current = len(self.out.sections) - 1
         self.blocks += 1
-        # A setext underline comes after its text, which had been taken for a paragraph under the heading
-        # above.
+        # Until its underline came, a setext heading was taken for a paragraph under the heading above.
         glued = self.heading or (start < end - 1 and self.out.cuts[start] == Cut.GLUE)
         for i in range(start, end):
             self.heading = glued if i == start else True
@@ -292,9 +285,8 @@ class _Scanner:
         return j
 
     def code(self, start: int, end: int, kind: Kind = Kind.CODE) -> None:
-        """Lines ``[start, end)`` are one block of code, its first and last line (a fence's, if it has one)
-        kept to it.
-        """
+        """Lines ``[start, end)`` are one block of code; its first and last line (fences, perhaps) stay with
+        the rest."""
         lead = self.begin(led_in=True)
         cuts = self.out.cuts
         _grade_code(self.lines, start, end, cuts, after_blank=Cut.MAJOR, edge=Cut.MINOR)
@@ -384,9 +376,7 @@ class _Scanner:
         return i + 1
 
     def indented(self, i: int) -> int:
-        """Indented code runs to the next line that stands further left; blank lines at its end are not its
-        own.
-        """
+        """Indented code, up to the next line that stands further left, without blank lines at its end."""
         lines = self.lines
         j = end = i
         while j < len(lines):

@@ -32,25 +32,15 @@ from taboot_pipelines.documents.blocks import Cut, Kind, Outline, scan_code, sca
 from taboot_pipelines.documents.tokens import TOKENIZER, TOKENIZER_SHA256
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import Chunk, ContentType
+from taboot_pipelines.packaged import word_list
 from taboot_pipelines.settings import ChunkingSettings
 
 CHUNKER_VERSION = "1"
 
-#: Most code points of a chunk for each token it may have.
+#: How many code points a chunk may have for each token it may have.
 CHARS_PER_TOKEN = 16
 
-_PROSE_TYPES = frozenset(
-    {
-        "text/markdown",
-        "text/x-markdown",
-        "text/html",
-        "application/xhtml+xml",
-        "text/plain",
-        "text/x-rst",
-        "text/asciidoc",
-        "message/rfc822",
-    }
-)
+_PROSE_TYPES = word_list("taboot_pipelines.documents", "prose_types.txt")
 _CONTENT: dict[Kind, ContentType] = {
     Kind.PROSE: "prose",
     Kind.CODE: "code",
@@ -70,19 +60,17 @@ _STRETCH = 512
 #: Running text is cut no finer for want of overlap.
 _FINEST = 16
 #: A grapheme cluster of more marks than this may be cut.
-_MOST_MARKS = 32
+_MAX_MARKS = 32
 
 
 class Chunker:
-    """Cuts documents into chunks. Safe to share by threads. ``fingerprint`` names everything a chunk set
-    depends on.
-    """
+    """Cuts documents into chunks. Safe to share among threads. ``fingerprint`` stands for everything that a
+    chunk set depends on."""
 
     def __init__(self, settings: ChunkingSettings) -> None:
         self._limit = settings.content_tokens
         self._chars = self._limit * CHARS_PER_TOKEN
-        # Half a chunk at most, so that every chunk brings something new and a small one finds room beside
-        # another.
+        # Half a chunk at most: every chunk brings something new, and a small one finds room beside another.
         self._least = min(settings.min_tokens, self._limit // 2)
         self._overlap = min(settings.overlap_tokens, self._limit // 2)
         parts = {
@@ -198,8 +186,8 @@ class Chunker:
         return max(open_to, key=p.cuts.__getitem__, default=cut)
 
     def _tail(self, p: _Pieces, start: int, cut: int) -> int:
-        """Where the last chunk begins if what is left after ``cut`` is too small for one: as far back as
-        makes it large enough, to the beginning of a block that it would part."""
+        """Where the last chunk begins if too little is left after ``cut``: as far back as makes it large
+        enough, to the beginning of a block that it would part."""
         end = len(p.kinds)
         back = bisect_right(p.tokens, p.tokens[end] - self._least, start, cut + 1) - 1
         back = max(back, start + 1)
@@ -213,9 +201,8 @@ class Chunker:
         return max(back, bisect_left(p.at, p.at[end] - self._chars, 0, cut))
 
     def _exact(self, text: str, start: int, end: int, tokens: int) -> Iterator[tuple[int, int, int]]:
-        """The span with its tokens; halved while it exceeds the limit, which only text in which counts do not
-        add up can.
-        """
+        """The span with its tokens, halved while it exceeds the limit (only where counts do not add up can
+        it)."""
         todo = [(start, end, tokens)]
         while todo:
             a, b, n = todo.pop()
@@ -231,8 +218,8 @@ class Chunker:
 
 
 class _Pieces:
-    """The document as a row of pieces. ``at`` and ``tokens`` are prefix sums with one more entry than there
-    are pieces.
+    """The document as a row of pieces. ``at`` (code points) and ``tokens`` are prefix sums, so they have one
+    entry more than there are pieces.
 
     ``whole[k]`` is the first piece of the code block, table or row which fits a chunk and which a cut before
     ``k`` would part, -1 if there is none.
@@ -303,9 +290,7 @@ class _Pieces:
                 self.whole[first + 1 : last] = [first] * (last - first - 1)
 
     def adds_up(self, first: int, last: int) -> bool:
-        """Whether the pieces of ``[first, last)``, and what they were cut from, are whole lines or
-        sentences.
-        """
+        """Whether the tokens of the pieces ``[first, last)`` add up: all are whole lines or sentences."""
         return bisect_left(self._fine, first) == bisect_right(self._fine, last)
 
     def majority(self, first: int, last: int) -> tuple[Kind, int]:
@@ -326,8 +311,8 @@ class _Pieces:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends, which joined are the text. Only LF, CR LF and CR end one: at other controls
-    (and so in ``str.splitlines``) token counts do not add up."""
+    """The lines with their line breaks; joined they are the text. Only LF, CR LF and CR end one: at the other
+    controls that ``str.splitlines`` knows, token counts do not add up."""
     if "\r" in text:
         return _LINE.findall(text)
     lines = [line + "\n" for line in text.split("\n")]
@@ -336,9 +321,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without blank lines before it and without white space after it; empty if there is nothing
-    else.
-    """
+    """The span without blank lines before and white space after it, which may leave nothing."""
     part = text[start:end]
     end = start + len(part.rstrip())
     ink = len(part) - len(part.lstrip())
@@ -348,9 +331,8 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _split(line: str, fine: int, coarse: int, flowing: bool) -> list[tuple[int, int, Cut]]:
-    """A line's sentences, and the words of those with more than ``fine`` tokens: (code points, tokens, the
-    cut before).
-    """
+    """(code points, tokens, the cut before) of a line's sentences, and of the words of those with more than
+    ``fine`` tokens."""
     if not flowing:
         return _words(line, coarse)
     starts = [0, *(m.end() for m in _SENTENCE.finditer(line) if m.end() < len(line)), len(line)]
@@ -413,7 +395,7 @@ def _whole_character(text: str, cut: int, start: int) -> int:
     """``cut``, or the nearest place before it (after ``start``) that is not inside a grapheme cluster: before
     a combining mark, a joiner, a modifier, in a joined emoji, in a flag, in CR LF (the common rules of UAX
     29)."""
-    for k in range(cut, max(start, cut - _MOST_MARKS), -1):
+    for k in range(cut, max(start, cut - _MAX_MARKS), -1):
         after, before = text[k], text[k - 1]
         if after.isascii() and before.isascii():
             if not (after == "\n" and before == "\r"):

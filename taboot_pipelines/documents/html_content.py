@@ -14,8 +14,8 @@ from taboot_pipelines.documents.html_markdown import Block, is_hidden, render
 from taboot_pipelines.documents.html_tree import Element
 
 #: Beyond these trafilatura takes too long; pages for people are far smaller.
-_LIBRARY_MAX_CHARS = 2_000_000
-_LIBRARY_MAX_TAGS = 25_000
+_MAX_LIBRARY_CHARS = 2_000_000
+_MAX_LIBRARY_TAGS = 25_000
 
 #: (tag or None, attribute, word in it) of the element that holds the text, by generator.
 _CONTAINERS: tuple[tuple[str | None, str, str], ...] = (
@@ -34,22 +34,35 @@ _CONTAINERS: tuple[tuple[str | None, str, str], ...] = (
 #: Names that others use as well: they count on a page whose generator is known.
 _GENERIC = (("div", "itemprop", "articleBody"), ("div", "role", "main"))  # Read the Docs; Sphinx, MkDocs
 _GENERATOR = re.compile(
-    r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc"
+    r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora"
+    r"|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc"
 )
 _BOILERPLATE_TAGS = frozenset(("nav", "footer", "aside", "form", "header"))
 _BOILERPLATE_ROLES = frozenset(
     ("navigation", "banner", "contentinfo", "search", "complementary", "menu", "dialog", "alertdialog")
 )
 _BOILERPLATE = re.compile(
-    r"(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|toc|table-of-contents|breadcrumbs?|sidebar|footer|pagination|pager|prev-?next|edit-?this-?page|edit-?page|"
-    r"share|sharing|social|newsletter|subscribe|cookies?|consent|banner|related|recommended|advert\w*|sponsor\w*|promo|comments?|feedback|skip-link)(?:$|[\s_-])"
+    r"(?i)(?:^|[\s_-])"
+    r"(?:nav|navbar|navigation|menu|toc|table-of-contents|breadcrumbs?|sidebar|footer|pagination|pager"
+    r"|prev-?next|edit-?this-?page|edit-?page|share|sharing|social|newsletter|subscribe|cookies?|consent"
+    r"|banner|related|recommended|advert\w*|sponsor\w*|promo|comments?|feedback|skip-link)"
+    r"(?:$|[\s_-])"
+)
+_DOC_FURNITURE = re.compile(
+    r"(?i)(?:^|[\s_-])"
+    r"(?:toc|breadcrumbs?|pagination|edit-?this-?page|edit-?page|page-nav|rst-footer-buttons|feedback"
+    r"|tocCollapsible\w*|toctree-wrapper-nav)"
+    r"(?:$|[\s_-])"
 )
 _WORD = re.compile(r"\w+")
+#: Words of a shingle, a run of words that is looked up as one.
 _SHINGLE = 4
+#: Of equal passages in the library's text, as many are tried as places for one block.
+_MAX_PLACES = 8
 
 
 def _furniture(element: Element) -> bool:
-    """Parts of a documentation container that are not text of the page."""
+    """Parts of a documentation generator's container that are not text of the page."""
     tag = element.tag
     if tag in ("nav", "form", "footer") or element.get("role") in _BOILERPLATE_ROLES:
         return True
@@ -63,12 +76,8 @@ def _furniture(element: Element) -> bool:
     )
 
 
-_DOC_FURNITURE = re.compile(
-    r"(?i)(?:^|[\s_-])(?:toc|breadcrumbs?|pagination|edit-?this-?page|edit-?page|page-nav|rst-footer-buttons|feedback|tocCollapsible\w*|toctree-wrapper-nav)(?:$|[\s_-])"
-)
-
-
 def _boilerplate(element: Element) -> bool:
+    """Parts of any page that are not its text."""
     tag = element.tag
     if tag in _BOILERPLATE_TAGS:
         # A header inside an article holds its title.
@@ -85,9 +94,8 @@ def _documentation(source: str, root: Element) -> Element | None:
     """The element that a documentation generator puts its text in, or None."""
     found: dict[int, Element] = {}
     mains: list[Element] = []
-    generated = (
-        "_static/documentation_options.js" in source or "_static/pygments.css" in source
-    )  # Sphinx names itself rarely
+    # Sphinx rarely names itself.
+    generated = "_static/documentation_options.js" in source or "_static/pygments.css" in source
     known = _CONTAINERS + _GENERIC
     for element in root.walk():
         if element.tag == "meta" and element.get("name").lower() == "generator":
@@ -166,10 +174,6 @@ class _Evidence:
         return [(p[0], p[-1] + _SHINGLE, len(p)) for p in most if 2 * len(p) >= len(most[0])]
 
 
-#: Of equal passages in the library's text, as many are tried as places for one block.
-_MAX_PLACES = 8
-
-
 def _tokens(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
@@ -207,9 +211,7 @@ def _in_order(candidates: list[list[tuple[int, int, int]]], length: int) -> set[
 
 
 def _supported(blocks: list[Block], text: str) -> list[Block]:
-    """The blocks that the library's text holds, in its order, and the code, tables and headings between
-    them.
-    """
+    """The blocks that the library's text holds, in its order, with the code, tables and headings between."""
     evidence = _Evidence(text)
     words = [_tokens(b.plain) for b in blocks]
     chosen = _in_order([evidence.places(w) for w in words], len(evidence.words))
@@ -253,7 +255,7 @@ def main_content(source: str, root: Element) -> list[Block]:
         blocks = render(source, container, _furniture)
         if any(b.plain for b in blocks):
             return blocks
-    if len(source) <= _LIBRARY_MAX_CHARS and source.count("<") <= 2 * _LIBRARY_MAX_TAGS:
+    if len(source) <= _MAX_LIBRARY_CHARS and source.count("<") <= 2 * _MAX_LIBRARY_TAGS:
         text = _library_text(source)
         if len(text) >= 60:
             kept = _supported(render(source, root), text)

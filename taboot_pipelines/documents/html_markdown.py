@@ -8,35 +8,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taboot_pipelines.documents.html_tree import BLOCK, RAW, Element, Text, pieces
+from taboot_pipelines.packaged import word_list
 
 Kind = Literal["heading", "paragraph", "item", "code", "table"]
 #: Code points ``[start, end)`` of the block's Markdown, and of the source.
 Segment = tuple[int, int, int, int]
 
-_SKIPPED = RAW | frozenset(
-    [
-        "noscript",
-        "button",
-        "input",
-        "select",
-        "option",
-        "datalist",
-        "object",
-        "embed",
-        "audio",
-        "video",
-        "canvas",
-        "nav",
-        "head",
-        "dialog",
-    ]
-)
+#: Elements that show no text of the page.
+_SKIPPED = RAW | word_list("taboot_pipelines.documents", "html_skipped_elements.txt")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200d\u2060\ufeff\x00]")
 _SPACE = re.compile(r"[ \t\n\r\f\v\u00a0\u2000-\u200a\u202f\u205f\u3000]+")
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 #: Line numbers, permalinks and copy buttons of documentation generators.
 _FURNITURE = re.compile(
-    r"(?:^|\s)(?:headerlink|header-anchor|anchor-link|anchorjs-link|hash-link|linenos|lineno|md-clipboard|copybtn|md-content__button|md-source-file|visually-hidden|sr-only|screen-reader-text|clipboard-copy|zeroclipboard-container|mw-editsection)(?:\s|$)"
+    r"(?:^|\s)"
+    r"(?:headerlink|header-anchor|anchor-link|anchorjs-link|hash-link|linenos|lineno|md-clipboard|copybtn"
+    r"|md-content__button|md-source-file|visually-hidden|sr-only|screen-reader-text|clipboard-copy"
+    r"|zeroclipboard-container|mw-editsection)"
+    r"(?:\s|$)"
 )
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language|lang|highlight(?:-source)?|brush:|sourceCode)[-\s]?([A-Za-z0-9+#_.-]{1,30})"
@@ -177,9 +166,7 @@ class _Renderer:
         self.runs.append(_Run(pad + fence, -1, -1, True))
 
     def take_line(self) -> tuple[str, str, int, int, float]:
-        """The collected runs as one Markdown text: (text, words alone, source start, source end, share in
-        links).
-        """
+        """The collected runs as one text: (Markdown, words alone, source start and end, share in links)."""
         runs, self.runs = self.runs, []
         out: list[str] = []
         plain: list[str] = []
@@ -221,9 +208,7 @@ class _Renderer:
         context: _Context,
         linked: float = 0.0,
     ) -> None:
-        """Add a block of (line, source start, source end); neighbouring lines of equal range share a
-        segment.
-        """
+        """Add a block of (line, source start, source end); neighbours of equal range share a segment."""
         parts: list[str] = []
         segments: list[Segment] = []
         at = 0
@@ -454,9 +439,7 @@ def _language(element: Element) -> str:
 
 
 def _rows(table: Element) -> tuple[list[Element], list[Element], bool]:
-    """(rows, captions, whether it holds data): a table with blocks of its own in its cells only lays out the
-    page.
-    """
+    """(rows, captions, whether it holds data). A table whose cells hold blocks only lays out the page."""
     rows: list[Element] = []
     captions: list[Element] = []
     for child in table.children:

@@ -1,7 +1,7 @@
-"""Which language a document is written in (fastText's lid.176, the compressed model of Joulin et al. 2016, in
-the package).
+"""Which language a document is written in, by fastText's lid.176 (the compressed model of Joulin et al. 2016,
+bundled with its package).
 
-Being wrong costs a document, so ``und`` is the answer whenever prose is short or the model is unsure.
+A wrong answer costs a document, so the answer is ``und`` whenever prose is short or the model is unsure.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _SAMPLE = 4000
 
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[^\n]*$|\Z)", re.S | re.M)
 _NOISE = re.compile(
-    r"`[^`\n]{1,400}`|https?://[^\s)>\]]+|<[^<>\n]{1,300}>|\]\([^()\n]*\)|^\s*\|?[-:| ]{3,}$|^(?:"
-    r" {4}|\t)[^\n]*$",
+    r"`[^`\n]{1,400}`|https?://[^\s)>\]]+|<[^<>\n]{1,300}>|\]\([^()\n]*\)"
+    r"|^\s*\|?[-:| ]{3,}$"
+    r"|^(?: {4}|\t)[^\n]*$",
     re.M,
 )
 #: A word of prose has no digits, dots, slashes or underscores in or beside it.
@@ -53,9 +54,7 @@ def normalize(tag: str) -> str:
 
 
 def prose(text: str) -> str:
-    """The words of running text in the first part of a Markdown document: no code, URLs, markup or
-    identifiers.
-    """
+    """The words of running text at the start of a Markdown document, without code, URLs and identifiers."""
     text = _FENCED.sub(" ", text[:_PREFIX])
     text = _NOISE.sub(" ", text)
     lines = []
@@ -102,7 +101,6 @@ def _rank(sample: str) -> list[tuple[str, float]]:
 
 
 def allowed(lang: str, languages: Sequence[str]) -> bool:
-    """Whether a source that lists ``languages`` takes the document; no list takes all, as does an unknown
-    language.
-    """
+    """Whether a source that lists ``languages`` takes the document. An empty list takes all, and every list
+    takes an unknown language."""
     return not languages or lang == UNDETERMINED or lang in {normalize(x) for x in languages}

@@ -1,6 +1,4 @@
-"""What a document says about itself: title, author, description, keywords, canonical URL, og:image and its
-own date.
-"""
+"""What a document says about itself: title, author, description, keywords, canonical URL, image and date."""
 
 from __future__ import annotations
 
@@ -16,16 +14,18 @@ from taboot_pipelines.documents.html_tree import Element, decoded
 MAX_VALUE = 2000
 _MAX_KEYWORDS = 50
 _SPACES = re.compile(r"\s+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ISO = re.compile(
-    r"^\s*([0-9]{4})[-/.]?([01]?[0-9])[-/.]?([0-3]?[0-9])(?:[T\s]+([0-2]?[0-9]):([0-5][0-9])(?::([0-5][0-9])(?:[.,]([0-9]{1,9}))?)?\s*(Z|z|UTC|GMT|[+-][0-2][0-9]:?[0-5][0-9])?)?"
+    r"^\s*([0-9]{4})[-/.]?([01]?[0-9])[-/.]?([0-3]?[0-9])"
+    r"(?:[T\s]+([0-2]?[0-9]):([0-5][0-9])(?::([0-5][0-9])(?:[.,]([0-9]{1,9}))?)?"
+    r"\s*(Z|z|UTC|GMT|[+-][0-2][0-9]:?[0-5][0-9])?)?"
 )
 
 
 @dataclass(slots=True)
 class Facts:
-    """``metadata`` has only keys that the document fills: author, description, keywords, canonical_url,
-    og_image.
-    """
+    """What a document states. Of author, description, keywords, canonical_url and og_image ``metadata`` has
+    those that it fills."""
 
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -38,9 +38,12 @@ class Facts:
             self.metadata[key] = cleaned
 
     def put_keywords(self, value: object) -> None:
-        parts: Iterable[object] = (
-            value if isinstance(value, list) else value.split(",") if isinstance(value, str) else ()
-        )
+        """Keep the first list stated, of which a text is split at its commas."""
+        parts: Iterable[object] = ()
+        if isinstance(value, list):
+            parts = value
+        elif isinstance(value, str):
+            parts = value.split(",")
         words = list(dict.fromkeys(filter(None, (_clean(p) for p in parts))))[:_MAX_KEYWORDS]
         if words and "keywords" not in self.metadata:
             self.metadata["keywords"] = words
@@ -51,9 +54,7 @@ def _clean(value: object) -> str:
         return ""
     text = str(value)
     # Lone surrogates (bytes that were not UTF-8) can be stored nowhere.
-    text = "".join(c if not "\ud800" <= c <= "\udfff" else "\ufffd" for c in text[: 4 * MAX_VALUE]).replace(
-        "\x00", ""
-    )
+    text = _SURROGATE.sub("\ufffd", text[: 4 * MAX_VALUE]).replace("\x00", "")
     return _SPACES.sub(" ", text).strip()[:MAX_VALUE]
 
 
@@ -68,9 +69,10 @@ def parse_date(value: object) -> datetime | None:
     if m[4] is None and re.match(r"[0-9]", value[m.end() : m.end() + 1]):
         return None  # a longer number, not a date
     zone = m[8] or "Z"
-    zone = (
-        "+00:00" if zone.upper() in ("Z", "UTC", "GMT") else zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
-    )
+    if zone.upper() in ("Z", "UTC", "GMT"):
+        zone = "+00:00"
+    elif ":" not in zone:
+        zone = f"{zone[:3]}:{zone[3:]}"
     micro = (m[7] or "").ljust(6, "0")[:6]
     try:
         parsed = datetime.fromisoformat(
@@ -219,7 +221,9 @@ _TITLE_LINES = 400
 
 def front_matter(text: str) -> tuple[dict[str, Any], int]:
     """(fields, end) of YAML front matter, as plain scalars and lists of scalars; ({}, 0) without one.
-    Anything odd in it (anchors, tags, deep nesting) is passed over: it is data of strangers."""
+
+    Anything odd in it (anchors, tags, deep nesting) is passed over: it is data of strangers.
+    """
     m = _FRONT_MATTER.match(text)
     if m is None:
         return {}, 0

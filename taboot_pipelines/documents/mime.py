@@ -66,6 +66,8 @@ _BY_NAME = {
     "license": PLAIN,
     ".env": "text/x-dotenv",
 }
+#: Names that a variant may follow: ``Dockerfile.dev``.
+_WITH_VARIANTS = ("dockerfile", "containerfile", "makefile", "caddyfile")
 #: Endings that say how a file is used, not what it is.
 _OUTER = ("sample", "example", "template", "tmpl", "tpl", "dist", "disabled", "bak", "orig", "j2", "in")
 _ALIASES = {
@@ -80,6 +82,7 @@ _ALIASES = {
     "application/x-sh": "text/x-shellscript",
     "text/toml": "application/toml",
 }
+_OTHER_TEXT = frozenset(("application/javascript", "application/sql", "message/rfc822"))
 _UNSPECIFIC = ("", PLAIN, BINARY, "binary/octet-stream", "application/unknown", "application/x-unknown")
 _MAGIC = (
     (b"%PDF-", "application/pdf"),
@@ -107,6 +110,7 @@ _LOOKS_HTML = re.compile(
     rb"\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype html|html[\s>]|head[\s>]|body[\s>])", re.I | re.S
 )
 _SNIFF = 8192
+_READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 
 def magic_of(data: bytes) -> str | None:
@@ -115,9 +119,8 @@ def magic_of(data: bytes) -> str | None:
 
 
 def by_name(path: str) -> str | None:
-    """The type that the file's name says, or None. ``app.conf.sample`` is a conf, ``Dockerfile.dev`` a
-    Dockerfile.
-    """
+    """The type that the file's name says, or None: ``app.conf.sample`` is a conf, ``Dockerfile.dev`` a
+    Dockerfile."""
     name = path.split("?", 1)[0].split("#", 1)[0].rstrip("/").rsplit("/", 1)[-1].lower()
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -128,17 +131,12 @@ def by_name(path: str) -> str | None:
         parts.pop()
     if len(parts) > 1 and (found := _BY_SUFFIX.get(parts[-1])):
         return found
-    return (
-        _BY_NAME.get(parts[0])
-        if parts[0] in ("dockerfile", "containerfile", "makefile", "caddyfile")
-        else None
-    )
+    return _BY_NAME.get(parts[0]) if parts[0] in _WITH_VARIANTS else None
 
 
 def is_binary(data: bytes, declared_charset: str | None = None) -> bool:
-    """Whether the bytes cannot be text: a NUL in the first 8 KiB, unless a wide encoding is marked or
-    declared.
-    """
+    """Whether the bytes cannot be text: they have a NUL in the first 8 KiB, and no wide encoding is marked or
+    declared."""
     if data.startswith(_WIDE) or (declared_charset or "").lower().replace("_", "-").startswith(
         ("utf-16", "utf-32")
     ):
@@ -170,13 +168,6 @@ def mime_of(path: str, data: bytes, declared: str | None) -> str:
 def is_text(mime: str) -> bool:
     """Whether documents of this type can be read."""
     return mime.startswith("text/") or mime.endswith(("+json", "+yaml", "+xml")) or mime in _READABLE
-
-
-_READABLE = (
-    frozenset(_BY_SUFFIX.values())
-    | frozenset(_ALIASES.values())
-    | {"application/javascript", "application/sql", "message/rfc822"}
-)
 
 
 def is_code(mime: str) -> bool:

@@ -1,6 +1,4 @@
-"""A blob becomes a document: text, title, language, metadata, and the map that leads back to the blob's
-bytes.
-"""
+"""A blob becomes a document: text, title, language, metadata, and the map back to the blob's bytes."""
 
 from __future__ import annotations
 
@@ -54,8 +52,7 @@ def parse_document(
             "E_PARSE", f"{path}: the document is nested too deeply or too large to parse.", path=path
         ) from None
     except Exception as error:  # noqa: BLE001  whatever a stranger's bytes provoke is typed
-        # Neither its message nor itself as a cause: both may hold the document's text. Where it happened is
-        # enough.
+        # Where it happened is enough: its message, or itself as a cause, may hold the document's text.
         raise TabootError(
             "E_PARSE",
             f"{path}: the parser failed with {type(error).__name__}.",
@@ -158,9 +155,7 @@ def _html(source: str, codec: str, bom: int, size: int) -> tuple[str, metadata.F
 
 
 def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[Segment]) -> OffsetMap:
-    """Block segments (width 0) in bytes of a blob of ``size`` bytes, from segments in code points of its
-    source.
-    """
+    """Block segments (width 0) in bytes of a blob, from segments in code points of its source."""
     if not segments:
         return OffsetMap.of([])
     rows = np.array(segments, dtype=np.int64)
@@ -179,9 +174,8 @@ def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[
 
 
 def _byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """n + 1 offsets: the byte at which each code point of ``source`` begins. A surrogate stands for one
-    escaped byte.
-    """
+    """The byte at which each code point of ``source`` begins, and the end: n + 1 offsets. A surrogate stands
+    for one escaped byte."""
     exact = OffsetMap.of_text(source, codec) if not _SURROGATES.search(source) else None
     if exact is not None:
         widths = np.repeat(exact.width, exact.doc_end - exact.doc_start)

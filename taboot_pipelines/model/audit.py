@@ -10,9 +10,8 @@ Kind = Literal["missing", "surplus", "different", "unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """``item`` is an id (of a blob, table, shard, point, node, edge …), never a text. ``repairable``: it can
-    be derived again.
-    """
+    """``item`` is the id of a blob, table, shard, point, node, edge …, never a text; ``repairable`` says
+    whether it can be derived again."""
 
     store: str  # catalog, blobs, tables, shards, qdrant, neo4j, state
     kind: Kind

@@ -138,9 +138,8 @@ def is_cidr(v: Any) -> bool:
 
 
 def is_hostname(v: Any) -> bool:
-    """RFC 1123 (underscores stand in real names, so they are let through), no trailing dot, at most 253
-    characters.
-    """
+    """RFC 1123 without a trailing dot, at most 253 characters. Underscores are allowed: real names have
+    them."""
     return (
         isinstance(v, str) and 0 < len(v) <= 253 and all(_HOST_LABEL.fullmatch(part) for part in v.split("."))
     )
@@ -160,8 +159,7 @@ def _path(v: Any) -> bool:
 
 
 def _host_rule(v: Any) -> bool:
-    # server_name and Traefik rules allow wildcards, regexes and catch-alls: any non-blank token without
-    # spaces.
+    # server_name and Traefik's rules allow wildcards, regexes and catch-alls: any token without spaces.
     return isinstance(v, str) and v != "" and not any(c.isspace() for c in v)
 
 
@@ -293,9 +291,7 @@ NODES: dict[str, NodeType] = {
 
 @dataclass(frozen=True)
 class EdgeType:
-    """A relation: its ends, its properties, which of them are required, and what makes two of them different
-    facts.
-    """
+    """A relation: its ends, its properties, which of them are required, and which make it another fact."""
 
     type: str
     start: frozenset[str]

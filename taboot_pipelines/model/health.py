@@ -22,9 +22,8 @@ class Health:
 
 
 def probe(part: str, backend: str, ask: Callable[[], tuple[str | None, str]]) -> Health:
-    """Time ``ask``, which gives (version, a warning in words or ""); a ``TabootError`` makes the part unwell,
-    never the caller.
-    """
+    """Time ``ask``, which gives (version, a warning in words or ""). Its ``TabootError`` is not raised: it
+    becomes the message of a part that is not ok."""
     start = time.perf_counter()
     try:
         version, warning = ask()

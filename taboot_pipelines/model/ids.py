@@ -44,9 +44,7 @@ def digest(*parts: object) -> str:
 
 
 def locator(source_id: str, path: str) -> str:
-    """Where a document lives: its source and, for files, the path relative to the source's root (NFC,
-    ``/``).
-    """
+    """Where a document lives: its source and its path there (of a file: from the root, NFC, ``/``)."""
     return composite(source_id, unicodedata.normalize("NFC", path))
 
 

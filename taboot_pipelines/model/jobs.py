@@ -27,9 +27,8 @@ class RunState(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """A document's retention lifecycle (seed 000). ``DELETED`` returns only by ``restore``, or by its bytes
-    changing after expiry.
-    """
+    """A document's retention lifecycle (seed 000). ``DELETED`` is left only by ``restore``, or when the bytes
+    change after expiry."""
 
     INGESTED = "INGESTED"
     ACTIVE = "ACTIVE"

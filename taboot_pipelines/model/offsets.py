@@ -18,6 +18,9 @@ from taboot_pipelines.errors import TabootError
 
 Array = npt.NDArray[np.int64]
 
+_WESTERN = frozenset(("latin-1", "iso-8859-1", "windows-1252", "cp1252"))
+_ASCII_SUPERSETS = _WESTERN | {"utf-8", "ascii", "us-ascii"}
+
 
 @dataclass(frozen=True)
 class OffsetMap:
@@ -43,15 +46,7 @@ class OffsetMap:
         if n == 0:
             return cls.of([])
         codec = charset.lower().replace("_", "-")
-        if text.isascii() and codec in {
-            "utf-8",
-            "ascii",
-            "us-ascii",
-            "latin-1",
-            "iso-8859-1",
-            "windows-1252",
-            "cp1252",
-        }:
+        if text.isascii() and codec in _ASCII_SUPERSETS:
             return cls.of([(0, n, bom, bom + n, 1)])
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         if codec in {"utf-8", "utf8", "utf-8-sig"}:
@@ -76,9 +71,8 @@ class OffsetMap:
         return bool((self.width > 0).all())
 
     def to_bytes(self, start: int, end: int) -> tuple[int, int]:
-        """The byte range that holds the document's ``[start, end)``; an empty span maps to an empty range if
-        exact.
-        """
+        """The byte range that holds the document's ``[start, end)``; empty for an empty span where it is
+        exact."""
         starts, ends = self.to_bytes_many(np.array([start]), np.array([end]))
         return int(starts[0]), int(ends[0])
 

@@ -31,8 +31,7 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """One item's bytes. ``path`` is the locator's second part: a relative NFC path with ``/``, or a canonical
-    URL key.
-    """
+    URL key."""
 
     path: str
     data: bytes
@@ -58,9 +57,8 @@ class NotModified:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Seen but not wanted, with a typed reason (a tombstone, robots, a size limit …). It still exists: not a
-    deletion.
-    """
+    """Seen but not wanted, with a typed reason (a tombstone, robots, a size limit …). It still exists, so
+    this is no deletion."""
 
     path: str
     code: str
@@ -86,9 +84,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Enumerated:
-    """The last event of every connector. Only ``complete`` lets what was not seen count as absent (rule
-    15).
-    """
+    """The last event of every connector. Unless ``complete``, what was not seen is not absent (rule 15)."""
 
     complete: bool
     reason: str = ""
@@ -101,9 +97,7 @@ Event = Fetched | NotModified | Skipped | Failed | Gone | Enumerated
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A blob as normalized Markdown (config files: their text), secrets masked with the same number of code
-    points.
-    """
+    """A blob as normalized Markdown (config files: their text), with secrets masked."""
 
     text: str
     title: str
@@ -122,9 +116,8 @@ ContentType = Literal["prose", "code", "table", "list"]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``document[start:end] == text`` in code points. ``section`` is the path of headings above, joined by ``
-    > ``.
-    """
+    """``document[start:end] == text`` in code points. ``section`` is the path of headings above, joined by
+    ``" > "``."""
 
     index: int
     start: int
@@ -158,8 +151,8 @@ class NodeRef:
 
 @dataclass(frozen=True, slots=True)
 class NodeClaim:
-    """A unit says that a node exists and has these properties. ``declared`` names count as known in the
-    namespace: ``aliases`` are further names of it (a container's ``container_name``)."""
+    """A unit says that a node exists and has these properties. Names of a ``declared`` node count as known in
+    the namespace; ``aliases`` are further names of it (a container's ``container_name``)."""
 
     node: NodeRef
     evidence: Evidence
@@ -171,9 +164,8 @@ class NodeClaim:
 
 @dataclass(frozen=True, slots=True)
 class EdgeClaim:
-    """A unit states a relation. ``start_basis``/``end_basis``: ``bytes`` only if the end's name stands in the
-    evidence.
-    """
+    """A unit states a relation. ``start_basis`` and ``end_basis`` are ``bytes`` only if that end's name is in
+    the evidence."""
 
     type: str
     start: NodeRef
@@ -207,9 +199,8 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnitSpec:
-    """A unit of interpretation, known from the listing alone. ``files[0]`` is the main file; ``name`` is
-    unique in the source.
-    """
+    """A unit of interpretation, known from the listing alone: its name, unique in the source, and its files,
+    the main one first."""
 
     name: str
     files: tuple[str, ...]
@@ -235,8 +226,7 @@ class FileView:
         self._paths = paths
         self._load = load
         self.reads: dict[str, bool] = {}
-        #: Every pattern asked of :meth:`glob` and what it gave: a file that comes to match one is an input
-        #: too.
+        #: Each pattern asked of :meth:`glob` and what it gave: a file that comes to match is an input too.
         self.globs: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -244,9 +234,7 @@ class FileView:
         return self._paths
 
     def read(self, path: str) -> str | None:
-        """The decoded text of ``path`` (relative to the source's root, normalized, ``/``), or None if it is
-        absent.
-        """
+        """The decoded text of ``path`` (normalized, from the source's root, with ``/``), None if absent."""
         present = path in self._paths
         self.reads[path] = present
         if not present:
@@ -255,9 +243,8 @@ class FileView:
         return text
 
     def glob(self, pattern: str) -> tuple[str, ...]:
-        """The paths that match, sorted: ``*``, ``?`` and ``[…]`` within one component, a leading dot only
-        literally.
-        """
+        """The paths that match, sorted. ``*``, ``?`` and ``[…]`` stay within one component, and a leading dot
+        must be written out."""
         found = self.globs.get(pattern)
         if found is None:
             parts = [(re.compile(fnmatch.translate(p)).match, p.startswith(".")) for p in pattern.split("/")]

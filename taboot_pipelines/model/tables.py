@@ -272,9 +272,8 @@ def rows_of(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 
 def conform(table: pa.Table, name: str) -> pa.Table:
-    """Cast to the declared schema of table ``name``; raise ``E_TABLE`` for missing or surplus columns, nulls
-    or types.
-    """
+    """Cast to the declared schema of table ``name``. Raises ``E_TABLE`` for missing or surplus columns, wrong
+    types, and nulls where none may be."""
     schema, _ = TABLES[name]
     if set(table.column_names) != set(schema.names):
         raise TabootError(

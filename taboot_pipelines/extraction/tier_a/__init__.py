@@ -1,1 +1,13 @@
-"""Tier A: what a format states, read by a parser, byte-identical for equal input and version."""
+"""Tier A: what a format states, read by a parser; equal input and version give byte-identical claims.
+
+- ``compose``: Docker Compose projects, with the Dockerfiles and environment files they name;
+- ``nginx``: nginx configuration, SWAG's proxy confs included;
+- ``prose``: mentions that any text shows by itself, such as URLs, addresses and image references.
+
+They share the normal forms of what they name: ``endpoints`` (hosts, ports and URLs), ``images`` (image
+references), and ``regions``, which parts of a Markdown text are code. A new format is a package beside these
+with an extractor that has a ``name``, a ``version`` (part of the fingerprint: raise it when equal input would
+give other claims), ``units`` and ``interpret``.
+
+Nothing here guesses: what depends on a value that the files do not give is marked as unresolved.
+"""

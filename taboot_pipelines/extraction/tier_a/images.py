@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from taboot_pipelines.errors import TabootError
 
 DEFAULT_REGISTRY = "docker.io"
-#: Longest repository path, and no reference that follows the grammar is longer than this many characters.
-_PATH_MAX = 255
-_REFERENCE_MAX = 1024
+#: Characters of a repository path, and of a whole reference.
+_MAX_PATH = 255
+_MAX_REFERENCE = 1024
 
 _DOMAIN_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _DOMAIN = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _PATH_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _PATH = rf"{_PATH_PART}(?:/{_PATH_PART})*"
 _REST = re.compile(
-    rf"(?P<path>{_PATH})(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{{32,}}))?",
+    rf"(?P<path>{_PATH})"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?"
+    r"(?:@(?P<digest>[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
 _DOMAIN_FULL = re.compile(_DOMAIN)
@@ -47,7 +49,7 @@ class ImageReference:
 
 def try_reference(text: str) -> ImageReference | None:
     """The reference that all of ``text`` is, or None if it is none."""
-    if len(text) > _REFERENCE_MAX:
+    if len(text) > _MAX_REFERENCE:
         return None
     first, slash, rest = text.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost" or first != first.lower()):
@@ -60,7 +62,7 @@ def try_reference(text: str) -> ImageReference | None:
     if match is None or _IDENTIFIER.fullmatch(text):
         return None
     path, tag, digest = match.group("path", "tag", "digest")
-    if len(path) > _PATH_MAX:
+    if len(path) > _MAX_PATH:
         return None
     if digest is not None:
         algorithm, _, value = digest.partition(":")

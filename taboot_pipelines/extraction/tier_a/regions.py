@@ -1,8 +1,7 @@
-"""Which parts of a Markdown text are code or headings, by one scan: fences, inline code, ATX and setext
-headings.
+"""Which parts of a Markdown text are code or headings: fences, inline code, ATX and setext headings.
 
-It finds what decides whether a word is a name; it is no Markdown parser. Fences may be indented (they stand
-in lists and tabs), code indented by four spaces is taken for text.
+This finds what decides whether a word is a name; it is no Markdown parser. Fences may be indented, because
+they stand in lists and tabs; code indented by four spaces is taken for text.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _SETEXT = re.compile(r"\n(?:=+|--+)[ \t]*(?=\n|\Z)")
 #: What may stand on a line before a fence: blanks, quotes, list markers.
 _LEAD = frozenset(" \t>*+-0123456789.)")
 #: An inline span longer than this is a stray backtick.
-_INLINE_MAX = 2000
-_LEAD_MAX = 80
+_MAX_INLINE = 2000
+_MAX_LEAD = 80
 
 
 def regions(text: str, code: bool = False) -> list[Region]:
@@ -46,7 +45,7 @@ def regions(text: str, code: bool = False) -> list[Region]:
             headings.append((begin, _line_end(text, begin), "heading"))
     for m in _SETEXT.finditer(text):
         begin = text.rfind("\n", 0, m.start()) + 1
-        line = text[begin : m.start()].strip() if m.start() - begin < _INLINE_MAX else ""
+        line = text[begin : m.start()].strip() if m.start() - begin < _MAX_INLINE else ""
         if line and line[0] not in "|-*+>#=" and not fenced(begin):
             headings.append((begin, m.start(), "heading"))
     # Inline code within a heading is part of it.
@@ -81,7 +80,7 @@ def _leads(text: str, at: int) -> bool:
     """Whether only blanks and markers stand before ``at`` on its line."""
     i = at - 1
     while i >= 0 and text[i] != "\n":
-        if text[i] not in _LEAD or at - i > _LEAD_MAX:
+        if text[i] not in _LEAD or at - i > _MAX_LEAD:
             return False
         i -= 1
     return True
@@ -104,7 +103,7 @@ def _code(text: str) -> tuple[list[Region], list[Region]]:
         if (
             end - start >= 3
             and _leads(text, start)
-            and "`" not in text[end : min(_line_end(text, end), end + _INLINE_MAX)]
+            and "`" not in text[end : min(_line_end(text, end), end + _MAX_INLINE)]
         ):
             body = min(_line_end(text, end) + 1, len(text))
             close = i + 1
@@ -115,7 +114,7 @@ def _code(text: str) -> tuple[list[Region], list[Region]]:
                     and e - s >= end - start
                     and s >= body
                     and _leads(text, s)
-                    and not text[e : min(_line_end(text, e), e + _LEAD_MAX)].strip()
+                    and not text[e : min(_line_end(text, e), e + _MAX_LEAD)].strip()
                 ):
                     break
                 close += 1
@@ -129,7 +128,7 @@ def _code(text: str) -> tuple[list[Region], list[Region]]:
         if (
             j >= 0
             and text[start] == "`"
-            and runs[j][0] - end <= _INLINE_MAX
+            and runs[j][0] - end <= _MAX_INLINE
             and "\n\n" not in text[end : runs[j][0]]
         ):
             found.append((end, runs[j][0], "code"))

@@ -131,9 +131,7 @@ def _base_images(
 
 
 def _written(end: NodeRef, node: Node) -> Basis:
-    """The basis of an image: its normal form stands there, or what it is the normal form of, or only a
-    variable.
-    """
+    """The basis of an image: its normal form stands there, or another form of it, or only a variable."""
     said = quote(node)
     return Basis.BYTES if end.name in said else Basis.NORMALIZED if node.text in said else Basis.DERIVED
 

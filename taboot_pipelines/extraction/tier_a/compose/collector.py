@@ -60,9 +60,7 @@ class Collector:
         aliases: tuple[str, ...] = (),
         confidence: float = 1.0,
     ) -> NodeRef:
-        """Claim a node; the first claim of it counts. Properties that are None or an empty list are left
-        out.
-        """
+        """Claim a node, of which the first claim counts. Properties that are None or [] are left out."""
         given = {k: v for k, v in (properties or {}).items() if v is not None and v != []}
         self.nodes.setdefault(
             (ref.label, ref.key), NodeClaim(ref, where, given, declared, aliases, confidence)

@@ -11,8 +11,7 @@ from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.model.records import NodeRef
 
-# A scheme is looked for only where a word starts: from every letter of a long word it would take quadratic
-# time.
+# A scheme is looked for only where a word starts: from every letter of a long word the time is quadratic.
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#\"'<>\\;]+)")
 _AUTHORITY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(?:(\d{1,5})|\$.*))?", re.ASCII)
 _HOST_PORT = re.compile(

@@ -23,9 +23,8 @@ _TAKES_HEREDOC = frozenset({"RUN", "COPY", "ADD"})
 @dataclass(frozen=True, slots=True)
 class BaseImage:
     """A ``FROM`` of an image: the reference with its variables put in, the stage's name, and the
-    instruction's code points ``[start, end)``. ``missing`` names the variables without a value; they stand in
-    ``reference`` as written.
-    """
+    instruction's code points ``[start, end)``. Variables without a value are named in ``missing`` and stand
+    in ``reference`` as written."""
 
     reference: str
     stage: str | None

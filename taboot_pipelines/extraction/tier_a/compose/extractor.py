@@ -15,8 +15,7 @@ from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 class ComposeExtractor:
     """Docker Compose projects by the Compose specification, read into the graph as ``graph-mapping`` has it.
 
-    Deterministic, and it raises nothing on any input: what cannot be read is a :class:`Problem` of the
-    interpretation.
+    It is deterministic and raises nothing on any input: what cannot be read is a problem of its result.
     """
 
     name = "compose"

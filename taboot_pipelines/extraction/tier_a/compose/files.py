@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Collection
 
 from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, Entry, Node, with_children
+from taboot_pipelines.packaged import word_list
 
 #: Compose's own order of the files it looks for in a directory.
 DEFAULT_FILES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
@@ -21,30 +22,7 @@ _MODEL_KEYS = frozenset(
     {"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"}
 )
 #: Keys that tell a Compose service from what other programs call a service.
-_SERVICE_KEYS = frozenset(
-    {
-        "image",
-        "build",
-        "extends",
-        "command",
-        "entrypoint",
-        "environment",
-        "env_file",
-        "ports",
-        "expose",
-        "volumes",
-        "networks",
-        "network_mode",
-        "depends_on",
-        "labels",
-        "container_name",
-        "restart",
-        "deploy",
-        "links",
-        "profiles",
-        "healthcheck",
-    }
-)
+_SERVICE_KEYS = word_list("taboot_pipelines.extraction.tier_a.compose", "service_keys.txt")
 _HINT = re.compile(r"services|include|image|build")
 
 
@@ -53,7 +31,9 @@ def resolve_path(base: str, path: str) -> str | None:
     if not path or path[0] in "/~" or "\x00" in path:
         return None
     joined = posixpath.normpath(posixpath.join(base, unicodedata.normalize("NFC", path)))
-    return None if joined == ".." or joined.startswith(("../", "/")) else "" if joined == "." else joined
+    if joined == ".." or joined.startswith(("../", "/")):
+        return None
+    return "" if joined == "." else joined
 
 
 def looks_like_compose(path: str, text: str) -> bool:
@@ -72,9 +52,8 @@ def normalize_project(name: str) -> str:
 
 
 def is_model(document: Node, path: str) -> bool:
-    """A Compose model: `services` or `include` at the top, and nothing that belongs to another program's
-    file.
-    """
+    """Whether it is a Compose model: `services` or `include` at the top, and no key of another program's
+    files."""
     if document.kind != MAPPING:
         return False
     services, include = document.get("services"), document.get("include")
@@ -107,6 +86,7 @@ def _is_version_1(document: Node) -> bool:
 
 
 def modernized(document: Node, path: str) -> Node:
+    """``document`` in the present format if it is in the first one; else itself."""
     if (
         "services" in document.entries
         or "include" in document.entries
@@ -130,9 +110,8 @@ def modernized(document: Node, path: str) -> Node:
 
 
 def group_units(paths: Collection[str]) -> list[tuple[str, ...]]:
-    """The YAML files of a listing by unit, main file first: a directory's default file with its override is
-    one unit.
-    """
+    """The YAML files of a listing by unit, main file first: a directory's default file and its override are
+    one."""
     folders: dict[str, dict[str, str]] = {}
     for path in paths:
         if path.lower().endswith((".yml", ".yaml")):

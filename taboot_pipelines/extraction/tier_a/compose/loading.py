@@ -37,8 +37,7 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
 from taboot_pipelines.model.records import FileView, Problem
 
-#: The longest chain of `extends`, the deepest `include`, and the most files that includes of one project may
-#: load.
+#: The longest chain of `extends` and the deepest `include`; the files that a project's includes may load.
 MAX_CHAIN = 32
 MAX_INCLUDES = 256
 
@@ -56,9 +55,8 @@ class Project:
 
 
 class Loader:
-    """Loads one project through one :class:`FileView`; keeps what it parsed, and which files it read as
-    what.
-    """
+    """Loads one project through one :class:`FileView`, and keeps what it parsed and what each file was read
+    as."""
 
     def __init__(self, view: FileView) -> None:
         self.view = view
@@ -136,11 +134,9 @@ class Loader:
     def _misshapen(self, files: Sequence[str], base: str) -> None:
         """Say of files that Compose would take by their name why they are none."""
         for path in files:
-            for document in (
-                self.parsed(path, base) or ()
-                if posixpath.basename(path) in (*DEFAULT_FILES, *OVERRIDE_FILES)
-                else ()
-            ):
+            if posixpath.basename(path) not in (*DEFAULT_FILES, *OVERRIDE_FILES):
+                continue
+            for document in self.parsed(path, base) or ():
                 services = document.get("services")
                 if document.kind != MAPPING:
                     self.problems.at(document, "E_PARSE", "the top of a Compose file is a mapping.")

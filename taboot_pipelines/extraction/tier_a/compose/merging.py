@@ -52,16 +52,13 @@ SERVICE_RULES: Mapping[str, Rule] = {
     "networks": _NAMES,
     "sysctls": _PAIRS,
 }
-
-
 #: ``*`` stands for every key that is not named.
 MODEL_RULES: Mapping[str, Rule] = {"services": {"*": SERVICE_RULES}, "include": _REPLACE}
 
 
 def pairs(node: Node | None) -> dict[str, Entry]:
-    """A mapping, or a list of ``K=V``, as entries. An item without ``=`` has a null value; both nodes are the
-    item.
-    """
+    """A mapping, or a list of ``K=V``, as entries. Of an item both nodes are the item itself, and without
+    ``=`` its value is null."""
     if node is None:
         return {}
     if node.kind == MAPPING:

@@ -44,9 +44,8 @@ Entry = tuple["Node", "Node"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A file as read: its path from the source's root, its text, and the directory its relative paths start
-    from.
-    """
+    """A file as read: its path from the source's root, its text, and the directory that its relative paths
+    start from."""
 
     path: str
     text: str
@@ -55,9 +54,7 @@ class Origin:
 
 class Node:
     """A scalar (``text``), a sequence (``items``) or a mapping (``entries``: key -> (key node, value node)),
-    standing at code points ``[start, end)`` of ``origin``. ``missing`` names the variables that a scalar
-    could not be given.
-    """
+    at code points ``[start, end)`` of ``origin``. ``missing`` names the variables without a value."""
 
     __slots__ = (
         "depth",
@@ -152,9 +149,7 @@ def position(text: str, offset: int) -> str:
 
 
 class Problems:
-    """The problems of a unit, each once, in the order found; bounded, since finding a position reads the
-    text.
-    """
+    """The problems of a unit, each once, in the order found. Bounded: finding a position reads the text."""
 
     limit = 200
 
@@ -186,9 +181,7 @@ class Problems:
 
 
 def parse(origin: Origin, problems: Problems) -> list[Node]:
-    """The documents of a file, in order. Raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE`` with the
-    position.
-    """
+    """The documents of a file. Raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE``, with the position."""
     try:
         return _Builder(origin, problems).documents()
     except yaml.MarkedYAMLError as error:
@@ -313,8 +306,7 @@ class _Builder:
             size += child.size
             if child.depth > depth:
                 depth = child.depth
-            # An alias stands elsewhere: only what stands after the start and before the end belongs to the
-            # span.
+            # An alias stands elsewhere: only what lies between start and end belongs to the span.
             if node.start <= child.start and own_end < child.end <= end:
                 own_end = child.end
         node.size, node.depth = size, depth + 1
@@ -324,8 +316,7 @@ class _Builder:
                 node.start,
                 f"its aliases expand to more than {MAX_NODES} nodes or {MAX_DEPTH} levels.",
             )
-        # A block collection's end mark lies at the next token, behind comments; its own end is its last
-        # child's.
+        # The end mark of a block collection lies at the next token, behind comments: its last child ends it.
         node.end = end if flow else own_end
         if node.kind == SEQUENCE:
             node.items = children

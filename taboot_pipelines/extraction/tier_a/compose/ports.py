@@ -24,9 +24,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What one entry says. ``open`` if a range is published for one target (which of them is taken is not
-    known).
-    """
+    """What one entry says. ``open``: a range is published for one target, so the port is not known."""
 
     bindings: tuple[Binding, ...]
     open: bool = False
@@ -70,9 +68,10 @@ def _short(text: str) -> Ports | None:
 
 
 def _long(node: Node) -> Ports | None:
-    target, published, protocol, host_ip = (
-        node.scalar(k) for k in ("target", "published", "protocol", "host_ip")
-    )
+    target = node.scalar("target")
+    published = node.scalar("published")
+    protocol = node.scalar("protocol")
+    host_ip = node.scalar("host_ip")
     if target is None:
         return None
     address = None

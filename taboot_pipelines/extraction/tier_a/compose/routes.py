@@ -11,8 +11,7 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import Node
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname
 from taboot_pipelines.model.records import Evidence, NodeRef
 
-#: The proxy, the evidence for it (None: the route that names it), its properties, and its basis as an edge's
-#: start.
+#: The proxy, the evidence for it (None: each route is), its properties, and its basis as an edge's start.
 Proxy = tuple[NodeRef, Evidence | None, dict[str, Any], Basis]
 
 
@@ -32,9 +31,7 @@ def find_proxy(c: Collector, services: list[tuple[str, Node, Node]]) -> Proxy:
 def claim_routes(
     c: Collector, ref: NodeRef, name: str, key: Node, proxy: Proxy, routes: Mapping[str, traefik.Labels]
 ) -> None:
-    """The routes and endpoints of one service's labels; ``routes`` are those of every service of the
-    project.
-    """
+    """The routes and endpoints of one service's labels, given those of every service of the project."""
     own = routes[name]
     start, where, properties, basis = proxy
     for router in own.routers.values():

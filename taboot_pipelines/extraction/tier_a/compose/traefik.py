@@ -1,6 +1,4 @@
-"""Traefik's Docker labels (v2 and v3): routers, the services they lead to, and what a rule says about host
-and path.
-"""
+"""Traefik's Docker labels (v2 and v3): routers, their services, and what a rule says about host and path."""
 
 from __future__ import annotations
 
@@ -71,12 +69,10 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
         match = _LABEL.fullmatch(name)
         if match is None:
             continue
-        protocol, kind, who, field_name = (
-            match[1].lower(),
-            match[2].lower(),
-            match[3],
-            (match[4] or "").lower(),
-        )
+        protocol = match[1].lower()
+        kind = match[2].lower()
+        who = match[3]
+        field_name = (match[4] or "").lower()
         text = node.text
         if kind == "routers":
             router = found.routers.setdefault((protocol, who.lower()), Router(who, protocol))

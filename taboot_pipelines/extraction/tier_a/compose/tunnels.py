@@ -11,7 +11,10 @@ from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
 
 _VPN = re.compile(
-    r"(?:^|[/_-])(wireguard|wg-easy|wg|gluetun|openvpn|nordvpn|nordlynx|protonvpn|mullvad|surfshark|tailscale|headscale|zerotier|netbird|vpn)(?=$|[/_-])"
+    r"(?:^|[/_-])"
+    r"(wireguard|wg-easy|wg|gluetun|openvpn|nordvpn|nordlynx|protonvpn|mullvad|surfshark|tailscale|headscale"
+    r"|zerotier|netbird|vpn)"
+    r"(?=$|[/_-])"
 )
 _WIREGUARD = frozenset({"wireguard", "wg-easy", "wg", "nordlynx"})
 #: The tunnel types that an image's name gives away by itself.

@@ -21,9 +21,8 @@ _MAX_VALUE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """``text`` with its variables replaced; those without a value stand in it as written, and in ``missing``
-    by name.
-    """
+    """``text`` with its variables replaced; those without a value stand in it as written, and are named in
+    ``missing``."""
 
     text: str
     missing: tuple[str, ...] = ()
@@ -57,8 +56,7 @@ class _Expansion:
         while at < n:
             dollar = text.find("$", at)
             if nesting:
-                # Looked for again only when passed, so that many variables in one word cost no more than its
-                # length.
+                # Looked for again only when passed: so the cost stays linear with many variables in a word.
                 brace = text.find("}", at) if brace < at else brace
                 if brace < 0:
                     self.valid = False
@@ -106,7 +104,7 @@ class _Expansion:
         if operator is None:
             self.valid = False
             return "$", dollar + 1
-        # What the branch that is not taken lacks is no lack.
+        # Variables missing in the branch that is not taken do not count.
         before, was_valid = len(self.missing), self.valid
         word, close = self.run(text, end + len(operator), nesting + 1)
         if not self.valid and was_valid:

@@ -1,6 +1,4 @@
-"""Routes read through the mapping "nginx, SWAG": reverse proxies, what they route to, and the endpoints
-behind them.
-"""
+"""Routes as claims (mapping "nginx, SWAG"): reverse proxies, what they route to, and the endpoints there."""
 
 from __future__ import annotations
 
@@ -33,17 +31,13 @@ _NAME_CHARACTER = re.compile(r"[A-Za-z0-9_-]")
 
 
 class NginxExtractor:
-    """Tier A for nginx: a unit is one configuration file (or fragment of SWAG) with everything it
-    includes.
-    """
+    """Tier A for nginx: a unit is a configuration file (or a fragment of SWAG) with all that it includes."""
 
     name = "nginx"
     version = "1"
 
     def units(self, paths: Iterable[str]) -> list[UnitSpec]:
-        """Each file handed in is a unit, named by its path; which files are in force is the connector's to
-        say.
-        """
+        """Each file handed in is a unit, named by its path; the connector says which files are in force."""
         return [UnitSpec(path, (path,)) for path in sorted(set(paths))]
 
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
@@ -259,8 +253,7 @@ def _quote(route: Route) -> Evidence:
 def _basis(name: str, host: str, quote: str) -> Basis:
     if _stands(name, quote):
         return Basis.BYTES
-    # The directive writes the address out, only not in the endpoint's normal form; a variable makes it
-    # derived.
+    # The address is written out, but not in the endpoint's normal form; with a variable it is derived.
     return Basis.NORMALIZED if "$" not in quote and _stands(host, quote) else Basis.DERIVED
 
 

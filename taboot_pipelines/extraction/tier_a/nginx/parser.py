@@ -15,8 +15,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-#: Blocks nested deeper than this are read past, not kept: no configuration is, and the walk over the tree
-#: recurses.
+#: Blocks nested deeper than this are read past, not kept, because the walk over the tree recurses.
 MAX_DEPTH = 64
 #: Further errors of a file are counted only.
 MAX_ERRORS = 100
@@ -176,9 +175,7 @@ class _Parser:
         return directive
 
     def _take(self) -> list[_Word]:
-        """The words of the statement that ends here; statements before it whose semicolon is missing are
-        added.
-        """
+        """The words of the statement that ends here, after adding those before it that lack a semicolon."""
         words, self.words = self.words, []
         cut = 0
         for i in range(1, len(words)):
@@ -252,9 +249,7 @@ def _value(word: _Word) -> str:
 
 
 def _lua_end(text: str, position: int) -> int | None:
-    """Just behind the ``}`` that closes the Lua block whose text begins at ``position``; None if there is
-    none.
-    """
+    """Just behind the ``}`` that closes the Lua block whose text begins at ``position``, or None."""
     depth, absent = 1, set[str]()
     while (m := _LUA.search(text, position)) is not None:
         position = m.end()

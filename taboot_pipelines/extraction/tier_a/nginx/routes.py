@@ -1,5 +1,4 @@
-"""From a tree of directives to routes: which location passes requests on, to what, under which names and
-guards.
+"""From a tree of directives to routes: which location passes requests on, to what, by which names and guards.
 
 Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
 are the server's. ``set`` runs before the request is passed on, so the last assignment of a block counts
@@ -42,9 +41,7 @@ _DATA_BLOCKS = frozenset({"map", "geo", "types", "split_clients", "charset_map",
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Code points ``[start, end)`` of ``path``; ``home`` names the block of the file that the statement
-    stands in.
-    """
+    """Code points ``[start, end)`` of ``path``; ``home`` names the block that the statement stands in."""
 
     path: str
     start: int
@@ -124,9 +121,7 @@ class _Item:
 
 
 class Reader:
-    """Reads one unit: :attr:`routes`, :attr:`upstreams`, :attr:`subordinates`, :attr:`problems`,
-    :attr:`texts`.
-    """
+    """Reads one unit into ``routes``, ``upstreams``, ``subordinates``, ``problems`` and ``texts``."""
 
     def __init__(self, main: str, view: FileView) -> None:
         self._main = main
@@ -273,8 +268,7 @@ class Reader:
                 self._upstream(item, context)
             return
         elif d.name in ("if", "limit_except"):
-            # Server-level `if` has no location of its own and passes nothing on; `set` in it may not come
-            # about.
+            # An `if` of a server has no location and passes nothing on; a `set` in it may not come about.
             inner = replace(inner, inside=True)
         else:
             if d.name in _DATA_BLOCKS:
@@ -372,9 +366,7 @@ def _guard(name: str, inside: bool) -> str | None:
 
 
 def _expand(text: str, env: dict[str, _Value]) -> tuple[str, tuple[Place, ...]]:
-    """``text`` with known variables put in, and the assignments they came from, in order; unknown ones
-    stay.
-    """
+    """``text`` with known variables put in, and the assignments they came from; unknown ones stay."""
     if "$" not in text:
         return text, ()
     sets: dict[Place, None] = {}

@@ -107,9 +107,7 @@ _META = frozenset("^$.|?*+()[]{}")
 
 
 def location_path(args: list[str]) -> str | None:
-    """The literal prefix that every URI of a ``location args… {`` begins with; None where the pattern fixes
-    none.
-    """
+    """The literal prefix that every URI of a ``location args… {`` begins with; None if there is none."""
     if len(args) == 1 and (m := _GLUED.fullmatch(args[0])) is not None:
         args = [m[1], m[2]]
     modifier, pattern = ("", args[0]) if len(args) == 1 else (args[0], args[1])
