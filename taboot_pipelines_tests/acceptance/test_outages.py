@@ -119,6 +119,7 @@ def attempt(world: World, on_progress: Callable[[str, int, int], None]) -> set[s
     return codes
 
 
+@pytest.mark.server
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("kind", CASES)

@@ -109,7 +109,7 @@ def decoded(data: bytes) -> str:
     return text
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.server)])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
     return Kept(tmp_path, None if request.param == "directory" else Bucket(request.getfixturevalue("s3")))
 
