@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taboot_pipelines_tests import servers
 
-HERE = Path(__file__).parent.name
 #: The file of a run's folder that says which test belongs to which group.
 GROUPS = "groups.json"
 
@@ -56,19 +54,17 @@ def group_of(item: pytest.Item) -> str:
     """What a test shares with others so that all of them must run in one worker; its own name if nothing.
 
     That is what its mark ``alone_with`` names; else Neo4j, which has one database, whose constraints some
-    tests drop; else a fixture that a module or a folder makes once and that each worker would have to make
-    again.
+    tests drop; else a fixture that a module or a package makes once. A fixture of a session does not hold
+    tests together: each worker makes its own.
     """
     if marked := item.get_closest_marker("alone_with"):
         return str(marked.args[0])
     if "neo4j_url" in getattr(item, "fixturenames", ()):
         return "neo4j"
     known: Any = getattr(item, "_fixtureinfo", None)
-    for definitions in known.name2fixturedefs.values() if known else ():
-        made = definitions[-1]
-        if made.scope != "function" and made.baseid not in ("", HERE):
-            return str(made.baseid)
-    return item.nodeid
+    used = [definitions[-1] for definitions in known.name2fixturedefs.values()] if known else []
+    shared = [str(made.baseid) for made in used if made.scope in ("class", "module", "package")]
+    return min(shared, key=len, default=item.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
