@@ -6,10 +6,12 @@ DEMO_HOME ?= .taboot-demo
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test dev bench soak lint clean servers-check servers-fetch
+.PHONY: help demo check test dev bench soak lint clean servers-check servers-fetch
+.PHONY: lint-ruff lint-mypy lint-services lint-imports
 
 help:
 	@echo "make demo   install, ingest examples/homelab, search it, ask it a question"
+	@echo "make check  for every edit: lint, types, the tests without servers, a browser or long runs"
 	@echo "make test   install, lint, type-check, run all tests"
 	@echo "make dev    open the Dagster UI over the demo's data on http://127.0.0.1:3000"
 	@echo "make bench  run the benchmarks beside their peers (DATA=$(DATA))"
@@ -32,10 +34,24 @@ dev: $(BIN)/.core
 	TABOOT_HOME=$(DEMO_HOME) TABOOT_SOURCES=$${TABOOT_SOURCES:-examples/homelab/sources.yaml} $(BIN)/taboot ui
 
 lint: $(BIN)/.test
+	@$(MAKE) --no-print-directory --jobs --output-sync=target lint-ruff lint-mypy lint-services lint-imports
+
+lint-ruff:
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+lint-mypy:
 	$(BIN)/mypy
-	MYPYPATH=deploy/local $(BIN)/mypy deploy/local/services.py
+
+# A cache of its own, since both run at one time.
+lint-services:
+	MYPYPATH=deploy/local $(BIN)/mypy --cache-dir .mypy_cache/services deploy/local/services.py
+
+lint-imports:
 	$(BIN)/lint-imports
+
+check: lint
+	$(BIN)/python -m pytest -q -n auto -m "not server and not ui and not slow and not soak"
 
 # The tests start their servers themselves and stop them again. This says first, in words, what they cannot do without.
 servers-check:
@@ -46,7 +62,7 @@ servers-fetch:
 	@for what in neo4j s3 compose-schema; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
 test: servers-check servers-fetch $(BIN)/.test lint
-	$(BIN)/python -m pytest -m "not soak"
+	$(BIN)/python -m pytest -n auto -m "not soak"
 
 soak: $(BIN)/.test
 	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 -m soak taboot_pipelines_tests

@@ -10,7 +10,18 @@ import pytest
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 # Names that pytest finds here are fixtures of every test.
-from taboot_pipelines_tests.servers import neo4j_url, postgres, redis_url, s3, servers_folder  # noqa: F401
+from taboot_pipelines_tests.servers import neo4j_url, postgres, redis_url, s3  # noqa: F401
+
+# … or hooks of every run.
+from taboot_pipelines_tests.workers import (  # noqa: F401
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_configure_node,
+    pytest_runtest_protocol,
+    pytest_unconfigure,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,10 @@
-"""Real servers for tests: the session's shared ones, started when first asked for, and own ones that a test
-may stop.
+"""Start real servers for tests: the run's shared ones, when first asked for, and own ones that a test may
+stop.
+
+All workers of a run (``pytest -n``) use the same shared servers. The process that started the run makes their
+folder, tells the workers where it is, and ends the servers when the workers have ended. Each worker has
+databases of PostgreSQL and a number of Redis of its own; buckets are told apart by random prefixes; the tests
+of Neo4j, which has one database, all run in one worker (``conftest.py`` sees to that).
 
 A server that the environment names (``TABOOT_TEST_POSTGRES_URL``, ``…_REDIS_URL``, ``…_NEO4J_URL``,
 ``…_S3_URL``) is used instead of starting one; ``…_S3_URL`` reads ``http://KEY:SECRET@HOST:PORT``. Without
@@ -9,6 +14,7 @@ server has to be compiled.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -22,7 +28,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -35,8 +40,14 @@ from psycopg import sql
 from sqlalchemy.engine import make_url
 
 FOR_TESTS = ("--no-fsync", "--neo4j-quick-start", "--json")
-#: Names the session that a folder of servers belongs to.
+#: The file of a run's folder that names the process which the run belongs to.
 OWNER = "owner"
+#: The worker that these tests run in: ``gw0``, ``gw1`` …, or ``main`` where there are no workers.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+#: Fixtures of a real server: a test that uses one has the mark ``server``.
+FIXTURES = frozenset({"postgres", "redis_url", "neo4j_url", "s3"})
+#: Redis has 16 databases; ``defs/test_celery.py`` takes the eleventh and the twelfth.
+MAX_REDIS_WORKERS = 10
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
 
 
@@ -47,11 +58,13 @@ class PostgresServer:
     url: str
 
     def database(self, name: str) -> str:
-        """The superuser's URL of a fresh, empty database; one of that name from before is dropped.
+        """The superuser's URL of a fresh, empty database of this worker; one of that name from before is
+        dropped.
 
         It sorts text by a language's rules, as most installations do: a query that relies on SQLite's order
         by bytes fails here.
         """
+        name = f"{name}_{WORKER}"
         url = make_url(self.url)
         plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(plain, autocommit=True) as connection:
@@ -164,43 +177,96 @@ def s3_at(url: str) -> S3Server:
     return S3Server(url, "local-access-key", "taboot-local-secret")
 
 
-@pytest.fixture(scope="session")
-def servers_folder() -> Iterator[Path]:
-    """Where the session's servers live; they end with it and leave nothing. Those of a session that was
-    killed end here too.
+class Run:
+    """What the servers of one run share: their folder, and the test that asks for one now.
+
+    ``told``: the folder that another process made for this one; without it the first use makes one.
     """
+
+    def __init__(self, told: str | None = None) -> None:
+        self._folder = Path(told) if told else None
+        self._owned = told is None
+        #: The test that runs at this moment.
+        self.item: pytest.Item | None = None
+        self._own = 0
+
+    @property
+    def folder(self) -> Path:
+        if self._folder is None:
+            remove_what_killed_runs_left()
+            self._folder = Path(tempfile.mkdtemp(prefix="taboot-servers-"))
+            # The account that runs PostgreSQL passes through.
+            self._folder.chmod(0o711)
+            (self._folder / OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
+        return self._folder
+
+    def shared(self, name: str) -> str:
+        """The URL of a shared server. The first worker that asks starts it while the others wait."""
+        self.demand_mark()
+        place = self.folder / name
+        url = self.folder / f"{name}.url"
+        with (self.folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not url.exists():
+                told = json.loads(services("up", str(place), "--only", name, *FOR_TESTS))
+                url.write_text(told["services"][name]["url"])
+            return url.read_text()
+
+    def note(self, folder: Path) -> Path:
+        """Take down a folder of own servers, so that they end with the run even if it is killed."""
+        self.demand_mark()
+        self._own += 1
+        link = self.folder / f"own-{WORKER}-{self._own}"
+        link.symlink_to(folder)
+        return link
+
+    def demand_mark(self) -> None:
+        """Fail a test that starts a server without saying so: ``make check`` leaves out by the mark."""
+        if self.item is not None and self.item.get_closest_marker("server") is None:
+            pytest.fail(
+                f"{self.item.nodeid} starts a server: give it the mark pytest.mark.server", pytrace=False
+            )
+
+    def close(self) -> None:
+        """End all servers and remove the folder, if it is this process's."""
+        if self._owned and self._folder is not None:
+            _remove(self._folder)
+
+
+#: The run that this process is part of; ``pytest_configure`` tells a worker's where the folder is.
+RUN = Run()
+
+
+def remove_what_killed_runs_left() -> None:
+    """End the servers of runs whose process is gone, and remove their folders."""
     for left in Path(tempfile.gettempdir()).glob("taboot-servers-*"):
-        # Another session may be removing it at this moment.
+        # Another run may be making or removing it at this moment.
         with suppress(FileNotFoundError):
             if left.stat().st_uid == os.getuid() and not _runs(left / OWNER):
                 _remove(left)
-    folder = Path(tempfile.mkdtemp(prefix="taboot-servers-"))
-    # The account that runs PostgreSQL passes through.
-    folder.chmod(0o711)
-    (folder / OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
-    try:
-        yield folder
-    finally:
-        _remove(folder)
 
 
 @pytest.fixture(scope="session")
-def postgres(request: pytest.FixtureRequest) -> PostgresServer:
-    return PostgresServer(os.environ.get("TABOOT_TEST_POSTGRES_URL") or _shared(request, "postgres"))
+def postgres() -> PostgresServer:
+    return PostgresServer(os.environ.get("TABOOT_TEST_POSTGRES_URL") or RUN.shared("postgres"))
 
 
 @pytest.fixture(scope="session")
-def redis_url(request: pytest.FixtureRequest) -> str:
-    return os.environ.get("TABOOT_TEST_REDIS_URL") or _shared(request, "redis")
+def redis_url() -> str:
+    """The URL of this worker's database, by its number."""
+    number = 0 if WORKER == "main" else int(WORKER.removeprefix("gw"))
+    assert number < MAX_REDIS_WORKERS, f"Redis has databases for {MAX_REDIS_WORKERS} workers"
+    url = os.environ.get("TABOOT_TEST_REDIS_URL") or RUN.shared("redis")
+    return urlsplit(url)._replace(path=f"/{number}").geturl()
 
 
 @pytest.fixture(scope="session")
-def neo4j_url(request: pytest.FixtureRequest) -> str:
-    return os.environ.get("TABOOT_TEST_NEO4J_URL") or _shared(request, "neo4j")
+def neo4j_url() -> str:
+    return os.environ.get("TABOOT_TEST_NEO4J_URL") or RUN.shared("neo4j")
 
 
 @pytest.fixture(scope="session")
-def s3(request: pytest.FixtureRequest) -> S3Server:
+def s3() -> S3Server:
     named = os.environ.get("TABOOT_TEST_S3_URL")
     if named:
         parts = urlsplit(named)
@@ -208,7 +274,7 @@ def s3(request: pytest.FixtureRequest) -> S3Server:
             f"{parts.scheme}://{parts.hostname}:{parts.port}", parts.username or "", parts.password or ""
         )
     _s3_or_skip()
-    return s3_at(_shared(request, "s3"))
+    return s3_at(RUN.shared("s3"))
 
 
 def services(*arguments: str) -> str:
@@ -230,14 +296,9 @@ def _runs(owner: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    services("down", str(folder), "--delete")
+    for record in folder.glob("*/services.json"):
+        services("down", str(record.parent), "--delete")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _shared(request: pytest.FixtureRequest, name: str) -> str:
-    folder = request.getfixturevalue("servers_folder")
-    told: dict[str, Any] = json.loads(services("up", str(folder), "--only", name, *FOR_TESTS))
-    return str(told["services"][name]["url"])
 
 
 def _s3_or_skip() -> None:
@@ -250,9 +311,12 @@ def _s3_or_skip() -> None:
 
 @contextmanager
 def _own(name: str, folder: Path, *options: str) -> Iterator[OwnServer]:
-    server = OwnServer(name, folder / f"own-{name}", *options)
+    place = folder / f"own-{name}"
+    noted = RUN.note(place)
+    server = OwnServer(name, place, *options)
     try:
         server.start()
         yield server
     finally:
         server.remove()
+        noted.unlink()

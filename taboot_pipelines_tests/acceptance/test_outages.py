@@ -119,11 +119,34 @@ def attempt(world: World, on_progress: Callable[[str, int, int], None]) -> set[s
     return codes
 
 
+def seen(world: World) -> dict[str, Any]:
+    """What a reader sees, without times and without where the sources lie."""
+    root = str(world.directory)
+    return {k: [r.replace(root, "") for r in rows] for k, rows in untimed(graph(world.kb())).items()}
+
+
+@pytest.fixture(scope="session")
+def undisturbed(data: Path, tei: FakeTei, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a reader sees after an undisturbed ingest of the same sources into the default set-up."""
+    calm = World(tmp_path_factory.mktemp("calm"), tei.url)
+    sources(calm)
+    calm.ingest()
+    found = seen(calm)
+    calm.workspace.close()
+    return found
+
+
+@pytest.mark.server
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("kind", CASES)
 def test_a_server_that_stops_in_the_middle(
-    kind: str, long: bool, tmp_path: Path, tei: FakeTei, data: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    long: bool,
+    tmp_path: Path,
+    tei: FakeTei,
+    undisturbed: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage, allowed = CASES[kind]
     for module in ("taboot_pipelines.inference.http", "taboot_pipelines.stages.circuit"):
@@ -175,14 +198,5 @@ def test_a_server_that_stops_in_the_middle(
         assert not again
         report = storage_audit.run(world.workspace, "default", deep=True)
         assert not report.found, report.found[:5]
-        calm = World(tmp_path / "calm", tei.url)
-        sources(calm)
-        calm.ingest()
-        roots = [str(w.directory) for w in (world, calm)]
-        graphs = [
-            {k: [r.replace(root, "") for r in rows] for k, rows in untimed(graph(w.kb())).items()}
-            for w, root in zip((world, calm), roots, strict=True)
-        ]
-        assert not differences(*graphs)
-        for w in (world, calm):
-            w.workspace.close()
+        assert not differences(seen(world), undisturbed)
+        world.workspace.close()

@@ -21,6 +21,9 @@ from taboot_pipelines_tests.defs.conftest import COMPOSE
 from taboot_pipelines_tests.defs.launching import environment, launch
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
+#: They share the broker's databases.
+pytestmark = pytest.mark.alone_with("celery")
+
 #: Databases of the shared broker that no other test uses.
 BROKER, BACKEND = 11, 12
 GPU_STEPS = {"embeddings"}

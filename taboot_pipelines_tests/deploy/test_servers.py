@@ -62,6 +62,7 @@ def test_conditional_writes_hold_on_s3(s3: S3Server) -> None:
     assert bytes(obstore.get(store, "pointer").bytes()) == b"2"
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("keeps", [True, False])
 def test_an_own_redis_stops_and_comes_back(tmp_path: Path, keeps: bool) -> None:
     with own_redis(tmp_path, keeps_data=keeps) as server:
@@ -78,6 +79,7 @@ def test_an_own_redis_stops_and_comes_back(tmp_path: Path, keeps: bool) -> None:
         client.get("key")
 
 
+@pytest.mark.server
 def test_an_own_postgres_keeps_its_data_over_a_kill(tmp_path: Path) -> None:
     with own_postgres(tmp_path) as server:
         address = plain(server.url)
@@ -92,6 +94,7 @@ def test_an_own_postgres_keeps_its_data_over_a_kill(tmp_path: Path) -> None:
             assert connection.execute("SELECT n FROM kept").fetchone() == (7,)
 
 
+@pytest.mark.server
 def test_an_own_neo4j_keeps_its_data_over_a_kill(tmp_path: Path) -> None:
     with (
         own_neo4j(tmp_path) as server,

@@ -21,6 +21,8 @@ import redis
 
 from taboot_pipelines_tests.servers import SERVICES, ended
 
+pytestmark = pytest.mark.server
+
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, str(SERVICES), *arguments]

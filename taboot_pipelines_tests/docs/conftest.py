@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "examples" / "homelab" / "sources.yaml"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh home with examples/homelab in it, read by the bundled model. Not to be written to."""
     home = tmp_path_factory.mktemp("homelab") / "home"

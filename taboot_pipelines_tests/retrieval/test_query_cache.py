@@ -8,6 +8,7 @@ import hashlib
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,7 +46,7 @@ class Embed:
 
 @pytest.fixture
 def ns(redis_url: str) -> Iterator[str]:
-    name = "query-cache"
+    name = f"query-cache-{uuid.uuid4().hex}"
     yield name
     with redis.Redis.from_url(redis_url) as raw:
         for key in raw.scan_iter(f"taboot:{name}*"):
@@ -144,6 +145,7 @@ def test_only_a_server_behind_redis_is_cached() -> None:
     assert open_query_cache(load_settings(tei={"url": "http://127.0.0.1:1"}), "n") is None
 
 
+@pytest.mark.server
 def test_searches_of_two_readers_ask_the_embedder_once_and_survive_redis(
     tmp_path: Path, tei: FakeTei
 ) -> None:

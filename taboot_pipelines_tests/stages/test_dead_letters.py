@@ -25,7 +25,7 @@ def letter(item: str, code: str = "E_TIMEOUT", kind: str = "failed") -> dict[str
     return {"item": item, "code": code, "message": "m", "fingerprint": "", "kind": kind}
 
 
-@pytest.fixture(params=["catalog", "redis"])
+@pytest.fixture(params=["catalog", pytest.param("redis", marks=pytest.mark.server)])
 def any_world(request: pytest.FixtureRequest, tmp_path: Path, tei: FakeTei) -> Iterator[World]:
     made = World(
         tmp_path,
@@ -99,6 +99,7 @@ def test_a_letter_that_is_gone_leaves_the_queue(any_world: World) -> None:
     assert "one" not in str(workspace.state.queued("default", "dlq:pending")), "the queue names no file"
 
 
+@pytest.mark.server
 def test_losing_redis_loses_nothing(tmp_path: Path, tei: FakeTei) -> None:
     with own_redis(tmp_path) as server:
         world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})

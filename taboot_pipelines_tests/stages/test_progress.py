@@ -19,7 +19,7 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
 
-@pytest.fixture(params=["catalog", "redis"])
+@pytest.fixture(params=["catalog", pytest.param("redis", marks=pytest.mark.server)])
 def any_world(request: pytest.FixtureRequest, tmp_path: Path, tei: FakeTei) -> Iterator[World]:
     made = World(
         tmp_path,

@@ -36,24 +36,14 @@ def with_roles(server: PostgresServer, database: str) -> Roles:
     superuser = url.render_as_string(hide_password=False)
     psql = shutil.which("psql")
     assert psql, "psql is missing: it comes with PostgreSQL's client (apt-get install postgresql-client)"
-    for _ in range(2):  # It may be run again.
-        subprocess.run(
-            [
-                psql,
-                "-X",
-                "-q",
-                "-d",
-                plain(superuser),
-                "-v",
-                "owner_password=owner's word",
-                "-v",
-                "app_password=app's word",
-                "-f",
-                str(ROLES),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+    command = [psql, "-X", "-q", "-d", plain(superuser), "-f", str(ROLES)]
+    for role in ("owner", "app"):
+        command += ["-v", f"{role}_password={role}'s word"]
+    # The roles are the whole server's: two workers must not alter them at one moment.
+    with psycopg.connect(plain(server.url), autocommit=True) as one_at_a_time:
+        one_at_a_time.execute("SELECT pg_advisory_lock(1)")
+        for _ in range(2):  # It may be run again.
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     owner, app = (
         url.set(username=role, password=f"{word}'s word").render_as_string(hide_password=False)
         for role, word in (("taboot_owner", "owner"), ("taboot_app", "app"))

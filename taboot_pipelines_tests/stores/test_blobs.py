@@ -33,7 +33,7 @@ class Kept:
             (self.directory / path).write_bytes(data)
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.server)])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
     """One suite for both backends."""
     return Kept(tmp_path, None if request.param == "directory" else Bucket(request.getfixturevalue("s3")))

@@ -26,7 +26,7 @@ def roles(postgres: PostgresServer) -> Roles:
     return with_roles(postgres, "catalog")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens the test's catalog, again and again: SQLite, or PostgreSQL as the application's role."""
     url = admin = None

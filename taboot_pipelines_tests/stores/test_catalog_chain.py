@@ -7,6 +7,8 @@ import random
 import threading
 from pathlib import Path
 
+import pytest
+
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.catalog.writing import write
@@ -142,6 +144,7 @@ def test_a_path_that_no_index_holds_is_refused_and_fails_nothing_else(
         world.workspace.close()
 
 
+@pytest.mark.server
 def test_runs_during_which_the_server_restarts_wait_or_fail_typed_and_lose_nothing(
     tmp_path: Path, tei: FakeTei
 ) -> None:

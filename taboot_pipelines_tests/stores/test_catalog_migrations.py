@@ -34,7 +34,7 @@ def roles(postgres: PostgresServer) -> Roles:
     return with_roles(postgres, f"migrations_{next(_NUMBER)}")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
 def owned(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Catalog, sa.Engine]]:
     """A catalog of which one role is owner and user, and an engine that sees all of it."""
     if request.param == "sqlite":

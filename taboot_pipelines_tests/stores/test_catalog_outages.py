@@ -154,6 +154,7 @@ def test_two_writers_that_wait_for_each_other_both_succeed(
         made.database.close()
 
 
+@pytest.mark.server
 def test_a_restart_in_the_middle_is_waited_for_and_a_server_that_stays_away_is_not(tmp_path: Path) -> None:
     with own_postgres(tmp_path) as server:
         catalog = opened(tmp_path, server.url)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
@@ -48,10 +49,10 @@ for _ in range(40):
 Maker = Callable[[float], LeaseStore]
 
 
-@pytest.fixture(params=["file", "postgres"])
+@pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.server)])
 def url(request: pytest.FixtureRequest) -> str:
     """Of the database that keeps the leases; empty for files."""
-    return "" if request.param == "file" else str(request.getfixturevalue("postgres").url)
+    return "" if request.param == "file" else str(request.getfixturevalue("postgres").database("leases"))
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_a_wait_is_bounded_by_us_and_not_by_the_databases_limit_for_statements(
 ) -> None:
     url = postgres.database("lease_limit")
     with psycopg.connect(plain(url), autocommit=True) as connection:
-        connection.execute("ALTER DATABASE lease_limit SET statement_timeout = '100ms'")
+        connection.execute(f"ALTER DATABASE {make_url(url).database} SET statement_timeout = '100ms'")
     first, second = (open_leases(Settings(home=tmp_path, catalog_url=url), 1) for _ in range(2))
     with (
         first.source("default", "s"),
@@ -164,8 +165,8 @@ def end_sessions_of(url: str, name: str) -> None:
     with psycopg.connect(plain(url), autocommit=True) as connection:
         key = lock_key(name) % 2**64
         found = connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND classid ="
-            " %s AND objid = %s",
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks JOIN pg_database d ON d.oid = database"
+            " WHERE locktype = 'advisory' AND datname = current_database() AND classid = %s AND objid = %s",
             [key >> 32, key % 2**32],
         ).fetchall()
     assert found == [(True,)]
@@ -207,6 +208,7 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
     leases.close()
 
 
+@pytest.mark.server
 def test_a_waiter_outlives_a_restart_and_the_holder_is_told(tmp_path: Path) -> None:
     with own_postgres(tmp_path) as server:
         holder, waiter, got = (

@@ -265,6 +265,7 @@ def patient(own: OwnServer, **storage: object) -> Bucket:
     return Bucket(s3_at(own.url), **storage)
 
 
+@pytest.mark.server
 def test_outages_of_seconds_are_waited_out(own: OwnServer, tmp_path: Path, tei: FakeTei) -> None:
     """The server dies as a stage begins and comes back a second later: once under the tables and blobs, once
     under the shards.
@@ -289,6 +290,7 @@ def test_outages_of_seconds_are_waited_out(own: OwnServer, tmp_path: Path, tei: 
     world.workspace.close()
 
 
+@pytest.mark.server
 def test_a_longer_outage_fails_in_words_and_the_next_run_completes(
     own: OwnServer, tmp_path: Path, tei: FakeTei, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,9 @@ def places(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return place
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(
+    params=[b if b == "catalog-sqlite" else pytest.param(b, marks=pytest.mark.server) for b in BACKENDS]
+)
 def place(request: pytest.FixtureRequest, places: Callable[[str], str]) -> tuple[str, str]:
     return request.param, places(request.param)
 
@@ -443,6 +445,7 @@ def _step(state: State, ns: str, step: tuple[Any, ...]) -> Any:
     raise AssertionError(step)
 
 
+@pytest.mark.server
 def test_any_sequence_gives_the_same_answers_on_every_backend(places: Callable[[str], str]) -> None:
     states = {b: open_backend(b, places(b)) for b in BACKENDS}
 

@@ -29,6 +29,7 @@ def _redis(url: str, timeout: float = 0.4) -> RedisState:
     return RedisState(RedisSettings(url=url, timeout_seconds=timeout))
 
 
+@pytest.mark.server
 def test_a_redis_that_stops_is_an_error_and_works_when_it_is_back(tmp_path: Path) -> None:
     with own_redis(tmp_path) as server:
         state = _redis(server.url)
@@ -58,6 +59,7 @@ def test_a_redis_that_stops_is_an_error_and_works_when_it_is_back(tmp_path: Path
         state.close()
 
 
+@pytest.mark.server
 def test_a_restart_within_the_time_of_a_command_is_not_noticed(tmp_path: Path) -> None:
     with own_redis(tmp_path, keeps_data=True) as server:
         state = _redis(server.url, timeout=30)
@@ -98,6 +100,7 @@ def test_making_the_client_touches_no_network_and_no_message_holds_the_password(
     assert "sekret" not in told
 
 
+@pytest.mark.server
 def test_a_wrong_password_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with own_redis(tmp_path) as server:
         guarded = _redis(server.url)

@@ -1,0 +1,108 @@
+"""Spread the tests over the workers of a run (``pytest -n auto``): what shares something stays in one worker.
+
+The hooks of pytest and of pytest-xdist; ``conftest.py`` imports them. A worker tells the process that started
+the run which test belongs to which group by a file in the run's folder, and does not write it into the test's
+name as ``--dist loadgroup`` does: pytest 9.2 does not let it, and the tests are then spread as if the marks
+were not there (pytest-xdist issue 1386).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from taboot_pipelines_tests import servers
+
+#: The file of a run's folder that says which test belongs to which group.
+GROUPS = "groups.json"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    told: dict[str, Any] = getattr(config, "workerinput", {})
+    servers.RUN = servers.Run(told.get("servers"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    servers.RUN.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a server, note the groups, and put what is slow first.
+
+    A worker that began the longest test last would end alone.
+    """
+    groups = {}
+    for item in items:
+        if not servers.FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+        groups[item.nodeid] = group_of(item)
+    # Sorting is stable, so that a group stays in its order.
+    slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (groups[item.nodeid] not in slow, "::" in groups[item.nodeid]))
+    if hasattr(config, "workerinput"):
+        written = servers.RUN.folder / f"{servers.WORKER}.{GROUPS}"
+        written.write_text(json.dumps(groups))
+        written.replace(servers.RUN.folder / GROUPS)
+
+
+def group_of(item: pytest.Item) -> str:
+    """What a test shares with others so that all of them must run in one worker; its own name if nothing.
+
+    That is what its mark ``alone_with`` names; else Neo4j, which has one database, whose constraints some
+    tests drop; else a fixture that a module or a package makes once. A fixture of a session does not hold
+    tests together: each worker makes its own.
+    """
+    if marked := item.get_closest_marker("alone_with"):
+        return str(marked.args[0])
+    if "neo4j_url" in getattr(item, "fixturenames", ()):
+        return "neo4j"
+    known: Any = getattr(item, "_fixtureinfo", None)
+    used = [definitions[-1] for definitions in known.name2fixturedefs.values()] if known else []
+    shared = [str(made.baseid) for made in used if made.scope in ("class", "module", "package")]
+    return min(shared, key=len, default=item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Note which test runs, so that one that starts a server without the mark is told."""
+    servers.RUN.item = item
+    try:
+        return (yield)
+    finally:
+        servers.RUN.item = None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """``-n auto``: one worker more than there are cores, since a good part of the tests' time is waiting."""
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or 1 + (os.cpu_count() or 1))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker that is about to start where the run's servers live."""
+    node.workerinput["servers"] = str(servers.RUN.folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Hand out groups, in the order in which the workers sorted them."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        """A scope is a group."""
+
+        known: dict[str, str] | None = None
+
+        def _split_scope(self, nodeid: str) -> str:
+            if self.known is None:
+                self.known = json.loads((servers.RUN.folder / GROUPS).read_text())
+            return self.known[nodeid]
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
