@@ -30,7 +30,8 @@ DATA = Path(
     os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data"
 ).resolve()
 
-#: Tables of the catalog that are inputs of a replay (DESIGN rule 13); everything else is derived or history.
+#: Tables of the catalog that are inputs of a replay (rule ``incremental-equals-scratch``); everything else is
+#: derived or history.
 INPUT_TABLES = (
     "alembic_version",
     "source_entry",

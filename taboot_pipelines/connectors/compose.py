@@ -7,7 +7,8 @@ Documents are Compose files and Dockerfiles, inputs are environment files. Taken
 * ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs:
   those that match, and the ``.env`` beside a Compose file);
 * what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, and what those name
-  in turn. A file read as environment is an input under any name and whatever the globs say (rule 8).
+  in turn. A file read as environment is an input under any name and whatever the globs say (rule
+  ``unit-of-interpretation``).
 """
 
 from __future__ import annotations

@@ -79,7 +79,9 @@ class SourceEntry(BaseModel):
     )
 
     def interpretation_fields(self) -> dict[str, str | None]:
-        """The fields that interpretation may depend on (rule 8): ``namespace``, ``host``, ``proxy``."""
+        """The fields that interpretation may depend on (rule ``unit-of-interpretation``): ``namespace``,
+        ``host``, ``proxy``.
+        """
         return {
             "namespace": self.namespace,
             "host": getattr(self, "host", None),

@@ -1,8 +1,8 @@
 """A directory of documents (type ``files``), and what the readers of directories share.
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
-files (``.env``, ``*.env``, ``.env.*``) are never documents (rule 18), whatever the globs say, nor are links
-to them.
+files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
+globs say, nor are links to them.
 """
 
 from __future__ import annotations

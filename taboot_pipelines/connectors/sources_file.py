@@ -1,8 +1,8 @@
-"""The sources file (DESIGN §7): a YAML mapping with a list ``sources``, one entry per source, one partition
+"""The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition
 per entry.
 
-Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule 15): all problems are listed, each by
-the entry's position and id, and no content is quoted.
+Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
+are listed, each by the entry's position and id, and no content is quoted.
 """
 
 from __future__ import annotations

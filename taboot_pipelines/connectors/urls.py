@@ -83,10 +83,10 @@ def parse_url(text: str, base: str | None = None) -> WebUrl:
 
 
 def canonical_key(url: WebUrl) -> str:
-    """What deduplicates pages (rule 4), version :data:`KEY_VERSION`: the WHATWG normal form (scheme and host
-    in lower case and ASCII, default port, ``.`` and ``..`` gone) without fragment, without the query's
-    tracking parameters (``utm_*``, ``gclid``, ``fbclid``), and without an empty query. A trailing slash and
-    the other parameters stay as they are.
+    """What deduplicates pages (rule ``fetch-url-is-not-the-key``), version :data:`KEY_VERSION`: the WHATWG
+    normal form (scheme and host in lower case and ASCII, default port, ``.`` and ``..`` gone) without
+    fragment, without the query's tracking parameters (``utm_*``, ``gclid``, ``fbclid``), and without an empty
+    query. A trailing slash and the other parameters stay as they are.
     """
     base, mark, query = url.text.partition("?")
     kept = (

@@ -58,7 +58,7 @@ class File:
 @dataclass
 class Listing:
     """``items``: by path, a file or why there is none. ``directories``: problems of directories.
-    ``complete``: every directory was read (rule 15), else ``reason``."""
+    ``complete``: every directory was read (rule ``complete-enumeration``), else ``reason``."""
 
     items: dict[str, File | Skipped | Failed] = field(default_factory=dict)
     directories: list[Skipped | Failed] = field(default_factory=list)

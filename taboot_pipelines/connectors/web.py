@@ -2,7 +2,7 @@
 
 A page's locator is the canonical key of the URL as listed; two listed URLs with one key are one item. What
 the entry's globs leave out is absent. Every list must have been read and not be empty, or the enumeration is
-incomplete (rule 15).
+incomplete (rule ``complete-enumeration``).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ chunks = stage_asset(
     asset=chunks,
     blocking=True,
     additional_deps=[documents],
-    description="document[start:end] is the chunk's text, in code points, for every chunk (rule 5).",
+    description="document[start:end] is the chunk's text, in code points, for every chunk.",
 )
 def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
     rows, broken = 0, []

@@ -100,7 +100,7 @@ def celery_app_arguments(settings: CelerySettings) -> dict[str, Any]:
             "result_serializer": "json",
             "accept_content": ["json"],
             # One step at a time for each worker, given back to the queue if the worker dies. Steps may be
-            # done twice (rule 14).
+            # done twice (rule ``kill-anywhere``).
             "worker_prefetch_multiplier": 1,
             "task_acks_late": True,
             "task_reject_on_worker_lost": True,

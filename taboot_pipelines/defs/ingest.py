@@ -38,7 +38,7 @@ def raw_blobs(
 
 @dg.asset_check(
     asset=raw_blobs,
-    description="discovered = fetched + not modified + skipped + failed, for the last fetch (rule 17).",
+    description="discovered = fetched + not modified + skipped + failed, for the last fetch.",
 )
 def ledger_adds_up(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
@@ -71,7 +71,7 @@ def ledger_adds_up(
 
 @dg.asset_check(
     asset=raw_blobs,
-    description="No deletions wait for a person (E_MASS_DELETE, rule 15). Adds and edits went on.",
+    description="No deletions wait for a person (E_MASS_DELETE). Adds and edits went on.",
 )
 def no_deletes_held(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource

@@ -46,7 +46,7 @@ entity_snapshots = stage_asset(
 @dg.asset_check(
     asset=entity_snapshots,
     blocking=True,
-    description="Every entity is an end of some relation, after names are resolved (rule 10).",
+    description="Every entity is an end of some relation, after names are resolved.",
 )
 def no_orphan_node(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
@@ -85,7 +85,7 @@ def no_orphan_node(
 @dg.asset_check(
     asset=entity_snapshots,
     blocking=True,
-    description="Every relation has a run and supporting spans, in a document that is live (rule 11).",
+    description="Every relation has a run and supporting spans, in a document that is live.",
 )
 def no_edge_without_support(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource

@@ -51,7 +51,8 @@ def shown_item(report: StageReport, item: str, names: bool) -> str:
 def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:
     """Metadata of one materialization; ``reports`` has one entry per catalog entry of the partition.
 
-    ``names`` lets paths in (TABOOT_METADATA_TEXT); else everything is named by id (DESIGN rule 16).
+    ``names`` lets paths in (TABOOT_METADATA_TEXT); else everything is named by id (rule
+    ``deleted-stays-deleted``).
 
     Counts are numbers of their own name, so that Dagster draws their history.
     """

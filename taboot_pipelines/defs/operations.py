@@ -35,7 +35,7 @@ def sources_sensor(
 ) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
     # An invalid or empty file raises E_SOURCES here: the tick fails, visibly, and nothing has changed (rule
-    # 15).
+    # ``complete-enumeration``).
     opened.sync_sources()
     change = partition_change(context.instance, opened)
     drop = [key for key in change.drop if not _busy(context.instance, key)]

@@ -24,7 +24,7 @@ class Change:
 
 def partition_change(instance: dg.DagsterInstance, workspace: Workspace) -> Change:
     """A source keeps its partition until a run has deleted all it held and the catalog calls it retired (rule
-    15).
+    ``complete-enumeration``).
     """
     present = set(instance.get_dynamic_partitions(NAME))
     wanted = {row["source_id"] for row in workspace.catalog.sources.find()}

@@ -64,7 +64,7 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Stores, leases, embedder and sources of the chain, opened lazily.
 
     When it is set up for a run, dead runs are swept first and then every few seconds: in a set-up without a
-    daemon nobody else frees the pool slots of a killed run (rule 14).
+    daemon nobody else frees the pool slots of a killed run (rule ``kill-anywhere``).
     """
 
     runtime: dg.ResourceDependency[Runtime]

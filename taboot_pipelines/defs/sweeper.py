@@ -1,4 +1,4 @@
-"""Runs whose process is dead are marked failed and give back what they held (DESIGN rule 14).
+"""Runs whose process is dead are marked failed and give back what they held (rule ``kill-anywhere``).
 
 A run killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run would
 wait for it for ever. Who the process was is read from the run's own events (every worker reports its pid

@@ -28,7 +28,7 @@ embeddings = stage_asset(
     asset=embeddings,
     blocking=True,
     additional_deps=[chunks],
-    description="Every chunk's text has a vector of the space in force (rule 7).",
+    description="Every chunk's text has a vector of the space in force.",
 )
 def every_chunk_embedded(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource

@@ -1,5 +1,5 @@
-"""Documents to chunks that follow their structure, within the limits of one pinned tokenizer (DESIGN rules 5
-and 6).
+"""Documents to chunks that follow their structure, within the limits of one pinned tokenizer (rules
+``offsets-carried`` and ``one-chunking``).
 
 A document is a row of *pieces* (a line; a sentence or words of a long one), each with its tokens and with how
 good a place its start is to cut. Token counts add up at the ends of lines and sentences, so a chunk's size is

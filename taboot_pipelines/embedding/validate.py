@@ -63,7 +63,7 @@ def unit_vectors(raw: Any, count: int, dimension: int | None = None, *, first: i
 
 
 def check_limit(space: Space, chunking: ChunkingSettings) -> None:
-    """Raise ``E_CONFIG`` if the embedder reads fewer tokens than a chunk may have (DESIGN rule 6)."""
+    """Raise ``E_CONFIG`` if the embedder reads fewer tokens than a chunk may have (rule ``one-chunking``)."""
     if space.max_tokens < chunking.content_tokens:
         raise TabootError(
             "E_CONFIG",

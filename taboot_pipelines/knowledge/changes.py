@@ -1,5 +1,5 @@
-"""Which documents of a namespace differ from what its snapshot has applied, by their fingerprints (DESIGN
-rules 12 and 13).
+"""Which documents of a namespace differ from what its snapshot has applied, by their fingerprints (rules
+``watermark`` and ``incremental-equals-scratch``).
 """
 
 from __future__ import annotations

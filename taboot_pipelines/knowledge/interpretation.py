@@ -1,5 +1,5 @@
-"""Bringing the observations of one tier over one source up to date: the same for every tier (DESIGN rules 8,
-9, 13 and 14).
+"""Bringing the observations of one tier over one source up to date: the same for every tier (rules
+``unit-of-interpretation``, ``versioned-runs``, ``incremental-equals-scratch`` and ``kill-anywhere``).
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ class Interpretation:
     # --- units that others take in --------------------------------------------------------------------------
 
     def _suppress(self, version: int | None, txn: str, batch: int) -> tuple[int | None, list[dict[str, str]]]:
-        """A file that another unit takes in by `extends` or `include` is no unit of its own (rule 8).
+        """A file that another unit takes in by `extends` or `include` is no unit of its own (rule
+        ``unit-of-interpretation``).
 
         Which ones are taken in depends on all units, so it is decided over their remembered outcomes. Returns
         the table's version and the letters of the units that remain.

@@ -1,4 +1,5 @@
-"""What a name means in a namespace (DESIGN rule 10, ``graph-mapping``: "Resolving a bare name").
+"""What a name means in a namespace (rule ``deterministic-reducer``; ``graph-mapping``, "Resolving a bare
+name").
 
 A function of the declarations alone: order and history never matter, and a second candidate undoes the first.
 """

@@ -1,4 +1,4 @@
-"""Rows of ``tables.OBSERVATIONS`` from the claims of a unit (DESIGN rules 9 and 11)."""
+"""Rows of ``tables.OBSERVATIONS`` from the claims of a unit (rules ``versioned-runs`` and ``support``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reducer: many claims about one entity, one truth (DESIGN rule 10, seed 003 §4).
+"""The reducer: many claims about one entity, one truth (rule ``deterministic-reducer``, seed 003 §4).
 
 Deterministic and independent of order: each property is that of the claim with the highest rank (source
 priority, then specificity, then recency, then id).

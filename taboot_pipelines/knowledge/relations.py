@@ -1,8 +1,8 @@
 """A document's edges by the names as observed: from observations, declarations and mentions to
 ``tables.RELATIONS``.
 
-One row per (type, ends, what makes it another fact, document), however often the document says it (DESIGN
-rule 11).
+One row per (type, ends, what makes it another fact, document), however often the document says it (rule
+``support``).
 """
 
 from __future__ import annotations

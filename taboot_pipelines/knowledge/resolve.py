@@ -1,4 +1,5 @@
-"""From relations by the names as observed to the edges of the graph (DESIGN rules 10, 11, 21).
+"""From relations by the names as observed to the edges of the graph (rules ``deterministic-reducer``,
+``support`` and ``bounded-rewrite``).
 
 A bare service name becomes the service it means, edges that thereby become equal are joined, and only then
 edge ids are computed: when a name changes its meaning, equal edges merge and part again without any stored

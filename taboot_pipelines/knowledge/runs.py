@@ -1,5 +1,5 @@
 """What the catalog remembers of a tier's interpretation of a source: runs, the state of each unit, and dead
-letters (DESIGN rules 8, 9 and 17).
+letters (rules ``unit-of-interpretation``, ``versioned-runs`` and ``nothing-lost-silently``).
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class RunLog:
         self._write([], [], units)
 
     def record(self, outcomes: Iterable[Outcome], gone: Collection[str]) -> None:
-        """Record finished runs: those of equal input are activated again (rule 9). A transient outcome is
-        forgotten, as are the ``gone`` units."""
+        """Record finished runs: those of equal input are activated again (rule ``versioned-runs``). A
+        transient outcome is forgotten, as are the ``gone`` units."""
         now = now_micros()
         runs: list[dict[str, Any]] = []
         states: list[dict[str, Any]] = []

@@ -1,5 +1,5 @@
 """Units of interpretation, what an extractor of a tier offers for them, and which are no units of their own
-(DESIGN rule 8).
+(rule ``unit-of-interpretation``).
 """
 
 from __future__ import annotations

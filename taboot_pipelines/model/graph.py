@@ -1,9 +1,11 @@
-"""The 11 node and 11 relation types of seed 000, with every field and rule as DESIGN §5 corrects them.
+"""The 11 node and 11 relation types of seed 000, with every field and rule as ``docs/design.md`` corrects
+them.
 
 Nodes and edges travel as observations (:mod:`taboot_pipelines.model.records`) whose ``properties`` hold the
 fields declared here; :func:`check_node` and :func:`check_edge` are the one gate that every extractor's output
 passes. Field names are the seed's. ``createdAt``/``updatedAt`` are not properties: they are
-``first_seen``/``last_seen``, derived from the support (rule 13). Keys and discriminators: ``graph-mapping``.
+``first_seen``/``last_seen``, derived from the support (rule ``incremental-equals-scratch``). Keys and
+discriminators: ``graph-mapping``.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ SCHEMA_VERSION = "1.0.0"
 
 
 class SourceType(StrEnum):
-    """The source types that DESIGN §7 names, said here alone; what entries, payloads and nodes may say
-    derives from it.
+    """Every source type that the product is to have, said here alone; what entries, payloads and nodes may
+    say derives from it.
 
     Those that this version reads are in ``connectors.registry``.
     """
@@ -43,7 +45,7 @@ class SourceType(StrEnum):
 
 
 class EdgeSource(StrEnum):
-    """Who says it; the reducer's priorities (rule 10) are :data:`PRIORITY`."""
+    """Who says it; the reducer's priorities (rule ``deterministic-reducer``) are :data:`PRIORITY`."""
 
     CORRECTION = "correction"
     STRUCTURED = "structured"
@@ -62,7 +64,7 @@ PRIORITY = {
 
 
 class Basis(StrEnum):
-    """Why an end of an edge is what it is (rule 11)."""
+    """Why an end of an edge is what it is (rule ``support``)."""
 
     BYTES = "bytes"
     NORMALIZED = "normalized"

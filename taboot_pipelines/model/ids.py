@@ -1,4 +1,4 @@
-"""Ids come from content, never from a counter or a clock (DESIGN rule 3).
+"""Ids come from content, never from a counter or a clock (rule ``ids-from-content``).
 
 A composite id is the SHA-256 (or the text itself) of a compact UTF-8 JSON array of its parts, so that
 ``null`` and ``""`` stay apart and no separator can be forged.
@@ -94,7 +94,9 @@ def edge_id(
 
 
 def run_id(unit: str, tier: str, input_fingerprint: str, n: int = 0) -> str:
-    """Identity of an interpretation run; ``n`` counts reinterpretations that a person asked for (rule 9)."""
+    """Identity of an interpretation run; ``n`` counts reinterpretations that a person asked for (rule
+    ``versioned-runs``).
+    """
     return digest(unit, tier, input_fingerprint, n)
 
 

@@ -8,7 +8,7 @@ from taboot_pipelines.errors import TabootError
 
 
 class JobState(StrEnum):
-    """An ingest job (seed 000, "Job Lifecycle"; spelling by DESIGN §5)."""
+    """An ingest job (seed 000, "Job Lifecycle", its three spellings made one)."""
 
     QUEUED = "queued"
     RUNNING = "running"

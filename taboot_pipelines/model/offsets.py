@@ -1,4 +1,5 @@
-"""The map that leads from code points of a document to byte ranges of its raw blob (DESIGN rule 5).
+"""The map that leads from code points of a document to byte ranges of its raw blob (rule
+``offsets-carried``).
 
 A map is a list of segments in document order. A *linear* segment has a constant number of bytes per code
 point, so any span in it maps exactly; a *block* segment (an extracted HTML block) maps every span in it to

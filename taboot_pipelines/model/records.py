@@ -84,7 +84,9 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Enumerated:
-    """The last event of every connector. Unless ``complete``, what was not seen is not absent (rule 15)."""
+    """The last event of every connector. Unless ``complete``, what was not seen is not absent (rule
+    ``complete-enumeration``).
+    """
 
     complete: bool
     reason: str = ""
@@ -220,7 +222,7 @@ class Interpretation:
 
 class FileView:
     """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered
-    in :attr:`reads`, which is the unit's input fingerprint (rule 8)."""
+    in :attr:`reads`, which is the unit's input fingerprint (rule ``unit-of-interpretation``)."""
 
     def __init__(self, paths: frozenset[str], load: Any) -> None:
         self._paths = paths

@@ -100,9 +100,9 @@ OBSERVATIONS = pa.schema(
     ]
 )
 
-#: The snapshot's edges, by the names as observed (rule 21): one row per (type, ends, discriminator,
-#: document). ``supports`` is a JSON list of {run, blob, start, end (bytes), line, span (code points),
-#: method}.
+#: The snapshot's edges, by the names as observed (rule ``bounded-rewrite``): one row per (type, ends,
+#: discriminator, document). ``supports`` is a JSON list of {run, blob, start, end (bytes), line, span (code
+#: points), method}.
 RELATIONS = pa.schema(
     [
         pa.field("bucket", pa.int32(), False),
@@ -145,7 +145,7 @@ ENTITIES = pa.schema(
 )
 
 #: What a bare service name means: ``resolved_key`` null when it is ambiguous or unknown; ``reason`` says why
-#: (rule 10).
+#: (rule ``deterministic-reducer``).
 NAMES = pa.schema(
     [
         pa.field("name", pa.string(), False),
@@ -196,7 +196,7 @@ GRAPH_ROWS = pa.schema(
     ]
 )
 
-#: The graph as readers see it (DESIGN §7): the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of
+#: The graph as readers see it: the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of
 #: what Neo4j gives back.
 NODES_SCHEMA = pa.schema(
     [

@@ -3,8 +3,8 @@ other row could be among them.
 
 The server's scores differ from ours (single precision, a constant average length in BM25), but by no more
 than is known. A row that it did not name cannot score above the bound that its last score gives; once enough
-of those it named score more, the answer is the shards' own, in the same order (DESIGN rule 19). Until then
-more is asked for.
+of those it named score more, the answer is the shards' own, in the same order (rule ``one-ranking``). Until
+then more is asked for.
 
 Only points of exactly the pinned manifest's snapshot are of use: their watermark is read after each search,
 since it is taken away before the points begin to change. Where it names something else, or the server fails,

@@ -1,4 +1,6 @@
-"""Reading the evidence again: a blob's bytes, verified, decoded, quoted through the mask (rules 2 and 18)."""
+"""Reading the evidence again: a blob's bytes, verified, decoded, quoted through the mask (rules
+``bytes-first`` and ``secrets-stop-at-the-blob``).
+"""
 
 from __future__ import annotations
 

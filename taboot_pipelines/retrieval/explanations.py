@@ -1,6 +1,6 @@
 """Explanations: the statement behind an edge or a hit, read from its blob just now, and checked against it.
 
-Every end of an edge is what it is by a rule, which the explanation tells (DESIGN rule 11).
+Every end of an edge is what it is by a rule, which the explanation tells (rule ``support``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One ranking for every backend (DESIGN rule 19): scores rounded to 1e-6, ties by id, arms joined by rank."""
+"""One ranking for every backend (rule ``one-ranking``): scores rounded to 1e-6, ties by id, arms joined
+by rank.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ import numpy.typing as npt
 #: Digits after the point that a score keeps: what two backends may compute differently lies below.
 DIGITS = 6
 #: What leaves rows out before :func:`rank` keeps those that score less than this below the last of the best:
-#: rounded (DESIGN rule 19), scores that differ by less than one unit of the last digit may tie, and then the
-#: id decides. The second unit is room for the last bits of sums, which may differ between two ways to add.
+#: rounded (rule ``one-ranking``), scores that differ by less than one unit of the last digit may tie, and
+#: then the id decides. The second unit is room for the last bits of sums, which may differ between two ways
+#: to add.
 SLACK = 2 * 10.0**-DIGITS
 
 Ids = npt.NDArray[np.int64]

@@ -213,11 +213,11 @@ class KnowledgeBase:
     # --- all of it ------------------------------------------------------------------------------------------
 
     def nodes(self) -> pa.Table:
-        """The whole graph's nodes, documents included (DESIGN §7), ascending by label and key."""
+        """The whole graph's nodes, documents included, ascending by label and key."""
         return self._session.ask(tables.nodes)
 
     def edges(self) -> pa.Table:
-        """The whole graph's edges (DESIGN §7), ascending by edge_id; ``url`` as stored."""
+        """The whole graph's edges, ascending by edge_id; ``url`` as stored."""
         return self._session.ask(tables.edges)
 
     def documents(self) -> pa.Table:

@@ -3,8 +3,8 @@
 
 It is used only where both servers are configured: the bundled embedder answers faster than a cache, and the
 default set-up opens no catalog for a search. The key is a hash of the space, the prefix and the text, so the
-cache holds no query in clear and spaces never mix (DESIGN rule 20). Of several processes that miss at once,
-one asks the embedder (``lock:query``).
+cache holds no query in clear and spaces never mix (rule ``spaces-never-mix``). Of several processes that miss
+at once, one asks the embedder (``lock:query``).
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Subgraph(_Result):
 
 
 class End(_Result):
-    """One end of an edge, and why it is what it is (DESIGN rule 11); ``observed``: its name as written."""
+    """One end of an edge, and why it is what it is (rule ``support``); ``observed``: its name as written."""
 
     role: str
     label: str

@@ -41,7 +41,7 @@ from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, pa
 from taboot_pipelines.shards.protocol import Build, Seen
 from taboot_pipelines.stores.objects import Place, is_absent
 
-#: A reader asks for a new manifest at most this often (DESIGN §7).
+#: A reader asks for a new manifest at most this often.
 _LOOK_SECONDS = 1.0
 #: Cached files that the manifest does not name stay this long, since another process may be about to map
 #: them. A reader sweeps the cache as often.

@@ -63,7 +63,7 @@ class SourceEntry(_Model):
 
 
 class SpaceEntry(_Model):
-    """The embedding space of the vectors (rule 20)."""
+    """The embedding space of the vectors (rule ``spaces-never-mix``)."""
 
     model: str
     revision: str

@@ -1,4 +1,4 @@
-"""Which shards should exist: a function of the content alone (DESIGN rule 21).
+"""Which shards should exist: a function of the content alone (rule ``bounded-rewrite``).
 
 Documents and entities are cut into ranges of their ids, so a change elsewhere never moves a row to another
 shard. A shard's key is the hash of what it holds: the fingerprints of its rows, the embedding space, the

@@ -1,4 +1,6 @@
-"""chunks: documents cut along their structure, with exact offsets (DESIGN rules 5 and 6)."""
+"""chunks: documents cut along their structure, with exact offsets (rules ``offsets-carried`` and
+``one-chunking``).
+"""
 
 from __future__ import annotations
 

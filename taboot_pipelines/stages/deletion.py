@@ -1,4 +1,5 @@
-"""Deleting, erasing and restoring documents, and retiring sources (DESIGN rules 15 and 16).
+"""Deleting, erasing and restoring documents, and retiring sources (rules ``complete-enumeration`` and
+``deleted-stays-deleted``).
 
 A deletion is set arithmetic on support: it runs the same stages as any other change and calls no model. An
 erasure then removes every byte of the document from our files; its receipt names each store and is final when

@@ -1,4 +1,6 @@
-"""documents: blobs parsed to normalized Markdown, with a map back to their bytes (DESIGN rules 5 and 18)."""
+"""documents: blobs parsed to normalized Markdown, with a map back to their bytes (rules
+``offsets-carried`` and ``secrets-stop-at-the-blob``).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 
 
 def run(work: SourceWork) -> None:
-    """Parse what changed. One bad blob becomes a dead letter and never fails its batch (rule 17)."""
+    """Parse what changed. One bad blob becomes a dead letter and never fails its batch (rule
+    ``nothing-lost-silently``).
+    """
     workspace, entry, report = work.workspace, work.entry, work.report
     namespace, source_id = work.namespace, work.source_id
     catalog, tables = workspace.catalog, workspace.tables
@@ -140,7 +144,7 @@ def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> di
         "source_id": entry.source_id,
         "source_type": entry.config.type,
         "path": x.path,
-        # The path of a local file is shown as an absolute path only where the root is known (DESIGN §7).
+        # The path of a local file is shown as an absolute path only where the root is known.
         "url": x.url or f"{entry.source_id}:{x.path}",
         "title": parsed.title,
         "mime": parsed.mime,

@@ -1,4 +1,6 @@
-"""embeddings: one vector per distinct chunk text of the namespace (DESIGN rules 7 and 20)."""
+"""embeddings: one vector per distinct chunk text of the namespace (rules ``equal-text-once`` and
+``spaces-never-mix``).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""entity_snapshots: the namespace's current truth, and the mentions of the names it declares (DESIGN rules 8
-to 13).
+"""entity_snapshots: the namespace's current truth, and the mentions of the names it declares (rules
+``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``, ``support``, ``watermark`` and
+``incremental-equals-scratch``).
 
 Any source's run brings in everything pending in the namespace: what changed in each source, and what that
 touches elsewhere (a shared entity, a name that now means something). The work is in proportion to that.

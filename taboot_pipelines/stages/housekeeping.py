@@ -1,6 +1,6 @@
 """Removing what no pointer names any more: old Delta files and old shards. Done in passing, never waited for.
 
-Files are removed only under the source's and the namespace's lease (DESIGN §2), and only while every table
+Files are removed only under the source's and the namespace's lease, and only while every table
 stands at the version that is published: nobody can then be about to read an older one. Old shards stay for a
 while, for readers that have just opened the manifest before.
 """

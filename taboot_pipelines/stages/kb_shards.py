@@ -1,4 +1,6 @@
-"""kb_shards: the embedded serving store and the portable copy, equal to the snapshot (DESIGN rule 21)."""
+"""kb_shards: the embedded serving store and the portable copy, equal to the snapshot (rule
+``bounded-rewrite``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""neo4j_subgraph: the graph in Neo4j equals the snapshot (DESIGN rules 11 to 14).
+"""neo4j_subgraph: the graph in Neo4j equals the snapshot (rules ``support``, ``watermark``,
+``incremental-equals-scratch`` and ``kill-anywhere``).
 
 Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what
 differs and asks the server for nothing else. What is on its way is marked there before it is sent, whichever

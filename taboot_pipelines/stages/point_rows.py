@@ -1,4 +1,4 @@
-"""The points that a snapshot asks for, text by text, built when they are needed (DESIGN rule 7).
+"""The points that a snapshot asks for, text by text, built when they are needed (rule ``equal-text-once``).
 
 Everything but the vectors follows from a few light columns: no text is read to know what should be there.
 """

@@ -1,4 +1,5 @@
-"""qdrant_points: the points in Qdrant equal the live chunks (DESIGN rules 7, 12 to 14, 20).
+"""qdrant_points: the points in Qdrant equal the live chunks (rules ``equal-text-once``, ``watermark``,
+``incremental-equals-scratch``, ``kill-anywhere`` and ``spaces-never-mix``).
 
 What has been applied stands in a table of ours, so that a run asks the server for nothing and sends what
 differs. Texts on their way are marked there before the first request for them, whichever way it ends: a kill

@@ -1,5 +1,5 @@
-"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed (DESIGN rules 2, 13, 15,
-17).
+"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed (rules ``bytes-first``,
+``incremental-equals-scratch``, ``complete-enumeration`` and ``nothing-lost-silently``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
 
 STAGE = "raw_blobs"
-#: Deletions beyond both limits wait for a confirmation (rule 15).
+#: Deletions beyond both limits wait for a confirmation (rule ``complete-enumeration``).
 MASS_DELETE_SHARE = 0.5
 MASS_DELETE_COUNT = 10
-#: discovered = fetched + not_modified + skipped + failed (rule 17).
+#: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
 #: A longer path is refused, whatever the catalog: PostgreSQL's indexes hold entries of up to 2,704 bytes,
@@ -113,7 +113,7 @@ class _Batch:
     touched: list[Locator] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
-    #: Bytes that were stored for a new path: a rename is not a deletion (rule 15).
+    #: Bytes that were stored for a new path: a rename is not a deletion (rule ``complete-enumeration``).
     appeared: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:

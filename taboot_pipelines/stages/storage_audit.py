@@ -1,5 +1,4 @@
-"""storage_audit: catalog, blobs, tables, shards, Qdrant and Neo4j of a namespace compared, by id (DESIGN §2,
-operations).
+"""storage_audit: catalog, blobs, tables, shards, Qdrant and Neo4j of a namespace compared, by id.
 
 What one store holds must follow from the one before it, in the order of the chain. The audit holds all leases
 of the namespace, so that what it sees is what a run left and not what one is doing. Repair derives again

@@ -1,4 +1,5 @@
-"""tier_a_triples: what the deterministic extractors observe (DESIGN rules 8, 9 and 11).
+"""tier_a_triples: what the deterministic extractors observe (rules ``unit-of-interpretation``,
+``versioned-runs`` and ``support``).
 
 Every document's prose is a unit, and so is every project of a source whose type has some.
 """
@@ -25,7 +26,8 @@ STAGE = "tier_a_triples"
 VERSION = "1"
 TIER = Tier(EdgeSource.TIER_A, STAGE, "observations", VERSION, extractor_type="rule_based")
 
-#: Interpretation follows the source's type (rule 8); a type without an entry gives documents and prose only.
+#: Interpretation follows the source's type (rule ``unit-of-interpretation``); a type without an entry gives
+#: documents and prose only.
 EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {"compose": ComposeExtractor, "swag": NginxExtractor}
 
 #: A mention in prose says less than a declaration.

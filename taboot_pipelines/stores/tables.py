@@ -3,7 +3,7 @@ Lake protocol).
 
 A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or under ``TABOOT_TABLE_URL`` at the
 same path. Readers name the version they read: the one that a catalog pointer published. Statistics are off,
-since Delta's JSON log would keep column minima, that is, text (rule 16).
+since Delta's JSON log would keep column minima, that is, text (rule ``deleted-stays-deleted``).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from taboot_pipelines_tests.world import World, differences, graph, logical
 
 
 def check_ledger(world: World, namespace: str = "default") -> None:
-    """Every job that succeeded accounts for all that it discovered (rule 17)."""
+    """Every job that succeeded accounts for all that it discovered (rule ``nothing-lost-silently``)."""
     jobs = world.workspace.catalog.jobs.find(namespace, limit=1000)
     assert jobs
     for job in jobs:
@@ -27,8 +27,8 @@ def check_ledger(world: World, namespace: str = "default") -> None:
 
 
 def check_equal_to_replay(world: World, *, tag: str = "scratch") -> None:
-    """Incremental equals from scratch (rule 13): what is stored is what a replay of the catalog's inputs
-    gives.
+    """Incremental equals from scratch (rule ``incremental-equals-scratch``): what is stored is what a replay
+    of the catalog's inputs gives.
     """
     home = world.replay(tag)
     scratch = world.open(home)

@@ -1,5 +1,5 @@
 """``kill -9`` at random points of an ingest or an erasure, then one more ingest: the stores of an undisturbed
-run (rules 12 to 14).
+run (rules ``watermark``, ``incremental-equals-scratch`` and ``kill-anywhere``).
 
 Real processes, a persistent Dagster instance with pools, and no daemon. A seed decides where each process is
 killed and what is edited in between; it is printed when a test fails. ``TABOOT_TEST_SOAK_SECONDS`` makes the

@@ -1,5 +1,5 @@
-"""Secrets stop at the blob (rule 18): planted in every format, they are in no other file, log, message, quote
-or answer.
+"""Secrets stop at the blob (rule ``secrets-stop-at-the-blob``): planted in every format, they are in no other
+file, log, message, quote or answer.
 """
 
 from __future__ import annotations

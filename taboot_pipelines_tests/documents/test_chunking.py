@@ -1,5 +1,5 @@
-"""Chunks against the rules of DESIGN 5 and 6: offsets, limits, structure; on real documents and on generated
-ones.
+"""Chunks against the rules ``offsets-carried`` and ``one-chunking``: offsets, limits, structure; on real
+documents and on generated ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Deleted stays deleted, vanished may return, erased leaves no byte (DESIGN rules 15 and 16)."""
+"""Deleted stays deleted, vanished may return, erased leaves no byte (rules ``complete-enumeration`` and
+``deleted-stays-deleted``).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Incremental equals from scratch (DESIGN rule 13), under random sequences of add, edit, rename, delete,
-restore and crash.
+"""Incremental equals from scratch (rule ``incremental-equals-scratch``), under random sequences of add, edit,
+rename, delete, restore and crash.
 
 Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together;
 names become ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's

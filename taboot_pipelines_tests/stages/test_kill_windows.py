@@ -1,5 +1,5 @@
-"""Kills between two particular statements, and what they must not leave behind (DESIGN rules 12, 14 to
-16).
+"""Kills between two particular statements, and what they must not leave behind (rules ``watermark``,
+``kill-anywhere``, ``complete-enumeration`` and ``deleted-stays-deleted``).
 """
 
 from __future__ import annotations

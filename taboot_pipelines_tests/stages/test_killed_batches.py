@@ -1,5 +1,5 @@
 """What a killed batch has left behind is judged as if it had not been killed, and erased like the rest
-(DESIGN rules 14 to 16).
+(rules ``kill-anywhere``, ``complete-enumeration`` and ``deleted-stays-deleted``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Secret values replaced by as many asterisks (DESIGN rule 18), so that every offset holds."""
+"""Secret values replaced by as many asterisks (rule ``secrets-stop-at-the-blob``), so that every offset
+holds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Blobs: the raw bytes that everything is derived from, stored once per namespace by their SHA-256 (rule 2).
+"""Blobs: the raw bytes that everything is derived from, stored once per namespace by their SHA-256 (rule
+``bytes-first``).
 
 There is one backend, ``obstore``: one library and one class serve the directory (the default) and the object
 store of ``TABOOT_BLOB_URL``. A protocol would describe nothing but that class, so there is none. Where bytes

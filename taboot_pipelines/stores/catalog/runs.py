@@ -62,7 +62,7 @@ class Runs:
     ) -> None:
         """Record finished runs and make them the states of their units; ``gone`` units lose theirs.
 
-        A run that is not new is activated again (rule 9): equal input, same ``run_id``.
+        A run that is not new is activated again (rule ``versioned-runs``): equal input, same ``run_id``.
         """
         now = now_micros()
         r, u = t.interpretation_run, t.unit_state

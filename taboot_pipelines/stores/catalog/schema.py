@@ -1,5 +1,5 @@
 """The catalog's tables: inputs, identity and lifecycle of documents, fetch log, runs, jobs and pointers
-(DESIGN rule 12).
+(rule ``watermark``).
 
 Written for SQLite and PostgreSQL alike. Times are microseconds since the epoch, UTC; JSON is text in
 canonical form. Every table starts with the namespace, which is the tenant. Seed 003 names: ``blob`` is its
@@ -160,7 +160,7 @@ storage_usage = Table(
     Column("total_sources", Integer, nullable=False),
     Column("last_calculated", BigInteger, nullable=False),
     Column("interpretation_count_month", Integer, nullable=False),
-    Column("interpretation_limit_month", Integer),  # null: unlimited, the default (DESIGN §5)
+    Column("interpretation_limit_month", Integer),  # null: unlimited, the default
     Column("billing_month", Text, nullable=False),
 )
 
@@ -265,7 +265,7 @@ deletion = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
-# --- state that may be lost (DESIGN §3): the default of stores/state, where no Redis is configured ----------
+# --- state that may be lost: the default of stores/state, where no Redis is configured ----------------------
 
 state_value = Table(
     "state_value",

@@ -22,8 +22,8 @@ class Sources:
         """Make the entries those of the (valid, non-empty) sources file: {source id: {namespace, type,
         config, root}}.
 
-        A source that left, or changed its namespace, becomes ``retiring`` (rule 15). Returns what is retiring
-        now, as (namespace, source id).
+        A source that left, or changed its namespace, becomes ``retiring`` (rule ``complete-enumeration``).
+        Returns what is retiring now, as (namespace, source id).
         """
         now = now_micros()
         with self.database.begin(None) as c:

@@ -1,4 +1,4 @@
-"""The graph of a namespace in Neo4j, where ``TABOOT_NEO4J__URL`` is set (rule 11).
+"""The graph of a namespace in Neo4j, where ``TABOOT_NEO4J__URL`` is set (rule ``support``).
 
 There is one backend, ``neo4j``, and no protocol: without it neighbourhoods are read from ``shards``, which
 offers other operations. ``cypher`` has every statement, ``rows`` turns tables into their parameters and back,

@@ -86,7 +86,7 @@ def merge_nodes(label: str) -> Statement:
 @cache
 def merge_edges(type_: str, start: str, end: str) -> Statement:
     """{i: edge id, s, e: key parts of the ends, p: properties, t: since in microseconds}. By its id alone
-    (DESIGN rule 11); a row whose ends are not there is left out of ``done``."""
+    (rule ``support``); a row whose ends are not there is left out of ``done``."""
     return Statement(
         f"UNWIND $rows AS row WITH row, row.p AS p MATCH {_node('a', start, 'row.s')} MATCH"
         f" {_node('b', end, 'row.e')} MERGE (a)-[r:{_type(type_)} {{edgeId: row.i}}]->(b) SET r = p {{.*,"

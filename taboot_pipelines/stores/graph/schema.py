@@ -1,6 +1,6 @@
 """Constraints and indexes of the graph (seed 000 "Neo4j Graph Model", seed 002 "Indexes and Constraints").
 
-Every key starts with the namespace (DESIGN §5); all else is as the seeds write it. Community edition only: no
+Every key starts with the namespace; all else is as the seeds write it. Community edition only: no
 node keys, no property existence. A relationship's ``edgeId`` is unique for its type: the id already covers
 the namespace.
 """

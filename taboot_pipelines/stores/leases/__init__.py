@@ -1,4 +1,4 @@
-"""Leases: who may write now. One per source and one per namespace; they die with their holder (DESIGN §2).
+"""Leases: who may write now. One per source and one per namespace; they die with their holder.
 
 The protocol is in ``protocol``: an abstract class, since the order of leases and that a thread may enter what
 it holds are the same for all. The backends are ``files`` (locks of the operating system, for one machine) and

@@ -1,4 +1,4 @@
-"""State that may be lost: caches, retry queues, rate limits, locks, circuit breakers (DESIGN §3).
+"""State that may be lost: caches, retry queues, rate limits, locks, circuit breakers.
 
 The catalog's database by default, Redis when ``TABOOT_REDIS__URL`` is set. What must not vanish is in the
 catalog; a queue here is rebuilt from it.

@@ -1,7 +1,7 @@
 """The seeds' key patterns inside a namespace, how long each lives, and how a key is written in Redis.
 
 Sources: seed 000 "Redis State Model", seed 001 §5 (hashes cut to 32 digits there, whole in 000). What the
-seeds keep only in Redis and must not vanish is in the catalog instead (DESIGN §5): ``dlq:extraction``,
+seeds keep only in Redis and must not vanish is in the catalog instead: ``dlq:extraction``,
 ``dlq:retry`` and ``dlq:failed`` are columns of its ``dead_letter`` table, and ``dlq:pending`` is rebuilt from
 it. Every key expires except the queues.
 """

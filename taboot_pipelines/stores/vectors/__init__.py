@@ -1,4 +1,5 @@
-"""Vectors: a namespace's chunks as points in Qdrant, where ``TABOOT_QDRANT__URL`` is set (rules 7, 19, 20).
+"""Vectors: a namespace's chunks as points in Qdrant, where ``TABOOT_QDRANT__URL`` is set (rules
+``equal-text-once``, ``one-ranking`` and ``spaces-never-mix``).
 
 There is one backend, ``qdrant``, and no protocol: without it searches are answered by ``shards``, which reads
 whole knowledge bases and offers other operations. ``points`` says what a point holds, ``sparse`` how terms

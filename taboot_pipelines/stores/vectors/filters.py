@@ -1,4 +1,5 @@
-"""The one place where a request to Qdrant gets its filter, and with it its namespace (DESIGN rule 1).
+"""The one place where a request to Qdrant gets its filter, and with it its namespace (rule
+``namespace-is-tenant``).
 
 Community Qdrant knows no tenants: nothing but this filter keeps namespaces apart. So no filter is made
 without one.

@@ -1,4 +1,5 @@
-"""What a point is: its id, its payload, and the fingerprint of both (rule 7, seed 000 "Payload Schema").
+"""What a point is: its id, its payload, and the fingerprint of both (rule ``equal-text-once``, seed 000
+"Payload Schema").
 
 One point holds one chunk text of a namespace, with every place where it stands as ``occurrences[]``; a text
 that stands in more than 256 places has a further point for each 256. Top-level fields are those of the

@@ -1,4 +1,5 @@
-"""Points in Qdrant: those of one embedding space in one collection, by namespace (DESIGN rules 7, 19, 20).
+"""Points in Qdrant: those of one embedding space in one collection, by namespace (rules ``equal-text-once``,
+``one-ranking`` and ``spaces-never-mix``).
 
 Every request names the namespace it is for and carries the filter of ``filters.points_of``; ids alone reach
 nothing.

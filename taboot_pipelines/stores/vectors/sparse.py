@@ -1,4 +1,5 @@
-"""Chunks and queries as sparse vectors for BM25. What is stored knows nothing of other chunks (rule 19).
+"""Chunks and queries as sparse vectors for BM25. What is stored knows nothing of other chunks (rule
+``one-ranking``).
 
 The value of a term in a chunk is BM25's saturated term frequency with a constant average length (Robertson,
 Zaragoza 2009, with the mean replaced); the IDF comes with the query. A dot product on the server is thus BM25

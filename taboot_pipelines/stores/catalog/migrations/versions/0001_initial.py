@@ -1,4 +1,6 @@
-"""The first schema: inputs, fetch log, pointers, runs, dead letters, deletions (DESIGN rule 12, seed 003)."""
+"""The first schema: inputs, fetch log, pointers, runs, dead letters, deletions (rule ``watermark``, seed
+003).
+"""
 
 from __future__ import annotations
 
