@@ -23,6 +23,7 @@ from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.chain import CHAIN
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "taboot_pipelines"
@@ -295,6 +296,11 @@ def _labels(labels: frozenset[str]) -> str:
     return "any node" if len(labels) == len(NODES) else ", ".join(sorted(labels))
 
 
+def chain() -> str:
+    """Every stage and what it holds."""
+    return table(["asset", "holds"], [[f"`{s.name}`", s.holds] for s in CHAIN.stages])
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "sources": sources,
@@ -303,12 +309,13 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "nodes-columns": lambda: columns("nodes", NODES_SCHEMA),
     "edges-columns": lambda: columns("edges", EDGES_SCHEMA),
     "model": model,
+    "chain": chain,
 }
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:
     """(page, its text, its text as it would be written now) of every page that holds a block."""
-    for path in sorted(Path(__file__).parent.glob("*.md")):
+    for path in (ROOT / "README.md", *sorted(Path(__file__).parent.glob("*.md"))):
         text = path.read_text(encoding="utf-8")
         yield path, text, BLOCK.sub(lambda m: f"{m['name']}{m['open']}\n{BLOCKS[m['name']]()}\n", text)
 

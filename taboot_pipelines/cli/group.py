@@ -6,7 +6,9 @@ Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
@@ -15,6 +17,7 @@ from taboot_pipelines import logs
 from taboot_pipelines.cli import admin, audit, ingest, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
+from taboot_pipelines.model.health import PROBE_THREAD
 from taboot_pipelines.settings import load_settings
 
 
@@ -46,7 +49,27 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the console script with ``arguments`` (default: the process's own), and end the process."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        _run(sys.argv[1:] if arguments is None else list(arguments))
+    except SystemExit as end:
+        if arguments is None:
+            _leave(end)
+        raise
+
+
+def _leave(end: SystemExit) -> None:
+    """End the process at once if a part that was asked how it is has still not answered.
+
+    Its thread may be inside a library written in C++, which aborts the process when Python takes the thread
+    away at the end.
+    """
+    if any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+
+
+def _run(arguments: Sequence[str]) -> None:
     try:
         cli.main(args=list(arguments), prog_name="taboot", standalone_mode=False)
     except click.ClickException as error:

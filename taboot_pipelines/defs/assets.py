@@ -1,7 +1,7 @@
 """An asset for a stage of the chain: what the chain knows of it is not written down a second time.
 
-Its name, what it depends on, and whether an I/O manager keeps its value follow from ``CHAIN``; a group's
-module adds what people see (group, kinds, description) and where it runs (pool).
+Its name and description, what it depends on, and whether an I/O manager keeps its value follow from
+``CHAIN``; a group's module adds its group, its kinds, and where it runs (pool).
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ def stage_asset(
     group: str,
     pool: str,
     kinds: set[str],
-    description: str,
     code_version: str = "1",
     op_tags: Mapping[str, Any] | None = None,
 ) -> dg.AssetsDefinition:
@@ -42,7 +41,7 @@ def stage_asset(
         # A stage that publishes tables has a value that other code may load; the others have none.
         io_manager_key=KEY if stage.tables else None,
         code_version=code_version,
-        description=description,
+        description=stage.holds,
         op_tags=op_tags,
     )
     def asset(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:

@@ -23,7 +23,6 @@ documents = stage_asset(
     pool=INGEST,
     kinds={"deltalake", "markdown"},
     code_version=f"{stage.VERSION}.{PARSER_VERSION}",
-    description="Blobs parsed to normalized Markdown, secrets masked, with a map back to their bytes.",
 )
 
 
@@ -32,9 +31,6 @@ chunks = stage_asset(
     group=GROUP,
     pool=INGEST,
     kinds={"deltalake", "python"},
-    description=(
-        "Chunks within the token limits, cut along headings, tables, lists and code, with exact offsets."
-    ),
 )
 
 

@@ -8,6 +8,7 @@ from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import sources_partitions
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.stages.chain import CHAIN
 
 GROUP = "ingest"
 
@@ -25,10 +26,7 @@ class FetchConfig(dg.Config):
     kinds={"python", "sqlite"},
     owners=OWNERS,
     code_version="1",
-    description=(
-        "What the source's connector fetched: immutable bytes, stored once per namespace and SHA-256, and the"
-        " fetch log."
-    ),
+    description=CHAIN.first.holds,
 )
 def raw_blobs(
     context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource

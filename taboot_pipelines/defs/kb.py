@@ -17,7 +17,6 @@ qdrant_points = stage_asset(
     pool=KNOWLEDGE,
     kinds={"qdrant"},
     code_version=points_stage.VERSION,
-    description="The points in Qdrant equal the live chunks. Zero rows where TABOOT_QDRANT__URL is not set.",
 )
 
 
@@ -27,7 +26,6 @@ neo4j_subgraph = stage_asset(
     pool=KNOWLEDGE,
     kinds={"neo4j"},
     code_version=graph_stage.VERSION,
-    description="The graph in Neo4j equals the snapshot. Zero rows where TABOOT_NEO4J__URL is not set.",
 )
 
 
@@ -37,10 +35,6 @@ kb_shards = stage_asset(
     pool=KNOWLEDGE,
     kinds={"duckdb"},
     code_version=shards_stage.VERSION,
-    description=(
-        "Content-addressed DuckDB shards and their manifest: the embedded serving store and the portable"
-        " copy."
-    ),
 )
 
 

@@ -23,10 +23,6 @@ tier_a_triples = stage_asset(
     pool=KNOWLEDGE,
     kinds={"deltalake", "python"},
     code_version=tier_a_stage.VERSION,
-    description=(
-        "Observations of one deterministic interpretation run per unit: from Compose, nginx, and prose and"
-        " code."
-    ),
 )
 
 
@@ -36,10 +32,6 @@ entity_snapshots = stage_asset(
     pool=KNOWLEDGE,
     kinds={"deltalake", "python"},
     code_version=f"{snapshot_stage.VERSION}.{REDUCER_VERSION}",
-    description=(
-        "The namespace's entities, relations and mentions of known names. Any source's run brings in"
-        " everything pending."
-    ),
 )
 
 

@@ -20,7 +20,6 @@ embeddings = stage_asset(
     group=GROUP,
     **gpu(EMBED),
     kinds={"deltalake", "onnx"},
-    description="One vector per distinct chunk text of the namespace and embedding space.",
 )
 
 

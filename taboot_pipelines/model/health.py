@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from taboot_pipelines.errors import TabootError
 
+#: Begins the names of threads in which parts are asked.
+PROBE_THREAD = "health-"
+
 
 @dataclass(frozen=True, slots=True)
 class Health:

@@ -8,6 +8,7 @@ one in :data:`_SOURCE_STAGES`.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import (
@@ -29,6 +30,7 @@ from taboot_pipelines.stages.stage import (
     StageTable,
     Target,
 )
+from taboot_pipelines.stages.target import ServerTarget
 from taboot_pipelines.stages.tiers import tier_stage
 
 
@@ -108,19 +110,52 @@ def _of_source(*names: str) -> tuple[StageTable, ...]:
     return tuple(StageTable(name=name, owner="source") for name in names)
 
 
+def _server(target: ServerTarget[Any], holds: str) -> NamespaceStage:
+    """The stage of a server that holds the snapshot."""
+    return NamespaceStage(
+        name=target.stage,
+        holds=f"{holds}; nothing where {target.setting} is not set.",
+        needs=(entity_snapshots.STAGE,),
+        run=target.run,
+        serving=target,
+        target=target,
+    )
+
+
 _SOURCE_STAGES = (
-    SourceStage(name=raw_blobs.STAGE, run=raw_blobs.run, opens_job=True),
     SourceStage(
-        name=documents.STAGE, needs=(raw_blobs.STAGE,), tables=_of_source("documents"), run=documents.run
+        name=raw_blobs.STAGE,
+        holds="What a connector fetched: immutable bytes named by their SHA-256, and the fetch log.",
+        run=raw_blobs.run,
+        opens_job=True,
     ),
-    SourceStage(name=chunks.STAGE, needs=(documents.STAGE,), tables=_of_source("chunks"), run=chunks.run),
+    SourceStage(
+        name=documents.STAGE,
+        holds="Each blob as Markdown with its metadata, secrets masked, and a map back to its bytes.",
+        needs=(raw_blobs.STAGE,),
+        tables=_of_source("documents"),
+        run=documents.run,
+    ),
+    SourceStage(
+        name=chunks.STAGE,
+        holds="Pieces within the token limit, along headings, tables, lists and code, with exact offsets.",
+        needs=(documents.STAGE,),
+        tables=_of_source("chunks"),
+        run=chunks.run,
+    ),
     SourceStage(
         name=embeddings.STAGE,
+        holds="One vector per distinct text of the namespace and embedding space.",
         needs=(chunks.STAGE,),
         tables=(StageTable(name="vectors", owner="namespace", per_space=True),),
         run=embeddings.run,
     ),
-    tier_stage(tier_a_triples.TIER, versions=tier_a_triples.versions, extractors=tier_a_triples.extractors),
+    tier_stage(
+        tier_a_triples.TIER,
+        holds="What Compose, nginx, prose and code state, by deterministic extractors.",
+        versions=tier_a_triples.versions,
+        extractors=tier_a_triples.extractors,
+    ),
 )
 
 #: The stages of a source whose pointers must agree before the snapshot takes a new version of it.
@@ -130,6 +165,7 @@ CHAIN = Chain(
     *_SOURCE_STAGES,
     NamespaceStage(
         name=entity_snapshots.STAGE,
+        holds="The namespace's current truth: entities, relations, and mentions of known names.",
         needs=_last(_SOURCE_STAGES),
         tables=tuple(
             StageTable(name=name, owner="namespace")
@@ -141,22 +177,11 @@ CHAIN = Chain(
             observation_tables=tuple(t.name for s in _SOURCE_STAGES if s.observes for t in s.tables),
         ),
     ),
-    NamespaceStage(
-        name=qdrant_points.STAGE,
-        needs=(entity_snapshots.STAGE,),
-        run=qdrant_points.TARGET.run,
-        serving=qdrant_points.TARGET,
-        target=qdrant_points.TARGET,
-    ),
-    NamespaceStage(
-        name=neo4j_subgraph.STAGE,
-        needs=(entity_snapshots.STAGE,),
-        run=neo4j_subgraph.TARGET.run,
-        serving=neo4j_subgraph.TARGET,
-        target=neo4j_subgraph.TARGET,
-    ),
+    _server(qdrant_points.TARGET, "The points in Qdrant equal the live chunks"),
+    _server(neo4j_subgraph.TARGET, "The graph in Neo4j equals the snapshot"),
     NamespaceStage(
         name=kb_shards.STAGE,
+        holds="DuckDB shards and their manifest: what is searched, and what can be carried elsewhere.",
         needs=(entity_snapshots.STAGE,),
         run=kb_shards.run,
         serving=kb_shards.SERVING,

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.health import Health, probe
+from taboot_pipelines.model.health import PROBE_THREAD, Health, probe
 from taboot_pipelines.settings import Settings
 
 #: A part that has not answered by then is unwell, whatever its own time-outs are. The load of its library
@@ -65,7 +65,8 @@ def check(settings: Settings, *, load: bool = True, deadline: float = DEADLINE_S
 
     # Daemons: one that hangs in a connection must not keep the process from ending.
     threads = [
-        threading.Thread(target=ask, args=(part,), name=f"health-{part.name}", daemon=True) for part in parts
+        threading.Thread(target=ask, args=(part,), name=f"{PROBE_THREAD}{part.name}", daemon=True)
+        for part in parts
     ]
     for thread in threads:
         thread.start()

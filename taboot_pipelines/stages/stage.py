@@ -43,11 +43,13 @@ class StageTable:
 class Stage:
     """One entry of the chain, and one asset in Dagster.
 
-    ``needs`` names the stages whose output it reads, which stand before it in the chain. Of ``tables`` the
-    first is what loading the asset gives.
+    ``holds`` says in a sentence what is there once it has run: in the Dagster UI and in the README. ``needs``
+    names the stages whose output it reads, which stand before it in the chain. Of ``tables`` the first is
+    what loading the asset gives.
     """
 
     name: str
+    holds: str
     needs: tuple[str, ...] = ()
     tables: tuple[StageTable, ...] = ()
 

@@ -35,6 +35,7 @@ class TierInput:
 def tier_stage(
     tier: Tier,
     *,
+    holds: str,
     versions: Callable[[str], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
 ) -> SourceStage:
@@ -45,6 +46,7 @@ def tier_stage(
     """
     return SourceStage(
         name=tier.stage,
+        holds=holds,
         needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
         tables=(StageTable(name=tier.table, owner="source"),),
         run=partial(_run, tier=tier, versions=versions, extractors=extractors),

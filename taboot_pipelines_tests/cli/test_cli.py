@@ -350,3 +350,18 @@ def test_failures_deletions_and_retirement(world: World) -> None:
     assert world.kb().documents().num_rows == 1
     assert shell.json("delete", document, "--erase")["stores"]["blobs"] == "done"
     assert holding(world.home, "sk-planted-9f8e7d6c5b4a3210") == []
+
+
+def test_status_ends_in_order_while_a_part_still_does_not_answer(tmp_path: Path) -> None:
+    # The bundled model is being loaded, in C++, when the process is to end.
+    program = (
+        "import sys; from taboot_pipelines.stages import health; from taboot_pipelines.cli import main;"
+        "health.check.__kwdefaults__['deadline'] = 0.3; sys.argv = ['taboot', 'status', '--json']; main()"
+    )
+    environment = {**os.environ, "TABOOT_HOME": str(tmp_path), "TABOOT_SOURCES": str(tmp_path / "none.yaml")}
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1 and "terminate" not in done.stderr
+        assert json.loads(done.stdout)["ok"] is False

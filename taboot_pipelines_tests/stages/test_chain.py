@@ -20,7 +20,7 @@ def nothing(_work: SourceWork) -> None:
 
 
 def stage(name: str, *needs: str) -> SourceStage:
-    return SourceStage(name=name, needs=needs, run=nothing)
+    return SourceStage(name=name, holds="Nothing.", needs=needs, run=nothing)
 
 
 def test_the_order_is_that_of_the_data() -> None:
