@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "examples" / "homelab.ipynb"
-MOST_PLAIN = 2000
+MAX_PLAIN = 2000
 
 CELLS = [
     (
@@ -234,7 +234,7 @@ def without_machine(value: Any) -> Any:
         return [without_machine(v) for v in value]
     if isinstance(value, dict):
         # A result that shows itself as HTML is not told a second time as the text of an object.
-        told = "text/html" in value and len(value.get("text/plain", "")) > MOST_PLAIN
+        told = "text/html" in value and len(value.get("text/plain", "")) > MAX_PLAIN
         return {
             k: without_machine(v)
             for k, v in value.items()
@@ -249,7 +249,8 @@ def main() -> int:
         return 1
     os.environ["TABOOT_HOME"] = str(Path(os.environ["TABOOT_HOME"]).absolute())
     NOTEBOOK.write_text(
-        json.dumps(without_machine(execute(build())), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+        json.dumps(without_machine(execute(build())), ensure_ascii=False, indent=1, sort_keys=True) + "\n",
+        encoding="utf-8",
     )
     print(f"wrote {NOTEBOOK.relative_to(ROOT)}")
     return 0
