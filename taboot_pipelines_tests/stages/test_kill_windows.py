@@ -18,6 +18,8 @@ from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
+pytestmark = pytest.mark.slow
+
 WORD = "zyxwvutquux"
 
 
