@@ -32,14 +32,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a server, note the groups, and put what is slow first.
+    """Mark what needs a server and what is slow, note the groups, and put what is slow first.
 
-    A worker that began the longest test last would end alone.
+    A worker that began the longest test last would end alone. Acceptance tests are slow by nature: they run
+    the whole chain on real data.
     """
     groups = {}
     for item in items:
         if not servers.FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("server")
+        if item.path.parent.name == "acceptance":
+            item.add_marker("slow")
         groups[item.nodeid] = group_of(item)
     # Sorting is stable, so that a group stays in its order.
     slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}

@@ -294,6 +294,7 @@ def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path)
         assert changed.json("ingest", code=1)["error"]["code"] == code
 
 
+@pytest.mark.slow
 def test_failures_deletions_and_retirement(world: World) -> None:
     shell = Shell(world)
     guides = world.source("guides")

@@ -35,6 +35,7 @@ K8S = {
 }
 
 
+@pytest.mark.slow
 def test_several_processes_give_what_one_gives(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.source("stack", "compose", host="box.lan") / "compose.yaml").write_text(COMPOSE)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)

@@ -54,6 +54,7 @@ def until(condition: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished_later(
     world: World, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
     assert {j["state"] for j in world.workspace.catalog.jobs.find("default")} == {"succeeded"}
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (world.source(name) / "guide.md").write_text(GUIDE + name)

@@ -52,6 +52,7 @@ def says_what_it_promises(text: str, where: str) -> None:
     assert "change-me" not in text, "a secret"
 
 
+@pytest.mark.slow
 def test_it_runs_on_a_fresh_home(generator: Any, homelab: Path) -> None:
     notebook = generator.build()
     generator.execute(notebook)

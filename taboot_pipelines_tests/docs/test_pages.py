@@ -148,6 +148,7 @@ def test_codes_and_packages_exist() -> None:
             assert (ROOT / "taboot_pipelines" / path).exists(), path
 
 
+@pytest.mark.slow
 def test_the_pages_python_runs(ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     shutil.copytree(ingested, home)

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
+
+pytestmark = pytest.mark.slow
 
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
 EXAMPLES = int(SOAK / 8) or 14

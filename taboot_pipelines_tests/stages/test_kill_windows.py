@@ -20,6 +20,8 @@ from taboot_pipelines.stores.catalog.tombstones import Tombstones
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
+pytestmark = pytest.mark.slow
+
 WORD = "zyxwvutquux"
 
 

@@ -29,6 +29,8 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.stages.test_kill_windows import doc_id, killed_at, restart
 from taboot_pipelines_tests.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:

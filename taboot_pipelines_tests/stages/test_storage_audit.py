@@ -21,6 +21,8 @@ from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
 
+pytestmark = pytest.mark.slow
+
 OURS = "default"
 
 
