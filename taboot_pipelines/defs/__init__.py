@@ -1,8 +1,8 @@
 """The Dagster project: the only package that imports Dagster.
 
-One module per group of the chain holds its assets and checks; the rest is one subject per module (partitions,
-pools, resources, I/O, metadata, jobs, sensors, the sweeper). :func:`build_defs` puts them together and is the
-tests' seam. Importing it opens no store and touches no network.
+The module of a group of the chain holds that group's assets and checks. Every other module has one subject:
+partitions, pools, resources, I/O, metadata, jobs, sensors, the sweeper. :func:`build_defs` puts them together
+and is the seam for tests. Importing the package opens no store and touches no network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An asset for a stage of the chain: what the chain knows of it is not written down a second time.
+"""Makes the Dagster asset of a stage from the stage's entry in the chain.
 
-Its name and description, what it depends on, and whether an I/O manager keeps its value follow from
-``CHAIN``; a group's module adds its group, its kinds, and where it runs (pool).
+Name, description, dependencies, and whether an I/O manager keeps the value are taken from ``CHAIN``, so that
+nothing is written down twice. The module of a group adds only the group, the kinds and the pool.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,9 @@ def stage_asset(
     code_version: str = "1",
     op_tags: Mapping[str, Any] | None = None,
 ) -> dg.AssetsDefinition:
-    """The asset of the stage ``name``, partitioned by source. Raises ``E_NOT_FOUND`` if there is no such
-    stage.
+    """Return the asset of the stage ``name``, partitioned by source.
+
+    Raises ``E_NOT_FOUND`` if there is no such stage.
     """
     stage = CHAIN.stage(name)
 

@@ -6,14 +6,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from taboot_pipelines.defs.kb import kb_shards, neo4j_subgraph, qdrant_points
 from taboot_pipelines.defs.materialize import OWNERS, failures
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages import storage_audit as stage
+from taboot_pipelines.stages.chain import CHAIN
 
 GROUP = "operations"
-#: Discrepancies that one materialization lists; ``taboot audit --json`` has them all.
+#: Discrepancies that one materialization lists; ``taboot audit --json`` lists all.
 _MAX_SHOWN = 100
 
 
@@ -26,7 +26,7 @@ class AuditConfig(dg.Config):
 
 @dg.asset(
     group_name=GROUP,
-    deps=[kb_shards, qdrant_points, neo4j_subgraph],
+    deps=[dg.AssetKey(stage) for stage in CHAIN.serving],
     pool=KNOWLEDGE,
     kinds={"python"},
     owners=OWNERS,

@@ -1,5 +1,6 @@
-"""Everything put together. Opens nothing: stores are opened by the resource, in the process that uses
-them.
+"""Puts the project's definitions together.
+
+Nothing is opened here: the resource opens the stores in the process that uses them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from taboot_pipelines.settings import Settings, load_settings
 
 
 def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definitions:
-    """The definitions for ``settings`` (default: the environment's).
+    """Return the definitions for ``settings``, by default those of the environment.
 
     ``overrides`` replace resources by name (``workspace``, ``knowledge_base``, ``tables``): the seam for
     tests and for callers that watch the work. Raises ``E_CONFIG`` for a wrong setting, ``E_EXTRA`` for an

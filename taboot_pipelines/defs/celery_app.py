@@ -1,8 +1,9 @@
 """The Celery app of the workers, configured by the same settings as the runs that give them work.
 
-``celery -A taboot_pipelines.defs.celery_app worker -Q default --pool=solo --concurrency=1
---prefetch-multiplier=1``, and ``-Q gpu`` on machines with a GPU. A worker needs the environment of the code
-location (``TABOOT_…``) and the same stores. It holds one process: the embedder is loaded once and stays.
+Start a worker with ``celery -A taboot_pipelines.defs.celery_app worker -Q default --pool=solo
+--concurrency=1 --prefetch-multiplier=1``, and with ``-Q gpu`` on a machine with a GPU. A worker needs the
+environment of the code location (``TABOOT_…``) and the same stores. It is a single process, so the embedder
+is loaded once and stays.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from taboot_pipelines.settings import load_settings
 
 _arguments = celery_app_arguments(load_settings().celery)
 app = make_app({**_arguments, "config_source": dict_wrapper(_arguments["config_source"])})  # type: ignore[no-untyped-call]
-# The project writes its own log lines to stderr; a worker that wrapped them in its own would break them for
-# collectors.
+# The project writes its own log lines to stderr; a worker that wrapped them in lines of its own would make
+# them unreadable for log collectors.
 app.conf.worker_redirect_stdouts = False
 
 execute_plan = create_task(app)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What every asset check needs: which sources it is about, and errors shown the way assets show them.
+"""What all asset checks share: which sources a check is about, and how its errors are shown.
 
 A broken rule is an ERROR and blocks what lies downstream; what a person only has to know of is a WARN.
 """
@@ -23,7 +23,7 @@ def checked(workspace: WorkspaceResource, asset: str) -> Iterator[Workspace]:
 
 
 def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[tuple[str, str]]:
-    """(namespace, source id) of the run's partitions; of every source where a check is run by itself."""
+    """Return (namespace, source id) of the run's partitions; of every source if the check runs alone."""
     keys = set(context.partition_keys) if context.has_partition_key else None
     return [
         (r["namespace"], r["source_id"])
@@ -37,7 +37,10 @@ def namespaces_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) 
 
 
 def verdict(checked_rows: int, broken: list[str]) -> dg.AssetCheckResult:
-    """Passed if nothing is broken; ``broken`` are ids, of which the first twenty are shown."""
+    """Return the result of a check, which passes if nothing is broken.
+
+    ``broken`` holds ids, of which the first twenty are shown.
+    """
     metadata = {"checked": checked_rows, "broken": len(broken)}
     return dg.AssetCheckResult(
         passed=not broken,

@@ -13,7 +13,7 @@ from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
 
 GROUP = "documents"
-#: Buckets read at once: bounds what a check holds in memory.
+#: Buckets read at once; bounds the memory of a check.
 _TOGETHER = 8
 
 

@@ -1,10 +1,9 @@
-"""Where the steps of a run are carried out, and what a step that wants a GPU carries: all of it in this one
-place.
+"""Chooses where the steps of a run are carried out, and holds everything that a GPU step needs for it.
 
-A GPU step takes its decorator's arguments from :func:`gpu`: its pool, and the Celery queue of the workers
-that have a GPU. What it asks of Kubernetes depends on the settings, which assets do not know, so
-:func:`executor` adds it for every step that carries the tag where the model runs in the step's process. In
-one process and with several on one machine only the pool counts.
+A GPU step takes arguments of its decorator from :func:`gpu`: its pool, and the Celery queue of the workers
+that have a GPU. What it requests from Kubernetes depends on the settings, which assets do not know;
+:func:`executor` adds it to every step with that queue's tag, if the model runs in the process of the step.
+With all steps in one process, or in several on one machine, only the pool matters.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import dagster as dg
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import CelerySettings, K8sSettings, Settings, TorchSettings
 
-#: Celery queues; ``gpu`` has the workers on machines with a GPU, ``default`` all others.
+#: Celery queues: workers on machines with a GPU read ``gpu``, all others ``default``.
 DEFAULT_QUEUE = "default"
 GPU_QUEUE = "gpu"
-#: The one tag by which dagster-celery chooses a queue, and only as an op's tag.
+#: The only tag by which dagster-celery chooses a queue; it is read from the op's tags alone.
 QUEUE_TAG = "dagster-celery/queue"
-#: After this long without an acknowledgement Redis hands a step to another worker. Longer than any step
+#: Redis hands a step to another worker if it is not acknowledged for so long. That is longer than any step
 #: takes: a step that is handed out twice does its work twice, though the leases keep the result right.
 VISIBILITY_SECONDS = 12 * 3600
 
@@ -33,33 +32,35 @@ class GpuStep(TypedDict):
 
 
 def gpu(pool: str) -> GpuStep:
-    """Arguments of ``@dg.asset`` for a step that wants a GPU: ``@dg.asset(**gpu(EMBED), …)``."""
+    """Return the arguments of ``@dg.asset`` for a step that wants a GPU: ``@dg.asset(**gpu(EMBED), …)``."""
     return {"pool": pool, "op_tags": {QUEUE_TAG: GPU_QUEUE}}
 
 
 def gpu_steps(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
-    """The names of the steps that carry :func:`gpu`."""
+    """Return the names of the steps that carry the tag of :func:`gpu`."""
     return sorted(a.op.name for a in assets if a.op.tags.get(QUEUE_TAG) == GPU_QUEUE)
 
 
 def embeds_on_gpu(settings: TorchSettings) -> bool:
-    """Whether the step's own process has the model on a GPU. A server has its own, and the bundled model
-    needs none: a pod that asked for one would wait for a GPU that it leaves idle, for ever in a cluster
-    without any."""
+    """Whether the process of the step itself has the model on a GPU.
+
+    A model server has its own GPU, and the bundled model needs none. A pod that requested one all the same
+    would wait for a GPU that it leaves idle, and for ever in a cluster without any.
+    """
     return settings.model is not None and not (settings.device or "").startswith("cpu")
 
 
 def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.ExecutorDefinition:
-    """The executor that ``TABOOT_EXECUTOR`` names. Touches no network.
+    """Return the executor that ``TABOOT_EXECUTOR`` names, without touching the network.
 
-    Its configuration is bound here, in code: Dagster keeps none of it with a run, so no broker's password
-    reaches the UI. Raises ``E_CONFIG`` without a broker for Celery, ``E_EXTRA`` if the executor's extra is
-    not installed.
+    Its configuration is bound here, in code: Dagster stores none of it with a run, so no broker's
+    password reaches the UI. Raises ``E_CONFIG`` if Celery has no broker, ``E_EXTRA`` if the executor's
+    extra is not installed.
     """
     if settings.executor == "multiprocess":
         # A fresh interpreter takes seconds to load Dagster and the project (6 s of CPU a step, measured); a
-        # fork of one that has them none. The models and the table format stay out of it: each step loads what
-        # it needs.
+        # fork of one that has loaded them takes none. The models and the table format are not preloaded: each
+        # step loads what it needs.
         return dg.multiprocess_executor.configured(
             {
                 "max_concurrent": settings.executor_max_concurrent,
@@ -79,10 +80,9 @@ def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.Ex
 
 
 def celery_app_arguments(settings: CelerySettings) -> dict[str, Any]:
-    """``broker``, ``backend`` and ``config_source`` of the Celery app, equal for the run's side and for the
-    workers'.
+    """Return ``broker``, ``backend`` and ``config_source`` of the Celery app.
 
-    Raises ``E_CONFIG`` if there is no broker.
+    They are equal for the process of the run and for the workers. Raises ``E_CONFIG`` if there is no broker.
     """
     if settings.broker is None:
         raise TabootError(
@@ -99,8 +99,8 @@ def celery_app_arguments(settings: CelerySettings) -> dict[str, Any]:
             "task_serializer": "json",
             "result_serializer": "json",
             "accept_content": ["json"],
-            # One step at a time for each worker, given back to the queue if the worker dies. Steps may be
-            # done twice (rule ``kill-anywhere``).
+            # Each worker has one step at a time, and the queue gets it back if the worker dies. A step may be
+            # carried out twice (rule ``kill-anywhere``).
             "worker_prefetch_multiplier": 1,
             "task_acks_late": True,
             "task_reject_on_worker_lost": True,
@@ -152,9 +152,9 @@ def _k8s(settings: K8sSettings, max_concurrent: int, steps: Iterable[str]) -> dg
 
 
 def gpu_pod(settings: K8sSettings) -> Mapping[str, Any]:
-    """What a GPU step adds to its Kubernetes job (the schema of ``dagster-k8s/config``)."""
+    """Return what a GPU step adds to its Kubernetes job, in the schema of ``dagster-k8s/config``."""
     pod: dict[str, Any] = {
-        # Nodes with a GPU are commonly tainted with the resource's name, to keep all else away.
+        # Nodes with a GPU commonly carry a taint of the resource's name, which keeps all other pods away.
         "tolerations": [{"key": settings.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}]
     }
     if settings.gpu_node_selector:

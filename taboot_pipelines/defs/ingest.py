@@ -1,4 +1,4 @@
-"""Group ingest: what a connector fetched."""
+"""Group ingest: the bytes that a connector fetched."""
 
 import dagster as dg
 from pydantic import Field

@@ -57,15 +57,17 @@ _NO_COMPUTE_LOGS = {
 
 @contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """The persistent instance. Raises ``E_STORAGE`` if it cannot be opened, ``E_BUSY`` while another process
-    creates it.
+    """Open the persistent instance of Dagster.
+
+    Raises ``E_STORAGE`` if it cannot be opened, ``E_EXTRA`` if its storage is not installed, and ``E_BUSY``
+    while another process creates it.
     """
     home = settings.dagster_home
     try:
         opened = _open(home, settings)
     except TabootError:
         raise
-    # Whatever the storage that the file names may raise; its words may quote its URL.
+    # The storage that the file names may raise anything, and its message may quote its URL.
     except Exception as error:  # noqa: BLE001
         absent = error.__cause__ or error.__context__ or error
         if isinstance(absent, ModuleNotFoundError):
@@ -85,7 +87,8 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
         raise _unusable(home, error) from error
     except Exception as error:
         if type(error).__name__ == "DagsterPostgresException":
-            # Out of tries; a class of its own, outside Dagster's family, that only the extra knows.
+            # Its retries are used up. The class is outside Dagster's own hierarchy, and only
+            # the extra knows it.
             raise _unusable(home, error) from None
         raise
 
@@ -103,23 +106,23 @@ def _unusable(home: Path, error: BaseException) -> TabootError:
 
 
 def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
-    # Two processes that create the databases at once would trip over each other's tables.
+    # Two processes that create the databases at once would collide over each other's tables.
     with FileLeases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = home / "dagster.yaml"
         if not config.exists():
-            # In one step: half a file, or an empty one, would be taken for the operator's own settings ever
-            # after.
+            # Written in one step: a file that is cut short or empty would be taken for the operator's own
+            # settings from then on.
             aside = config.with_name(".dagster.yaml.new")
             aside.write_text(DAGSTER_YAML, encoding="utf-8")
             aside.replace(config)
-        # Whatever the file says, this process writes to a terminal: what is printed is not to be redirected.
+        # This process writes to a terminal, so its output is not to be redirected, whatever the file says.
         instance = dg.DagsterInstance.from_ref(
             InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS})
         )
         if config.read_text(encoding="utf-8") == DAGSTER_YAML:
-            # Set where they are missing: the process that wrote the file may have been killed before it came
-            # to this.
+            # Limits are set wherever they are missing: the process that wrote the file may have been killed
+            # before it set them.
             known = instance.event_log_storage.get_concurrency_keys()
             for pool in LIMITS.keys() - known:
                 instance.event_log_storage.set_concurrency_slots(pool, LIMITS[pool])

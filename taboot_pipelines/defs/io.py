@@ -1,8 +1,7 @@
-"""Tables between assets as Dagster values: ``defs.load_asset_value("documents", partition_key=…)`` gives an
-Arrow table.
+"""Tables as Dagster values: ``defs.load_asset_value("documents", partition_key=…)`` gives an Arrow table.
 
-The stages publish their tables themselves, atomically with the catalog's pointer. So writing an output is
-checking it, and reading an input is reading the published version.
+The stages publish their tables themselves, atomically with the catalog's pointer. So handling an output only
+checks it, and loading an input reads the published version.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ class TableIOManager(dg.ConfigurableIOManager):
     workspace: WorkspaceResource
 
     def handle_output(self, context: dg.OutputContext, obj: list[StageReport]) -> None:
-        """Check that what the stage reported is what a reader gets: one bucket of each table is read and must
-        conform.
-        """
+        """Check that readers get what the stage reported: one bucket of each table must conform."""
         asset = context.asset_key.path[-1]
         for report in obj:
             if report.skipped is None:
@@ -51,8 +48,10 @@ class TableIOManager(dg.ConfigurableIOManager):
                     )
 
     def load_input(self, context: dg.InputContext) -> pa.Table | dict[str, pa.Table]:
-        """Raises ``E_SOURCE_UNKNOWN`` for a partition without a source, ``E_TABLE`` for a table the asset
-        does not have.
+        """Return the published table; of several partitions, a mapping from partition key to table.
+
+        Raises ``E_SOURCE_UNKNOWN`` for a partition without a source, ``E_TABLE`` for a table that the
+        asset does not have.
         """
         asset = context.asset_key.path[-1]
         metadata = context.definition_metadata or {}

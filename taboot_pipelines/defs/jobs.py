@@ -1,4 +1,4 @@
-"""Jobs: one source through the chain, and all of them."""
+"""The jobs: one source through the chain, and all sources through it."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def ingest_every_source(
             try:
                 reports = run_reported(workspace.runtime, stage, source_id)
             except dg.Failure as failure:
-                # One source that fails does not stop the others; the op fails at the end.
+                # A source that fails does not stop the others; the op fails at the end.
                 failed[source_id] = failure.description or stage
                 if stage not in CHAIN.targets:
                     stopped.add(source_id)

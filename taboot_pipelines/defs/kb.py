@@ -1,5 +1,6 @@
-"""What is served, all from the snapshot: the points in Qdrant, the graph in Neo4j, and the shards, which need
-no server.
+"""Group of what is served, all from the snapshot: points in Qdrant, the graph in Neo4j, and the shards.
+
+The shards need no server.
 """
 
 from taboot_pipelines.defs.assets import stage_asset

@@ -1,4 +1,4 @@
-"""Group knowledge: observations of the deterministic tier, and the namespace's current truth."""
+"""Group knowledge: the observations of the deterministic tier, and the namespace's current truth."""
 
 import dagster as dg
 import pyarrow as pa

@@ -1,5 +1,6 @@
-"""From a stage of the chain to a materialization: the same few lines for every asset, errors and retries
-included.
+"""Turns the run of a stage into a Dagster materialization, errors and retries included.
+
+Every asset goes through the same few lines.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from taboot_pipelines.stages.report import StageReport
 
 _log = logging.getLogger(__name__)
 
-#: Worth another try in a moment; everything else stays as it is until somebody acts. A server whose client
-#: has tried for its own time already (Qdrant, Neo4j, a chat model) is not waited for again: the retry queue
-#: and the next run are for that.
+#: Codes worth a retry in a moment; any other failure lasts until somebody acts. A server whose client
+#: has its own retries (Qdrant, Neo4j, a chat model) is not among them: its retry queue and the next run
+#: take care of it.
 TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_REDIS"})
 MAX_RETRIES = 2
 
 OWNERS = ["team:taboot"]
-#: Assets with a text column, and the columns shown where TABOOT_METADATA_TEXT allows it.
+#: Assets with a text column, and the columns that are shown where TABOOT_METADATA_TEXT allows it.
 _TEXT_COLUMNS = {"documents": ["doc_id", "title", "text"], "chunks": ["chunk_id", "section", "text"]}
 
 
 def materialize(
     context: dg.AssetExecutionContext, workspace: WorkspaceResource, **options: Any
 ) -> dg.MaterializeResult[Any]:
-    """Run the asset's stage for the run's partitions. An expected failure becomes a ``Failure`` that carries
-    its code.
+    """Run the asset's stage for the run's partitions.
+
+    An expected failure becomes a ``Failure`` that carries its code.
     """
     stage = context.asset_key.path[-1]
     reports: list[StageReport] = []
@@ -61,15 +63,17 @@ def materialize(
     )
     if CHAIN.stage(stage).tables:
         return dg.MaterializeResult(metadata=metadata, data_version=version, value=reports)
-    # No table, so no value for an I/O manager to keep.
+    # Without a table there is no value for an I/O manager to keep.
     return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
 def run_reported(
     runtime: Runtime, stage: str, source_id: str, *, attempt: int = MAX_RETRIES, **options: Any
 ) -> list[StageReport]:
-    """Run one stage of one source and tell the runtime's observers. Raises ``Failure``, or ``RetryRequested``
-    while ``attempt`` (counted from 0) is not the last."""
+    """Run one stage of one source and tell the runtime's observers.
+
+    Raises ``Failure``, or ``RetryRequested`` while ``attempt``, counted from 0, is not the last.
+    """
     with failures(runtime, stage, attempt):
         reports = running.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
     for report in reports:
@@ -82,7 +86,7 @@ def run_reported(
 def _log_problems(report: StageReport) -> None:
     with logs.bind(source=report.source_id, namespace=report.namespace, stage=report.stage):
         for problem in report.problems:
-            # By id: a log outlives the erasure of a document, and its path may tell something too.
+            # Named by id: a log outlives the erasure of a document, and the path of one may be telling, too.
             _log.warning(
                 problem["code"], extra={"document": shown_item(report, problem["item"], names=False)}
             )
@@ -92,16 +96,16 @@ def _log_problems(report: StageReport) -> None:
 
 @contextmanager
 def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterator[None]:
-    """Turn errors into Dagster's ``Failure`` with the error response as metadata.
+    """Turn errors into Dagster's ``Failure``, with the error response as metadata.
 
-    Retries are asked for here and not by a ``RetryPolicy``, which would try again after an interrupt (Ctrl-C)
-    too.
+    Retries are requested here and not by a ``RetryPolicy``, which would also retry after
+    an interrupt (Ctrl-C).
     """
     try:
         yield
     except TabootError as caught:
-        # Dagster stores what it is given: without secrets, and without the server's own words that lie behind
-        # the error.
+        # Dagster stores what it is given, so secrets are taken out, and the server's own words behind the
+        # error are left out.
         error = logs.redacted(caught, runtime.settings)
         if error.code in TRANSIENT and attempt < MAX_RETRIES:
             _log.warning(
@@ -110,7 +114,7 @@ def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterat
             )
             raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=2**attempt) from error
         fail(runtime, stage, error)
-    # A defect's message may quote a document, and Dagster would store it.
+    # The message of a defect may quote a document, and Dagster would store it.
     except Exception as error:  # noqa: BLE001
         fail(
             runtime,

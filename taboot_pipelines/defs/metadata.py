@@ -1,5 +1,6 @@
-"""What a stage's report looks like in the UI. Ids, codes and counts only: no document text unless a setting
-allows it.
+"""Shows the report of a stage in the UI.
+
+It shows ids, codes and counts only, and no document text unless a setting allows it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.report import StageReport
 
-#: Longest table of problems and of sample rows; Dagster folds longer Markdown.
+#: Rows of a table of problems or samples, at most; Dagster folds longer Markdown.
 _ROWS = 20
 _SAMPLE_CHARS = 200
-#: Counts of what a run did, in the order and the colours in which the plot shows them.
+#: What a run did: the counts in the order and the colours of the plot.
 _BARS = {
     "discovered": "#4477aa",
     "fetched": "#228833",
@@ -38,23 +39,23 @@ _BARS = {
 
 
 def shown_item(report: StageReport, item: str, names: bool) -> str:
-    """How Dagster's storage names an item: by id, since an erasure does not reach it; ``taboot status`` has
-    the paths.
+    """Return the name of an item for Dagster's storage: its id, unless ``names`` is set.
+
+    An erasure does not reach Dagster's storage; ``taboot status`` has the paths.
     """
     if names or item.startswith("document:"):
         return item
-    # A tier's items are units, `{kind}:{path}`; all others are paths.
+    # The items of a tier are units, `{kind}:{path}`; all other items are paths.
     kind, colon, path = item.partition(":") if CHAIN.stage(report.stage).observes else ("", "", item)
     return kind + colon + ids.doc_id(report.namespace, ids.locator(report.source_id, path))
 
 
 def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:
-    """Metadata of one materialization; ``reports`` has one entry per catalog entry of the partition.
+    """Return the metadata of one materialization.
 
-    ``names`` lets paths in (TABOOT_METADATA_TEXT); else everything is named by id (rule
-    ``deleted-stays-deleted``).
-
-    Counts are numbers of their own name, so that Dagster draws their history.
+    ``reports`` has one entry per catalog entry of the partition. ``names`` allows paths
+    (TABOOT_METADATA_TEXT); without it everything is named by id (rule ``deleted-stays-deleted``). Counts are
+    top-level numbers under their own names, so that Dagster draws their history.
     """
     counts = Counter[str]()
     for report in reports:
@@ -69,8 +70,8 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     ][:_ROWS]
     result: dict[str, Any] = {
         "source": ", ".join(sorted({f"{r.namespace}/{r.source_id}" for r in reports})),
-        # `skipped` is the reason why a stage had nothing to do, so the count of skipped items has a longer
-        # name.
+        # `skipped` is already the reason why a stage had nothing to do, so the count of skipped items
+        # has a longer name.
         **{"skipped_items" if name == "skipped" else name: int(value) for name, value in counts.items()},
         "seconds": round(sum(r.seconds for r in reports), 3),
         "bytes": sum(r.bytes for r in reports),
@@ -96,7 +97,7 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     if sample:
         result["sample"] = dg.MetadataValue.table(_records(sample))
     bars = {name: counts[name] for name in _BARS if counts.get(name)}
-    # An unchanged stage has nothing to draw, and drawing is what would cost it most.
+    # A stage that changed nothing has nothing to draw, and drawing would be most of its cost.
     if bars and not skipped:
         result["plot"] = dg.MetadataValue.md(
             f"![{reports[0].stage}](data:image/png;base64,{base64.b64encode(_bar_chart(bars)).decode()})"
@@ -109,7 +110,7 @@ def error_metadata(error: TabootError) -> dict[str, Any]:
 
 
 def text_rows(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
-    """Sample rows with text, cut short; for the setting that allows it."""
+    """Return sample rows with their text cut short, for the setting that allows it."""
     return dg.MetadataValue.table(
         _records(
             [{k: v[:_SAMPLE_CHARS] if isinstance(v, str) else v for k, v in row.items()} for row in rows]
@@ -118,7 +119,7 @@ def text_rows(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
 
 
 def _records(rows: Sequence[Mapping[str, Any]]) -> list[dg.TableRecord]:
-    # Dagster takes the columns from the first row and plain values only.
+    # Dagster takes the columns from the first row, and accepts only plain values.
     names = list(dict.fromkeys(name for row in rows for name in row))
     return [
         dg.TableRecord(
@@ -144,13 +145,17 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[object]], total: in
 
 
 def _cell(value: object) -> str:
-    """A path may hold anything: no line breaks, no cell borders, no markup."""
+    """Return a value as a table cell without line breaks, cell borders or markup.
+
+    A path may hold anything.
+    """
     return re.sub(r"([\\`*_{}\[\]<>()#+!|])", r"\\\1", " ".join(str(value).split()))
 
 
 def _bar_chart(bars: Mapping[str, int]) -> bytes:
-    """A PNG of horizontal bars, about 1 KB. Drawn by Pillow: plotting libraries take a second to load, more
-    than many runs.
+    """Return a PNG of horizontal bars, about 1 KB.
+
+    Pillow draws it: plotting libraries take a second to load, which is more than many runs take.
     """
     from PIL import Image, ImageDraw, ImageFont
 

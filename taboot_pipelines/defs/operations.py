@@ -34,8 +34,8 @@ def sources_sensor(
     context: dg.SensorEvaluationContext, workspace: WorkspaceResource
 ) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
-    # An invalid or empty file raises E_SOURCES here: the tick fails, visibly, and nothing has changed (rule
-    # ``complete-enumeration``).
+    # An invalid or empty file raises E_SOURCES here: the tick fails visibly, and nothing has
+    # changed (rule ``complete-enumeration``).
     opened.sync_sources()
     change = partition_change(context.instance, opened)
     drop = [key for key in change.drop if not _busy(context.instance, key)]
@@ -43,7 +43,7 @@ def sources_sensor(
     for row in opened.catalog.sources.find():
         source_id, namespace = row["source_id"], row["namespace"]
         if row["state"] == "retiring":
-            # Asked for again each hour, should the run that deletes everything fail.
+            # Requested again each hour, in case the run that deletes everything fails.
             requests.append(
                 _request(
                     source_id,
@@ -78,8 +78,8 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
     now, requests, cursor = _now(), [], {}
     for source_id, schedule in sorted(_schedules(workspace.open()).items()):
         fire = _last_fire(schedule, now).isoformat()
-        # A source seen for the first time has just been run by the other sensor; a busy one is due as soon as
-        # it is free.
+        # A source that is seen for the first time has just been run by the other sensor. One that is busy is
+        # due as soon as it is free.
         if seen.get(source_id, fire) == fire:
             cursor[source_id] = fire
         elif _busy(context.instance, source_id) or not context.instance.has_dynamic_partition(
@@ -110,7 +110,8 @@ def due_dead_letters(
 ) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
     namespaces = sorted({row["namespace"] for row in opened.catalog.sources.find(states=("active",))})
-    # The key names the failure: a run that does not come to try it again is not asked for twice.
+    # The run key names the failure, so no second run is requested for the same one if the first
+    # never retries it.
     requests = [
         _request(d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
         for namespace in namespaces
@@ -153,7 +154,7 @@ def _busy(instance: dg.DagsterInstance, source_id: str) -> bool:
 
 
 def _schedules(workspace: Workspace) -> dict[str, str]:
-    """source id -> cron expression, for sources that have one."""
+    """Return {source id: cron expression} of the sources that have one."""
     entries = (
         (row["source_id"], orjson.loads(row["config"]).get("schedule"))
         for row in workspace.catalog.sources.find(states=("active",))

@@ -1,4 +1,4 @@
-"""One dynamic partition per entry of the sources file, and how the set of partitions follows the catalog."""
+"""One dynamic partition per entry of the sources file, and how the partitions follow the catalog."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
 
 @dataclass(frozen=True)
 class Change:
-    """What would make the partitions equal to the catalog's sources."""
+    """The partitions to add and to drop, so that they equal the catalog's sources."""
 
     add: tuple[str, ...]
     drop: tuple[str, ...]
 
 
 def partition_change(instance: dg.DagsterInstance, workspace: Workspace) -> Change:
-    """A source keeps its partition until a run has deleted all it held and the catalog calls it retired (rule
-    ``complete-enumeration``).
+    """Return what has to change in the partitions.
+
+    A source keeps its partition until a run has deleted everything that it held and the catalog calls it
+    retired (rule ``complete-enumeration``).
     """
     present = set(instance.get_dynamic_partitions(NAME))
     wanted = {row["source_id"] for row in workspace.catalog.sources.find()}

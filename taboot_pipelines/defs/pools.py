@@ -1,8 +1,7 @@
-"""Pools: how many steps of a kind run at once on one instance. Limits live in the instance (UI: Deployment,
-Concurrency).
+"""Pools: how many steps of a kind run at once on one instance.
 
-A slot belongs to a run, wherever its steps are carried out, so the pools hold for every executor and for
-``taboot ingest``.
+The limits are kept by the instance (UI: Deployment, Concurrency). A slot belongs to a run, wherever its steps
+are carried out, so the pools hold for every executor and for ``taboot ingest``.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from __future__ import annotations
 INGEST = "ingest"
 #: Embedding: the machine's cores, or the server's batch queue.
 EMBED = "embed"
-#: Snapshot and shards: they share the namespace's lease anyway, so a waiting step should not hold a process.
+#: Snapshot and shards: they share the namespace's lease anyway, so a step that waits should not
+#: occupy a process.
 KNOWLEDGE = "knowledge"
 
-#: Slots of the pools that want another number than the instance's ``default_limit``.
+#: Slots of the pools that differ from the instance's ``default_limit``.
 LIMITS = {INGEST: 4}

@@ -1,5 +1,6 @@
-"""Reading what a stage has published: always at the version its pointer names, never a newer, unpublished
-one.
+"""Reads what a stage has published, at exactly the version that its pointer names.
+
+A newer version that is not published is never read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from taboot_pipelines.stores.tables import NAMESPACE
 
 
 def namespaces(workspace: Workspace, source_id: str) -> list[str]:
-    """The namespaces that hold rows of a source: one, or two while it moves. The active one comes last."""
+    """Return the namespaces that hold rows of a source: one, or two while it moves, the active one last."""
     rows = [r for r in workspace.catalog.sources.find() if r["source_id"] == source_id]
     return [r["namespace"] for r in sorted(rows, key=lambda r: r["state"] == "active")]
 
@@ -30,14 +31,15 @@ def read_published(
     columns: Sequence[str] | None = None,
     buckets: Collection[int] | None = None,
 ) -> pa.Table:
-    """Rows of one of the asset's tables (default its first); empty if nothing is published yet. Raises
-    ``E_TABLE``.
+    """Return rows of one of the asset's tables, by default its first; empty if nothing is published yet.
+
+    Raises ``E_TABLE`` if the asset has no such table, or the table cannot be used.
     """
     wanted = CHAIN.stage(asset).table(table)
     owner = NAMESPACE if wanted.owner == "namespace" else source_id
     name, version = wanted.name, None
     if wanted.per_space:
-        # Such a table grows only; the source's pointer says which space its rows are of.
+        # Such a table only grows; the source's pointer says which embedding space its rows belong to.
         pointer = workspace.catalog.pointers.get(namespace, source_id, asset)
         if pointer is not None:
             name = f"{name}.{pointer.applied['space']}"

@@ -1,9 +1,8 @@
-"""Readiness: whether every configured part answers, as an asset check of ``raw_blobs``, where every chain
-begins.
+"""Readiness: an asset check that asks whether every configured part answers.
 
-It is no part of the chain's job: a run finds out by itself what is down, and most runs take less time than
-the question. A sensor asks every few minutes and reports what has changed without a run; a person may run the
-check from the UI.
+It belongs to ``raw_blobs``, where every chain begins. The check is not part of the chain's job: a run finds
+out by itself what is down, and most runs take less time than the question. A sensor asks every few minutes
+and reports any change without a run; a person may run the check from the UI.
 """
 
 import dagster as dg
@@ -36,10 +35,10 @@ def readiness(workspace: WorkspaceResource) -> dg.AssetCheckResult:
     ),
 )
 def parts_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
-    # Without the bundled model, which would stay in the memory of the code server.
+    # The bundled model is not loaded, since it would stay in the memory of the code server.
     found = health.check(workspace.runtime.settings, load=False)
     wrong = ", ".join(h.part for h in found if not h.ok)
-    # The parts and whether they are well, not their latencies, which always differ.
+    # The parts and whether they are well; not their latencies, which always differ.
     seen = ";".join(f"{h.part}={h.backend}:{h.version}:{h.ok}" for h in found)
     events = (
         []
@@ -66,7 +65,7 @@ def _well(found: list[Health]) -> bool:
 
 
 def _severity(found: list[Health]) -> dg.AssetCheckSeverity:
-    """ERROR where the chain cannot go on; WARN where something is left out until it is back."""
+    """Return ERROR if the chain cannot go on, WARN if something is left out until a part is back."""
     needed = any(not h.ok and h.part in health.NEEDED for h in found)
     return dg.AssetCheckSeverity.ERROR if needed else dg.AssetCheckSeverity.WARN
 

@@ -1,7 +1,7 @@
 """Resources: the workspace that the stages work in, and the knowledge base that they fill.
 
-No setting is a Dagster config field of the workspace: config is stored with every run, and settings hold
-secrets.
+No setting is a Dagster config field of the workspace: config is stored with every run, and
+settings hold secrets.
 """
 
 import logging
@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 class Runtime:
     """What one process opens once and shares among its runs, sensors and checks, and who watches the work.
 
-    ``on_report`` and ``on_error`` are told what each stage did, or why it failed: the command line's way to
-    see into a run.
+    ``on_report`` and ``on_error`` are told what each stage did, or why it failed; with them the command line
+    sees into a run.
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class Runtime:
         self._lock = threading.Lock()
 
     def workspace(self) -> Workspace:
-        """The one given, else opened at the first call. Raises ``E_CATALOG``, ``E_STORAGE``."""
+        """Return the workspace: the one given, else one that is opened at the first call.
+
+        Raises ``E_CATALOG``, ``E_STORAGE``.
+        """
         with self._lock:
             if self._workspace is None:
                 self._workspace = Workspace(self.settings)
@@ -70,7 +73,9 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     runtime: dg.ResourceDependency[Runtime]
 
     def open(self) -> Workspace:
-        """Raises ``E_CATALOG``, ``E_STORAGE``, without the words of the server: Dagster stores every error
+        """Return the workspace of this process, opened at the first call.
+
+        Raises ``E_CATALOG``, ``E_STORAGE``, both without the words of the server: Dagster stores every error
         with its causes.
         """
         try:
@@ -83,7 +88,8 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         with ExitStack() as stack:
             stack.enter_context(logs.writing(self.runtime.settings))
             run, instance = context.run, context.instance
-            # The resource is set up twice for a run, once for the I/O manager: one sweeper is enough.
+            # The resource is set up twice for a run, the second time for the I/O manager: one
+            # sweeper is enough.
             if (
                 run is not None
                 and instance is not None
@@ -100,14 +106,14 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             try:
                 sweep_dead_runs(instance, self.open().catalog)
             except (TabootError, SQLAlchemyError, dg.DagsterError) as error:
-                # The step opens the same stores, and its failure has a code and further tries.
+                # The step opens the same stores, and a failure there has a code and retries.
                 _log.warning(
                     "dead runs could not be looked for", extra={"run": run_id, "reason": type(error).__name__}
                 )
             with sweeping(instance):
                 yield
         finally:
-            # A worker that takes one step after another of the same run watches over each.
+            # A worker that takes several steps of the same run watches over each of them.
             self.runtime.swept_by = ""
 
 
@@ -118,7 +124,7 @@ class KnowledgeBaseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     namespace: str = Field(description="The tenant whose knowledge base is opened.")
 
     def open(self) -> "KnowledgeBase":
-        """Raises ``E_KB_UNINITIALIZED`` before the first ingest."""
+        """Return the knowledge base. Raises ``E_KB_UNINITIALIZED`` before the first ingest."""
         from taboot_pipelines.retrieval import KnowledgeBase
 
         return KnowledgeBase.open(self.home, self.namespace)

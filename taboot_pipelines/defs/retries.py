@@ -1,8 +1,7 @@
-"""The sensor that drains Qdrant's retry queue (seed 001 §5.5): a namespace whose points could not be written
-is tried again.
+"""The sensor that drains Qdrant's retry queue (seed 001 §5.5).
 
-The queue only says when. A run of the stage compares what is there with what should be, and does nothing if
-nothing is missing.
+A namespace whose points could not be written is tried again. The queue says only when: a run of the stage
+compares what is there with what should be, and does nothing if nothing is missing.
 """
 
 import time
@@ -46,8 +45,8 @@ def qdrant_retries(
     requests = []
     for namespace, names in sorted(sources.items()):
         due = opened.state.queued(namespace, QUEUE).get(namespace)
-        # Any source of the namespace will do, since its run brings in everything pending; one that runs now
-        # will do it by itself.
+        # Any source of the namespace will do, since its run brings in everything that is pending. A run that
+        # is under way does so by itself.
         free = next((s for s in sorted(names) if context.instance.has_dynamic_partition(NAME, s)), None)
         if (
             due is not None
@@ -55,7 +54,8 @@ def qdrant_retries(
             and free is not None
             and not any(_busy(context.instance, s) for s in names)
         ):
-            # The key names the failure: a run that does not come to try again is not asked for twice.
+            # The run key names the failure, so no second run is requested for the same one if the first
+            # never retries it.
             requests.append(
                 dg.RunRequest(
                     partition_key=free,

@@ -1,10 +1,12 @@
 """Dagster's SQLite storage without its overhead, for many short runs in one process.
 
 For each of a run's four hundred statements Dagster opens a connection, compiles the statement anew and closes
-it; for each run it makes a database by loading its whole migration history. That is most of the time of a run
-in which nothing changed. Here the same statements go to the same files over one connection per database, and
-a run's database is made with the tables and the revision of the index beside it. Only for the process that
-asks; others use the files as ever.
+the connection. For each run it makes a database by running its whole migration history. That is most of the
+time of a run in which nothing changed.
+
+Here the same statements go to the same files over one connection per database, and the database of a run is
+made from the table definitions and the revision of the index beside it. This holds only for a process that
+asks for it; other processes use the files in Dagster's own way.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ _INDEX = "index"
 
 
 def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
-    """Make the instance keep its SQLite connections; returns what closes them. Other storages are left
-    alone.
+    """Make the instance keep its SQLite connections; return the function that closes them.
+
+    Storages of other kinds are left alone.
     """
     from dagster._core.storage.event_log import SqliteEventLogStorage
     from dagster._core.storage.runs import SqliteRunStorage
@@ -34,7 +37,7 @@ def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
     kept: list[_Kept] = []
     events: Any = instance.event_log_storage
     runs: Any = instance.run_storage
-    # The exact classes: a subclass or a successor may work in another way, and then is used as it is.
+    # Only the exact classes: a subclass or a later class may work differently, and is left as it is.
     stock_events, stock_runs = (
         type(instance.event_log_storage) is SqliteEventLogStorage,
         type(instance.run_storage) is SqliteRunStorage,
@@ -57,7 +60,7 @@ def keep_connections(instance: dg.DagsterInstance) -> Callable[[], None]:
 
 
 class _Kept:
-    """One pool of connections per database, by name."""
+    """One pool of connections for each database, by name."""
 
     def __init__(self) -> None:
         self._engines: dict[str, Engine] = {}
@@ -86,7 +89,7 @@ class _Kept:
 
 
 class _Shards(_Kept):
-    """The event log: an index, and a database of each run, of which only the latest stays open."""
+    """The event log: an index, and one database for each run, of which only the latest stays open."""
 
     def __init__(self, storage: Any) -> None:
         super().__init__()
@@ -106,13 +109,16 @@ class _Shards(_Kept):
             self._engines.pop(old).dispose()
         if shard != _INDEX and not Path(self._storage.path_for_shard(shard)).exists():
             self._create(shard)
-        # Dagster's own way looks whether all is there, and completes what is not.
+        # Dagster's own way checks whether everything is there, and adds what is missing.
         elif shard not in self._storage._initialized_dbs:
             with self._original(shard):
                 pass
 
     def _create(self, shard: str) -> None:
-        """All in one transaction: a kill leaves an empty file, which Dagster's own way completes."""
+        """Make the database of a run in one transaction.
+
+        A kill leaves an empty file, which Dagster's own way completes.
+        """
         from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 
         with self.connect(_INDEX) as index:
@@ -132,13 +138,16 @@ class _Shards(_Kept):
 
 
 def _no_wait_for_disk(connection: Any, _record: Any) -> None:
-    # In WAL mode this keeps the database whole always, and every commit over the death of a process; only a
-    # loss of power may take the last events.
+    # In WAL mode the database stays whole in any case, and every commit survives the death of the process;
+    # only a loss of power may take the last events.
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def _remembered(has_table: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Dagster asks some eighty times a run whether a table exists; one that does is not asked for again."""
+    """Return ``has_table`` with a memory for the tables that exist.
+
+    Dagster asks some eighty times a run whether a table exists.
+    """
     present: set[str] = set()
 
     def remembered(name: str) -> bool:

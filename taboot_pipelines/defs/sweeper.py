@@ -1,9 +1,9 @@
-"""Runs whose process is dead are marked failed and give back what they held (rule ``kill-anywhere``).
+"""Marks runs whose process is dead as failed and frees what they held (rule ``kill-anywhere``).
 
-A run killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run would
-wait for it for ever. Who the process was is read from the run's own events (every worker reports its pid
-before its first step), so it holds for runs started by the command line, the UI and the daemon alike. Only
-runs of this machine are judged.
+A run that is killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run
+would wait for that slot for ever. The run's process is read from the run's own events (every worker reports
+its pid before its first step), so this holds alike for runs started by the command line, the UI and the
+daemon. Only runs of this machine are judged.
 """
 
 from __future__ import annotations
@@ -37,24 +37,23 @@ _UNFINISHED = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
-#: A run that was handed to a process which never reported is given up after this long.
+#: A run whose process never reported is given up after so long.
 _START_SECONDS = 900.0
 _INTERVAL_SECONDS = 5.0
 
 
 def process_tags() -> dict[str, str]:
-    """Who is about to run it."""
+    """Return the tags that name this process as the one about to carry out a run."""
     import psutil
 
     return {PID_TAG: str(os.getpid()), BORN_TAG: f"{psutil.Process().create_time():.3f}", HOST_TAG: _host()}
 
 
 def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None) -> list[str]:
-    """Mark dead runs failed (dead and canceling: canceled), free the pool slots of every ended run; returns
-    their ids.
+    """Mark dead runs failed and free the pool slots of every ended run; return the ids of the dead runs.
 
-    With ``catalog``, jobs of dead processes are marked failed there too. Safe at any time, from several
-    processes.
+    A dead run that was canceling becomes canceled. With ``catalog``, jobs of dead processes are marked failed
+    there too. Safe at any time and from several processes.
     """
     if catalog is not None:
         catalog.jobs.fail_dead()
@@ -85,14 +84,15 @@ def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None
 
 @contextlib.contextmanager
 def sweeping(instance: dg.DagsterInstance, interval: float = _INTERVAL_SECONDS) -> Iterator[None]:
-    """Sweep every ``interval`` seconds while the block runs: another run may die while this one waits for its
-    slot.
+    """Sweep every ``interval`` seconds while the block runs.
+
+    Another run may die while this one waits for its slot.
     """
     stop = threading.Event()
 
     def work() -> None:
         while not stop.wait(interval):
-            # A locked database is no reason to fail the run that is watched over; the next round tries again.
+            # A locked database is no reason to fail the run that waits; the next round tries again.
             with contextlib.suppress(SQLAlchemyError, TabootError, dg.DagsterError):
                 sweep_dead_runs(instance)
 
@@ -106,12 +106,13 @@ def sweeping(instance: dg.DagsterInstance, interval: float = _INTERVAL_SECONDS) 
 
 
 def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
-    """False only if it is certain that nobody works on the run any more."""
+    """Whether somebody may still work on the run: False only if it is certain that nobody does."""
     run = record.dagster_run
     if HOST_TAG in run.tags:
         local = run.tags[HOST_TAG] == _host()
     else:
-        # SQLite is one machine's; runs of a shared database are watched by Dagster's own run monitoring.
+        # SQLite belongs to one machine; runs of a shared database are watched by Dagster's
+        # own run monitoring.
         local = "sqlite" in type(instance.run_storage).__name__.lower()
     if not local:
         return True
@@ -133,8 +134,9 @@ def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
 
 
 def _step_at_work(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Whether a step of a multiprocess run goes on though the run's own process is dead: its slot is then
-    still in use.
+    """Whether a step of a multiprocess run goes on though the run's own process is dead.
+
+    Its slot is then still in use.
     """
     for entry in instance.all_logs(run_id, of_type=DagsterEventType.STEP_WORKER_STARTED):
         event = entry.dagster_event
@@ -145,7 +147,7 @@ def _step_at_work(instance: dg.DagsterInstance, run_id: str) -> bool:
 
 
 def _host() -> str:
-    """This machine, and the space its process ids belong to: containers may share the name of their host."""
+    """Return the machine's name and its process id namespace: containers may share their host's name."""
     try:
         return f"{socket.gethostname()}:{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
@@ -153,8 +155,9 @@ def _host() -> str:
 
 
 def _runs(pid: int, born_by: float) -> bool:
-    """Whether process ``pid`` lives and is the one that was born by then (seconds since the epoch), not a
-    later one.
+    """Whether process ``pid`` lives and was born by ``born_by`` (seconds since the epoch).
+
+    A process that was born later has only got the same pid.
     """
     import psutil
 

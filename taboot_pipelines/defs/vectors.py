@@ -1,4 +1,4 @@
-"""Group vectors: one vector per distinct chunk text."""
+"""Group vectors: one vector for each distinct chunk text."""
 
 import dagster as dg
 import pyarrow as pa

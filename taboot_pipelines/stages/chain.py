@@ -1,8 +1,8 @@
 """The chain, said once: every stage with what it needs, what it publishes and how it runs.
 
-What follows what, which tables there are and whose, what a deletion, an audit, a replay or Dagster goes
-through: all of it is derived from :data:`CHAIN`. A new stage is an entry here, and a new tier of extraction
-one in :data:`_SOURCE_STAGES`.
+All else is derived from :data:`CHAIN`: what follows what, which tables there are and whose they are, and what
+a deletion, an audit, a replay or Dagster goes through. A new stage is an entry here, and a new tier of
+extraction an entry of :data:`_SOURCE_STAGES`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from taboot_pipelines.stages.tiers import tier_stage
 
 
 class Chain:
-    """Stages in the order in which they run. Each needs only stages before it; those of a source come
-    first.
+    """The stages in the order in which they run.
+
+    A stage needs only stages before it, and the stages of a source come first.
     """
 
     def __init__(self, *stages: Stage) -> None:
@@ -72,23 +73,26 @@ class Chain:
 
     @property
     def targets(self) -> dict[str, Target]:
-        """{stage: its server}, whether configured or not."""
+        """Return {stage: its server}, whether configured or not."""
         return {s.name: s.target for s in self.of_namespace if s.target is not None}
 
     @property
     def serving(self) -> dict[str, Serving]:
-        """{stage: what readers are served from}, the servers included. They need nothing of each other."""
+        """Return {stage: what readers are served from}, the servers included.
+
+        None of these stages needs another.
+        """
         return {s.name: s.serving for s in self.of_namespace if s.serving is not None}
 
     def stage(self, name: str) -> Stage:
-        """The stage of that name. Raises ``E_NOT_FOUND``."""
+        """Return the stage of that name. Raises ``E_NOT_FOUND``."""
         stage = self._by_name.get(name)
         if stage is None:
             raise TabootError("E_NOT_FOUND", f"There is no stage {name!r}.", stages=self.names)
         return stage
 
     def following(self, name: str) -> tuple[SourceStage, ...]:
-        """The stages of a source whose input comes, directly or not, from this one."""
+        """Return the stages of a source whose input comes, directly or not, from the stage ``name``."""
         return _following(self.of_source, name)
 
 
@@ -101,7 +105,7 @@ def _following(stages: tuple[SourceStage, ...], name: str) -> tuple[SourceStage,
 
 
 def _last(stages: tuple[SourceStage, ...]) -> tuple[str, ...]:
-    """The stages that no other of these needs."""
+    """Return the names of the stages that no other of these stages needs."""
     needed = {name for stage in stages for name in stage.needs}
     return tuple(s.name for s in stages if s.name not in needed)
 
@@ -111,7 +115,7 @@ def _of_source(*names: str) -> tuple[StageTable, ...]:
 
 
 def _server(target: ServerTarget[Any], holds: str) -> NamespaceStage:
-    """The stage of a server that holds the snapshot."""
+    """Return the stage of a server that holds the snapshot."""
     return NamespaceStage(
         name=target.stage,
         holds=f"{holds}; nothing where {target.setting} is not set.",

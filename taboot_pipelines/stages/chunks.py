@@ -1,5 +1,6 @@
-"""chunks: documents cut along their structure, with exact offsets (rules ``offsets-carried`` and
-``one-chunking``).
+"""chunks: documents cut along their structure, with exact offsets.
+
+Holds rules ``offsets-carried`` and ``one-chunking``.
 """
 
 from __future__ import annotations

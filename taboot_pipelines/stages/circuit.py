@@ -1,5 +1,6 @@
-"""The circuit breaker around what asks a server (seed 001 §8.8). State that fails hides no error and stops no
-work.
+"""The circuit breaker around requests to a server (seed 001 §8.8).
+
+If the state of the circuit cannot be read or written, no error is hidden and no work stops.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 
 @contextlib.contextmanager
 def circuit(workspace: Workspace, namespace: str, name: str, code: str) -> Iterator[None]:
-    """Counts ``code`` as a failure of the server ``name``. Raises ``E_CIRCUIT_OPEN`` at once while it is
-    given a rest.
+    """Count each error with the code ``code`` in the block as a failure of the server ``name``.
+
+    Raises ``E_CIRCUIT_OPEN`` at once while the circuit is open.
     """
     rest = workspace.hints.ask(lambda state: state.circuit_open(namespace, name), 0.0)
     if rest > 0:

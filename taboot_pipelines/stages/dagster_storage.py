@@ -1,5 +1,6 @@
-"""How Dagster's own storage is, without loading Dagster, which takes seconds: what its ``dagster.yaml`` names
-is asked directly.
+"""Checks Dagster's own storage without loading Dagster, which takes seconds.
+
+What its ``dagster.yaml`` names is asked directly.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _CONNECT_SECONDS = 3
 
 
 def health(settings: Settings) -> Health:
-    """SQLite beside ``dagster.yaml``, or the database that it names. What is not made yet is well where it
-    can be made.
+    """Check Dagster's storage: SQLite beside ``dagster.yaml``, or the database that the file names.
+
+    SQLite databases that do not exist yet are well if they can be made.
     """
     home = settings.dagster_home
     postgres = _postgres(home / "dagster.yaml")
@@ -39,7 +41,7 @@ def health(settings: Settings) -> Health:
                     server = connection.execute(sa.text("SHOW server_version")).scalar_one()
             finally:
                 engine.dispose()
-        # The driver may be missing, the URL broken, the server down; its words quote the URL.
+        # The driver may be missing, the URL broken or the server down; the message may quote the URL.
         except Exception as error:  # noqa: BLE001
             raise TabootError(
                 "E_STORAGE",
@@ -52,8 +54,9 @@ def health(settings: Settings) -> Health:
 
 
 def _postgres(path: Path) -> dict[str, Any] | None:
-    """The ``storage.postgres`` section; None for SQLite. Raises ``E_STORAGE`` for a file that Dagster could
-    not read either.
+    """Return the section ``storage.postgres`` of the file; None if Dagster uses SQLite.
+
+    Raises ``E_STORAGE`` for a file that Dagster could not read either.
     """
     try:
         told = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -74,7 +77,7 @@ def _postgres(path: Path) -> dict[str, Any] | None:
 def _url(postgres: dict[str, Any]) -> str | sa.URL:
     named = _value(postgres.get("postgres_url"))
     if named:
-        # Dagster's scheme may name a driver, or none.
+        # The scheme of Dagster's URL may name a driver, or none.
         return sa.make_url(named).set(drivername="postgresql+psycopg")
     told = {k: _value(v) for k, v in postgres["postgres_db"].items() if k != "params"}
     return sa.URL.create(
@@ -88,7 +91,7 @@ def _url(postgres: dict[str, Any]) -> str | sa.URL:
 
 
 def _value(told: Any) -> str:
-    """A value, or the variable that holds it: ``{env: NAME}``."""
+    """Return a value, or that of the variable named by ``{env: NAME}``."""
     if isinstance(told, dict) and "env" in told:
         return os.environ[str(told["env"])]
     return "" if told is None else str(told)

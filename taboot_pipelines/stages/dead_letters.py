@@ -1,8 +1,8 @@
-"""Failed items that another try may mend. The catalog's letters are the truth; the queue ``dlq:pending`` is
-made from them.
+"""Failed items that a retry may mend.
 
-Members are hashes, so that the queue names no file that an erasure would have to reach. Deleting the queue,
-or the whole Redis, changes nothing: the next :func:`rebuild` gives the same one.
+The catalog's letters are the truth, and the queue ``dlq:pending`` is made from them. Its members are hashes,
+so it names no file that an erasure would have to reach. Deleting the queue, or the whole Redis, changes
+nothing: the next :func:`rebuild` makes an equal one.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.state.keys import DLQ_PENDING
 
-#: Seconds from a failure to its next try (seed 000, Extraction DLQ); after the last one a letter has failed
-#: for good.
+#: Seconds from a failure to the next retry (seed 000, Extraction DLQ). Once the last retry fails, the letter
+#: has failed for good.
 BACKOFF_SECONDS = (1.0, 5.0, 25.0)
-#: What may be different a moment later. The rest waits until its input, or the code, changes.
+#: Codes of what may have changed a moment later. All others wait until their input, or the code, changes.
 TRANSIENT = frozenset(
     {
+        *(code for target in CHAIN.targets.values() for code in target.failures),
         "E_5XX_ORIGIN",
         "E_TIMEOUT",
         "E_NETWORK",
         "E_429_RATE",
-        "E_CIRCUIT_OPEN",
         "E_BROWSER",
         "E_STORAGE",
         "E_CATALOG",
         "E_REDIS",
-        "E_QDRANT",
-        "E_NEO4J",
         "E_UNREADABLE",
         "E_EMBEDDER",
         "E_RERANKER",
@@ -45,7 +44,7 @@ TRANSIENT = frozenset(
         "E_SCHEMA_INVALID",
     }
 )
-#: A circuit rests for so long (seed 001 §8.8): before that a try is refused unseen.
+#: A circuit stays open for so long (seed 001 §8.8); until then a retry is refused without a request.
 _CIRCUIT_REST_SECONDS = 300.0
 _MAX_DUE = 1000
 
@@ -54,8 +53,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A source with letters to try again. ``attempt`` and ``last_at`` (microseconds) are those of its newest
-    failure.
+    """A source with letters to try again.
+
+    ``attempt`` and ``last_at`` (microseconds) are those of its newest failure.
     """
 
     namespace: str
@@ -66,17 +66,18 @@ class Due:
 
 
 def rebuild(workspace: Workspace, namespace: str) -> dict[str, float]:
-    """Make the queue equal to the catalog's letters; returns it: member -> when it is due (Unix time). Raises
-    ``E_REDIS``.
+    """Make the queue equal to the catalog's letters; return {member: Unix time when it is due}.
+
+    Raises ``E_REDIS``.
     """
     return _make_equal(workspace, namespace, _wanted(workspace, namespace))
 
 
 def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[Due]:
-    """Sources whose letters are due by ``now`` (Unix time; default: this moment), by id.
+    """Return the sources whose letters are due by ``now`` (Unix time; default: this moment), by id.
 
-    The queue is made equal to the letters first, so a letter that is gone leaves it. Without an answer of the
-    state's backend the letters themselves say what is due.
+    The queue is first made equal to the letters, so a letter that is gone leaves it. If the state's backend
+    does not answer, the letters themselves say what is due.
     """
     now = time.time() if now is None else now
     wanted = _wanted(workspace, namespace)
@@ -91,8 +92,7 @@ def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[
         members = [m for m, (at, _) in wanted.items() if at <= now]
     by_source: dict[str, list[Mapping[str, Any]]] = {}
     for member in members:
-        # Between the two calls another process may have queued a letter that is newer than what was read
-        # here.
+        # Between the two calls another process may have queued a letter that is newer than those read here.
         if member in wanted:
             letter = wanted[member][1]
             by_source.setdefault(letter["source_id"], []).append(letter)
@@ -109,8 +109,9 @@ def due(workspace: Workspace, namespace: str, now: float | None = None) -> list[
 
 
 def retry_at(letter: Mapping[str, Any]) -> float | None:
-    """When a letter is tried again (Unix time); None: it is no failure that passes, or its retries are used
-    up.
+    """Return when a letter is tried again (Unix time).
+
+    None if the failure is not transient, or its retries are used up.
     """
     if (
         letter["kind"] != "failed"
@@ -126,7 +127,7 @@ def retry_at(letter: Mapping[str, Any]) -> float | None:
 
 
 def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:
-    """member -> (when it is due, its letter)."""
+    """Return {member: (Unix time when it is due, its letter)}."""
     found = {}
     for letter in workspace.catalog.dead_letters.find(namespace):
         at = retry_at(letter)

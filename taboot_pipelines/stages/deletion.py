@@ -1,9 +1,8 @@
-"""Deleting, erasing and restoring documents, and retiring sources (rules ``complete-enumeration`` and
-``deleted-stays-deleted``).
+"""Deletes, erases and restores documents, and retires sources.
 
 A deletion is set arithmetic on support: it runs the same stages as any other change and calls no model. An
 erasure then removes every byte of the document from our files; its receipt names each store and is final when
-none is pending.
+no store is pending. Holds rules ``complete-enumeration`` and ``deleted-stays-deleted``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: What is derived from documents and follows a deletion by the chain itself; servers come besides.
+#: What is derived from documents, so that running the chain deletes from it; servers are added to these.
 _DERIVED = ("tables", "vectors", "shards")
 #: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them.
 STORES = (*_DERIVED, "blobs", "catalog")
@@ -32,8 +31,9 @@ STORES = (*_DERIVED, "blobs", "catalog")
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a deletion did: ``stores`` says for each store ``done`` or ``pending``; ids only, no names and no
-    content.
+    """What a deletion did, with ids only: no names and no content.
+
+    ``stores`` says of each store whether it is ``done`` or ``pending``.
     """
 
     receipt_id: str
@@ -49,8 +49,10 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Restored:
-    """``restored`` documents are back; ``awaiting_fetch`` were erased and come back when their source is
-    ingested.
+    """What a restoration did.
+
+    The documents in ``restored`` are back. Those in ``awaiting_fetch`` were erased, and come back when their
+    source is ingested.
     """
 
     restored: tuple[str, ...]
@@ -58,9 +60,9 @@ class Restored:
 
 
 def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, erase: bool = False) -> Receipt:
-    """Delete documents for good: a tombstone makes connectors pass them by until :func:`restore`.
+    """Delete documents for good: a tombstone makes connectors skip them until :func:`restore`.
 
-    Raises ``E_NOT_FOUND`` if an id is of no document of the namespace; then nothing is deleted.
+    Raises ``E_NOT_FOUND`` if an id belongs to no document of the namespace; then nothing is deleted.
     """
     catalog = workspace.catalog
     wanted = tuple(sorted(set(doc_ids)))
@@ -73,14 +75,14 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             doc_ids=unknown[:10],
         )
     receipt_id = uuid.uuid4().hex
-    # An erasure takes files and vectors away that any source's run might be about to use.
+    # An erasure removes files and vectors that a run of any source might be about to use.
     sources = (
         {r["source_id"] for r in catalog.sources.find(namespace)}
         if erase
         else {source for source, _ in located}
     )
     with workspace.leases.several(namespace, sources):
-        # The receipt comes first: whatever is killed from here on, the next run carries it out.
+        # The receipt comes first: if the process is killed after it, the next run carries the deletion out.
         stores = [
             *(STORES if erase else _DERIVED),
             *_servers(workspace),
@@ -92,18 +94,19 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
 
 
 def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
-    """Carry out what a killed deletion left pending, or one whose server did not answer."""
+    """Carry out the deletions that are still pending, because of a kill or a server that did not answer."""
     done = []
     absent = set(_absent_servers(workspace, namespace))
     for receipt_id in [row["receipt_id"] for row in workspace.catalog.receipts.pending(namespace)]:
         sources = [r["source_id"] for r in workspace.catalog.sources.find(namespace)]
         with workspace.leases.several(namespace, sources):
-            # Read again under the leases: meanwhile it may have been finished, or its documents restored.
+            # Read again under the leases: meanwhile the deletion may have been finished, or
+            # its documents restored.
             row = next(
                 (r for r in workspace.catalog.receipts.pending(namespace) if r["receipt_id"] == receipt_id),
                 None,
             )
-            # Of one that waits only for servers that are not configured now nothing can be carried out.
+            # A receipt that waits only for servers that are not configured at present cannot be carried out.
             if (
                 row is not None
                 and not {name for name, state in row["stores"].items() if state != "done"} <= absent
@@ -113,8 +116,9 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
 
 
 def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> Restored:
-    """Take the tombstones away and bring back what is still stored. Raises ``E_NOT_FOUND`` for ids without a
-    tombstone.
+    """Take the tombstones away and bring back what is still stored.
+
+    Raises ``E_NOT_FOUND`` for ids without a tombstone.
     """
     catalog = workspace.catalog
     wanted = sorted(set(doc_ids))
@@ -139,7 +143,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
 
 
 def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[str]) -> None:
-    """What is wanted back is not deleted once more by a receipt that still waits for a server."""
+    """Keep a receipt that still waits for a server from deleting restored documents once more."""
     for row in catalog.receipts.pending(namespace):
         left = [d for d in row["doc_ids"] if d not in doc_ids]
         if len(left) < len(row["doc_ids"]):
@@ -150,9 +154,9 @@ def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[
 
 
 def finish_retirement(workspace: Workspace, entry: Entry) -> None:
-    """All documents of the source are gone from the namespace: drop its tables and pointers."""
+    """Drop the tables and pointers of a source that has no documents left in the namespace."""
     with workspace.leases.several(entry.namespace, [entry.source_id]):
-        # It may have come back to the sources file since this run began.
+        # The source may have come back to the sources file since this run began.
         states = {r["source_id"]: r["state"] for r in workspace.catalog.sources.find(entry.namespace)}
         if states.get(entry.source_id) != "retiring" or workspace.catalog.locators.of_source(
             entry.namespace, entry.source_id
@@ -192,8 +196,8 @@ def _carry_out(
         workspace.tables.empty_trash(namespace)
         prune(workspace.shards, namespace)
         workspace.blobs.delete(namespace, *blobs)
-        # A fetch that was killed between a blob and its log entry left bytes that no document is known to
-        # have held.
+        # A fetch that was killed between a blob and its log entry left bytes that belong to
+        # no known document.
         workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace) - set(blobs))
         catalog.forget(namespace, doc_ids, blobs)
         if not catalog.database.compact():
@@ -203,12 +207,15 @@ def _carry_out(
 
 
 def _servers(workspace: Workspace) -> list[str]:
-    """The configured servers that hold what is derived from documents."""
+    """Return the configured servers that hold what is derived from documents."""
     return [t.store for t in CHAIN.targets.values() if t.configured(workspace)]
 
 
 def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
-    """Servers that the namespace was written to and that are not configured now: they hold what they held."""
+    """Return servers that the namespace was written to and that are not configured at present.
+
+    They still hold what was written.
+    """
     return [
         target.store
         for stage, target in CHAIN.targets.items()
@@ -220,8 +227,8 @@ def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
 def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> dict[str, str]:
     """Run the stages that follow from a change of the catalog alone, without fetching anything.
 
-    A server that does not answer keeps nothing else from being deleted: it is returned as ``pending``, and
-    the next run of the namespace carries the receipt out.
+    A server that does not answer does not keep anything else from being deleted. It is returned as
+    ``pending``, and the next run of the namespace carries the receipt out.
     """
     derive(workspace, namespace, sources)
     pending = {}
@@ -236,7 +243,7 @@ def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -
 
 
 def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
-    """Keep only vectors of texts that some document of the namespace still holds."""
+    """Delete the vectors of texts that no document of the namespace holds."""
     tables = workspace.tables
     live: set[str] = set()
     for row in workspace.catalog.sources.find(namespace):

@@ -1,4 +1,4 @@
-"""Running the stages of one source: the preamble that all of them share, and everything after the fetch."""
+"""Runs the stages of one source: what they have in common before their work, and all that follows a fetch."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def run_source_stage(
     *,
     confirm_deletes: bool = False,
 ) -> StageReport:
-    """Run one stage of one source under the source's lease. Raises ``E_NOT_FOUND`` if a stage that it needs
-    has not published anything yet, and what the stage raises.
+    """Run one stage of one source under the source's lease.
+
+    Raises ``E_NOT_FOUND`` if a stage that it needs has published nothing yet, and whatever the stage raises.
     """
     namespace, source_id = entry.namespace, entry.source_id
     with (
@@ -57,7 +58,7 @@ def run_tracked(
     *,
     confirm_deletes: bool = False,
 ) -> StageReport:
-    """:func:`run_source_stage`, its progress written into the record of the source's job."""
+    """Do as :func:`run_source_stage` and write the progress into the record of the source's job."""
     with logs.bind(namespace=entry.namespace):
         if stage.opens_job:
             return run_source_stage(workspace, stage, entry, progress, confirm_deletes=confirm_deletes)
@@ -66,9 +67,9 @@ def run_tracked(
 
 
 def derive(workspace: Workspace, namespace: str, source_ids: Collection[str]) -> None:
-    """Run the stages of these sources that follow from the catalog alone, nothing fetched.
+    """Run the stages of these sources that follow from the catalog alone, without fetching anything.
 
-    For changes of the catalog that no fetch made: deletions, repairs, and replays from scratch.
+    This is for changes of the catalog that no fetch made: deletions, repairs, and replays from scratch.
     """
     for entry in workspace.entries_of(namespace):
         if entry.source_id in source_ids:
@@ -92,7 +93,10 @@ def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[st
 
 
 def _published(workspace: Workspace, stage: SourceStage, entry: Entry) -> Pointer | None:
-    """What the stage has published; None, and what follows forgotten, if a table of it is lost."""
+    """Return what the stage has published; None if it has published nothing or a table of it is lost.
+
+    If a table is lost, the stages that follow are compared anew as well.
+    """
     pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, stage.name)
     if pointer is None or workspace.tables.exist(entry.namespace, entry.source_id, pointer.tables):
         return pointer
@@ -101,17 +105,17 @@ def _published(workspace: Workspace, stage: SourceStage, entry: Entry) -> Pointe
 
 
 def _forget_what_follows(workspace: Workspace, namespace: str, source_id: str, stage: str) -> None:
-    """Make everything that follows from this stage be compared anew, row by row, since a table of it is lost.
+    """Make everything that follows from this stage be compared anew, row by row.
 
-    A table that is made again counts its versions from the beginning, so a number that was applied once may
-    come to mean other rows.
+    A table of the stage is lost. A table that is made again counts its versions from the beginning, so a
+    version number that was applied once may come to mean other rows.
     """
     catalog = workspace.catalog
     catalog.pointers.drop(namespace, source_id, [stage, *(s.name for s in CHAIN.following(stage))])
     with workspace.leases.namespace(namespace):
         snapshot = snapshot_pointer(workspace, namespace)
         if snapshot is not None and source_id in snapshot.applied:
-            # A vector that no source can publish: whatever comes next differs from it.
+            # A version vector that no source can publish: whatever comes next differs from it.
             lost = {**snapshot.applied, source_id: {**snapshot.applied[source_id], "lost": stage}}
             inputs = digest(snapshot.inputs, "lost")
             catalog.pointers.publish(namespace, NAMESPACE, replace(snapshot, inputs=inputs, applied=lost))

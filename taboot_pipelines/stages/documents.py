@@ -1,5 +1,6 @@
-"""documents: blobs parsed to normalized Markdown, with a map back to their bytes (rules
-``offsets-carried`` and ``secrets-stop-at-the-blob``).
+"""documents: blobs parsed to normalized Markdown, with a map back to their bytes.
+
+Holds rules ``offsets-carried`` and ``secrets-stop-at-the-blob``.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from taboot_pipelines.stores.catalog import Locator
 
 STAGE = "documents"
 VERSION = "1"
-#: Everything that decides how bytes become a document; trafilatura chooses the main content of HTML.
+#: The versions of everything that decides how bytes become a document; trafilatura chooses the main
+#: content of HTML.
 PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
-#: Rejections on purpose: recorded with their reason, no failure of anything.
+#: Intended rejections: recorded with their reason, and not counted as failures.
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 
 
 def run(work: SourceWork) -> None:
-    """Parse what changed. One bad blob becomes a dead letter and never fails its batch (rule
-    ``nothing-lost-silently``).
+    """Parse the blobs that changed.
+
+    A bad blob becomes a dead letter and never fails its batch (rule ``nothing-lost-silently``).
     """
     workspace, entry, report = work.workspace, work.entry, work.report
     namespace, source_id = work.namespace, work.source_id
@@ -45,7 +48,7 @@ def run(work: SourceWork) -> None:
     )
     inputs = ids.digest(work.upstream["raw_blobs"].inputs, *settings)
     letters = {d["item"]: d for d in catalog.dead_letters.find(namespace, source_id, STAGE)}
-    # What could not be read is looked at again whether or not anything changed.
+    # A blob that could not be read is tried again, whether or not anything changed.
     transient = any(d["code"] in UNREADABLE for d in letters.values())
     if not transient and work.unchanged(inputs):
         report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
@@ -144,7 +147,7 @@ def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> di
         "source_id": entry.source_id,
         "source_type": entry.config.type,
         "path": x.path,
-        # The path of a local file is shown as an absolute path only where the root is known.
+        # The path of a local file becomes an absolute path only where the root is known.
         "url": x.url or f"{entry.source_id}:{x.path}",
         "title": parsed.title,
         "mime": parsed.mime,

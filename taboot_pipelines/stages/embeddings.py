@@ -1,5 +1,6 @@
-"""embeddings: one vector per distinct chunk text of the namespace (rules ``equal-text-once`` and
-``spaces-never-mix``).
+"""embeddings: one vector for each distinct chunk text of the namespace.
+
+Holds rules ``equal-text-once`` and ``spaces-never-mix``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "embeddings"
-#: A slice is committed before the next begins; the time bound keeps a slow embedder's loss small.
+#: A slice is committed before the next begins; the bound on time limits what a kill costs with
+#: a slow embedder.
 _SLICE_TEXTS = 256
 _COMMIT_TEXTS = 8192
 _COMMIT_SECONDS = 15.0
@@ -28,7 +30,7 @@ def table_name(space_id: str) -> str:
 
 
 def run(work: SourceWork) -> None:
-    """Embed the texts of this source that the namespace has no vector of yet."""
+    """Embed the texts of this source for which the namespace has no vector yet."""
     workspace, report = work.workspace, work.report
     namespace, source_id = work.namespace, work.source_id
     tables = workspace.tables
@@ -60,9 +62,9 @@ def run(work: SourceWork) -> None:
 
 
 def _applied(workspace: Workspace, chunks: int | None, table: tuple[int, str] | None) -> dict[str, Any]:
-    """What has been done: these chunks, in this space, into this very table.
+    """Return what has been done: which chunks, in which space, into which table.
 
-    A table that was lost and made again is another.
+    A table that was lost and made again counts as another table.
     """
     return {
         "chunks": chunks,
@@ -74,10 +76,9 @@ def _applied(workspace: Workspace, chunks: int | None, table: tuple[int, str] | 
 def fill(
     workspace: Workspace, namespace: str, versions: Mapping[str, int | None], progress: Progress = no_progress
 ) -> int:
-    """Embed what the chunks of these sources ({source: version}) lack in the present space; returns the
-    number of texts.
+    """Embed what the chunks of these sources ({source: version}) lack in the present space.
 
-    Sources whose pointer says that it has been done are not looked at.
+    Returns the number of texts. A source is skipped if its pointer says that this has been done.
     """
     space = workspace.embedder.space
     name, done = table_name(space.id), 0
@@ -99,7 +100,7 @@ def fill(
 
 
 def _known(workspace: Workspace, namespace: str, name: str) -> set[str]:
-    # Under the lease, so that no housekeeping takes the files away while they are read.
+    # Under the lease, so that no housekeeping removes the files while they are read.
     with workspace.leases.exclusive(f"{namespace}.vectors"):
         version = workspace.tables.version(namespace, NAMESPACE, name)
         return set(
@@ -112,7 +113,7 @@ def _known(workspace: Workspace, namespace: str, name: str) -> set[str]:
 def _embed(
     workspace: Workspace, namespace: str, name: str, slices: Iterable[dict[str, str]], txn: str
 ) -> Iterator[int]:
-    """Embed slices of {hash: text} and commit them as they grow; yields how many texts each slice had."""
+    """Embed slices of {hash: text} and commit each; yield the number of texts of each slice."""
     pending: list[pa.Table] = []
     last = time.monotonic()
     for texts in slices:
@@ -139,8 +140,9 @@ def _embed(
 def _texts(
     workspace: Workspace, namespace: str, source_id: str, version: int | None, missing: Mapping[str, int]
 ) -> Iterator[dict[str, str]]:
-    """Slices of {hash: text} of the missing texts, each text once; ``missing`` says in which bucket one is
-    found.
+    """Yield slices of {hash: text} of the missing texts, each text once.
+
+    ``missing`` says for each hash in which bucket its text is found.
     """
     todo = set(missing)
     part: dict[str, str] = {}
@@ -161,6 +163,6 @@ def _texts(
 
 def _commit(workspace: Workspace, namespace: str, name: str, pending: list[pa.Table], txn: str) -> None:
     if pending:
-        # Two sources may embed the same text at once; the reader takes either row, they are equal.
+        # Two sources may embed the same text at once; a reader takes either row, since they are equal.
         with workspace.leases.exclusive(f"{namespace}.vectors"):
             workspace.tables.append(namespace, NAMESPACE, name, pa.concat_tables(pending), txn=txn)

@@ -1,9 +1,9 @@
-"""entity_snapshots: the namespace's current truth, and the mentions of the names it declares (rules
-``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``, ``support``, ``watermark`` and
-``incremental-equals-scratch``).
+"""entity_snapshots: the namespace's current truth, and the mentions of the names that it declares.
 
-Any source's run brings in everything pending in the namespace: what changed in each source, and what that
-touches elsewhere (a shared entity, a name that now means something). The work is in proportion to that.
+The run of any source brings in everything pending in the namespace: what changed in each source, and what
+that touches elsewhere (a shared entity, a name that has gained a meaning). The work is in proportion to the
+change. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``, ``support``,
+``watermark`` and ``incremental-equals-scratch``.
 """
 
 from __future__ import annotations
@@ -73,15 +73,17 @@ def run(
     stages: Sequence[str],
     observation_tables: Sequence[str],
 ) -> StageReport:
-    """Apply everything pending in the namespace; publishes one pointer with the vector of source versions.
+    """Apply everything pending in the namespace; publish one pointer with the vector of source versions.
 
-    A source's version is taken when its ``stages`` agree; its facts are those of all ``observation_tables``.
+    A version of a source is taken once its ``stages`` agree; the facts are those
+    of all ``observation_tables``.
     """
     with reporting(STAGE, source_id, namespace) as report:
         try:
             with workspace.leases.namespace(namespace):
                 _apply(workspace, namespace, stages, observation_tables, report, progress)
-                # Another source may have finished meanwhile: its waiter then finds its work applied.
+                # Another source's run may have finished meanwhile: whoever waited for it then
+                # finds the work done.
                 while _pending(workspace.catalog, namespace, None, stages):
                     _apply(workspace, namespace, stages, observation_tables, report, progress)
         except TabootError as error:
@@ -107,8 +109,9 @@ def _pending(catalog: Catalog, namespace: str, source_id: str | None, stages: Se
 def source_versions(
     catalog: Catalog, namespace: str, applied: Mapping[str, Any], stages: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """For each source the newest version that all of its ``stages`` have applied, as {table: version}; while
-    a run of it is under way, the last one, which ``applied`` has.
+    """Return {source: {table: version}}, the newest version that all ``stages`` of each source have applied.
+
+    While a run of a source is under way, this is the source's last version, which ``applied`` holds.
     """
     published = catalog.pointers.of_stages(namespace, stages)
     versions = {}
@@ -123,15 +126,16 @@ def source_versions(
 
 
 def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:
-    """The tables that the stages have published, and those that they were made from; None if a stage has
-    published nothing yet, or two have applied different versions of a table.
+    """Return the tables that the stages have published, and those that they were made from.
+
+    None if a stage has published nothing yet, or two stages have applied different versions of a table.
     """
     found = [pointer for pointer in pointers if pointer is not None]
     if len(found) < len(pointers):
         return None
     vector: dict[str, Any] = {}
     for pointer in found:
-        # A stage without tables of its own applies other things than tables, too.
+        # A stage without tables of its own also applies things that are not tables.
         vector |= pointer.applied if pointer.tables else {}
     for pointer in found:
         vector |= pointer.tables
@@ -177,7 +181,7 @@ class _Sources:
         salt: str,
     ) -> None:
         self.versions = versions
-        #: What the fingerprint of every document depends on beside its tables.
+        #: What the fingerprint of every document depends on besides its tables.
         self.salt = salt
         self._tables = tables
         self._namespace = namespace
@@ -192,7 +196,7 @@ class _Sources:
         )
 
     def declaring(self, source: str) -> Iterator[dict[str, Any]]:
-        """The observations of nodes that declare a name."""
+        """Yield the observations of nodes that declare a name."""
         columns = ["doc_id", "kind", "start_label", "start_key", "start_name", "declared", "aliases"]
         for name in self._observation_tables:
             rows = self._read(source, name, columns=columns)
@@ -203,7 +207,7 @@ class _Sources:
     def documents(
         self, source: str, doc_ids: Collection[str], buckets: Collection[int], state: SourceState
     ) -> Iterator[DocumentInput]:
-        """Some documents, which lie in these buckets, with their chunks and observations."""
+        """Yield some documents, which lie in these buckets, with their chunks and observations."""
         members = pa.array(sorted(doc_ids), pa.string())
 
         def pick(
@@ -218,7 +222,8 @@ class _Sources:
         chunks = pick("chunks", buckets, CHUNK_COLUMNS)
         observations: dict[str, list[dict[str, Any]]] = {}
         for name, held in state.buckets.items():
-            # A project's rows lie in the bucket of its main file, wherever the quoted document's own are.
+            # The rows of a project lie in the bucket of its main file, whichever bucket the
+            # quoted document is in.
             at = {bucket for doc_id in doc_ids for bucket in held.get(doc_id, ())}
             for doc_id, rows in pick(name, at).items():
                 observations.setdefault(doc_id, []).extend(rows)
@@ -226,7 +231,7 @@ class _Sources:
             yield DocumentInput(document, chunks.get(doc_id, []), observations.get(doc_id, []))
 
     def _read(self, source: str, name: str, **options: Any) -> pa.Table:
-        # A version from before a table of observations was made lacks it.
+        # A version of the source may be older than a table of observations, and then lacks it.
         return self._tables.read(self._namespace, source, name, self.versions[source].get(name), **options)
 
 
@@ -239,23 +244,23 @@ class _Names:
 
     known: Mapping[str, Meaning]
     changed: int
-    #: {key of a bare service: key of the one it means}
+    #: {key of a bare service: key of the service that it means}
     resolved_before: Mapping[str, str]
     resolved: Mapping[str, str]
-    #: Documents that did not change and hold a name that did.
+    #: Unchanged documents that hold a name whose meaning changed.
     rescan: frozenset[str]
 
 
 @dataclass(frozen=True)
 class _Related:
-    """What became of the relations of the documents looked at."""
+    """What became of the relations of the documents under examination."""
 
-    #: Nodes that relations spoke of before.
+    #: Nodes that had relations to these documents before.
     left: frozenset[Node]
     #: What the documents claim now.
     claims: Sequence[tuple[Node, Claim]]
     edges: int
-    #: {doc_id: why} of documents whose blob is damaged: looked at again at every run.
+    #: {doc_id: why} of documents whose blob is damaged; every run tries them again.
     unread: Mapping[str, TabootError]
 
 
@@ -267,7 +272,7 @@ def _apply(
     report: StageReport,
     progress: Progress,
 ) -> None:
-    """Compare, name, relate, reduce, publish."""
+    """Carry out the steps of the stage: compare, name, relate, reduce, publish."""
     catalog, tables = workspace.catalog, workspace.tables
     pointer = catalog.pointers.get(namespace, NAMESPACE, STAGE)
     applied: Mapping[str, Any] = pointer.applied if pointer else {}
@@ -278,8 +283,8 @@ def _apply(
     if pointer is not None and pointer.inputs == inputs and whole:
         report.tables, report.skipped = dict(pointer.tables), "unchanged"
         return
-    # What a killed run left ahead of the pointer is taken back; the tables then hold what was published. If
-    # one is lost, all are made again.
+    # What a killed run left ahead of the pointer is rolled back, and the tables hold again what was
+    # published. If one of them is lost, all are made again.
     published = {name: pointer.tables[name] if pointer and whole else None for name in TABLES}
     snapshot = _Snapshot(
         tables,
@@ -287,7 +292,7 @@ def _apply(
         {name: tables.rollback(namespace, NAMESPACE, name, published[name]) for name in TABLES},
         txn=inputs,
     )
-    # A new version of the reducer looks at every document again; fingerprints of the old one are void.
+    # A new version of the reducer examines every document again; the fingerprints of the old one are void.
     salt = ids.digest(VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
     sources = _Sources(tables, namespace, versions, observation_tables, salt)
 
@@ -335,8 +340,9 @@ def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any])
 
 
 def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
-    """Compare the dictionary of declared names before and after, and find the documents that hold a name that
-    changed.
+    """Compare the dictionary of declared names before and after.
+
+    Also find the documents that hold a name whose meaning changed.
     """
     before = snapshot.read("declarations")
     kept = before.filter(pc.invert(_among(before, "doc_id", changes.changed | changes.removed)))
@@ -425,7 +431,7 @@ def _relate(
 
 
 def _by_owner(doc_ids: Iterable[str], owner: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    """[(source_id, its documents)], ascending."""
+    """Return [(source_id, its documents)], ascending."""
     by_source: dict[str, list[str]] = {}
     for doc_id in doc_ids:
         by_source.setdefault(owner[doc_id], []).append(doc_id)
@@ -435,7 +441,7 @@ def _by_owner(doc_ids: Iterable[str], owner: Mapping[str, str]) -> list[tuple[st
 def _doc_state(
     given: DocumentInput, source: str, state: SourceState, facts: DocumentFacts, salt: str
 ) -> dict[str, Any]:
-    """The row of ``tables.DOC_STATE`` that says what has been applied of a document."""
+    """Return the row of ``tables.DOC_STATE`` that says what has been applied of a document."""
     doc_id = given.doc_id
     return {
         "bucket": ids.doc_bucket(doc_id),
@@ -452,8 +458,9 @@ def _doc_state(
 
 
 def _reduce(snapshot: _Snapshot, changes: Changes, names: _Names, related: _Related) -> int:
-    """Take the old claims of the documents looked at out of their entities, put the new ones in, and reduce
-    again. Returns how many entities that were.
+    """Replace the claims of the documents under examination in their entities, and reduce these again.
+
+    Returns the number of entities that were reduced.
     """
     looked_at = changes.changed | names.rescan | changes.removed
     nodes = related.left | {node for node, _claim in related.claims}
@@ -485,5 +492,5 @@ def _reduce(snapshot: _Snapshot, changes: Changes, names: _Names, related: _Rela
 
 
 def _among(table: pa.Table, column: str, values: Collection[str]) -> pa.ChunkedArray:
-    """Which rows of a table have one of these values."""
+    """Return which rows of a table have one of these values, as a mask."""
     return pc.is_in(table.column(column), pa.array(sorted(values), pa.string()))

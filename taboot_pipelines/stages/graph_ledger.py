@@ -1,5 +1,6 @@
-"""What has been written into Neo4j, by bucket: the table that a run compares with, so that it asks the server
-for nothing.
+"""What has been written into Neo4j, by bucket.
+
+A run compares with this table, so that it asks the server for nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: (label or type, id) -> fingerprint; "" for what may have been written or not.
+#: (label or type, id) -> fingerprint; "" if it is unknown whether the row was written.
 Rows = dict[tuple[str, str], str]
 UNSURE = ""
 
 
 class Ledger:
-    """The table ``graph.nodes`` or ``graph.edges`` of a namespace. It follows the server, not the catalog's
-    pointer: a killed run's entries stay."""
+    """The table ``graph.nodes`` or ``graph.edges`` of a namespace.
+
+    It follows the server and not the catalog's pointer: the entries of a killed run stay.
+    """
 
     def __init__(self, workspace: Workspace, namespace: str, name: str, txn: str) -> None:
         self._tables, self._namespace, self._name, self._txn = workspace.tables, namespace, name, txn
@@ -45,7 +48,7 @@ class Ledger:
             )
 
     def start_over(self, rows: Mapping[int, Rows]) -> None:
-        """Replace everything."""
+        """Replace the whole table."""
         self._replace(((b, *key, f) for b in sorted(rows) for key, f in sorted(rows[b].items())), None)
 
     def tidy(self) -> None:

@@ -1,8 +1,7 @@
-"""Every configured part asked how it is, at once and each with a deadline: ``taboot status`` and the
-readiness check.
+"""Checks how every configured part is, for ``taboot status`` and the readiness check.
 
-Asking creates nothing, and a part that is down, hangs or was set up wrongly is a row that says so, never a
-failure.
+All are asked at once, each with a deadline. Asking creates nothing. A part that is down, hangs or was set up
+wrongly gives a row that says so, never an exception.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import PROBE_THREAD, Health, probe
 from taboot_pipelines.settings import Settings
 
-#: A part that has not answered by then is unwell, whatever its own time-outs are. The load of its library
-#: counts in.
+#: A part that has not answered by then is unwell, whatever its own time-outs are. The time to load its
+#: library is included.
 DEADLINE_SECONDS = 8.0
-#: Parts without which the chain stands still. Without the others something is left out or waits, and is made
-#: up for later.
+#: Parts without which the chain stands still. Without one of the others something is left out or waits, and
+#: is made up for later.
 NEEDED = frozenset({"catalog", "state", "blobs", "tables", "shards", "embedder", "dagster", "broker"})
 
 
@@ -36,7 +35,10 @@ class _Asked(Protocol):
 
 @dataclass(frozen=True)
 class _Part:
-    """``backend`` and ``setting`` are shown where the part itself could not say more."""
+    """A configured part and how to ask it.
+
+    ``backend`` and ``setting`` are shown if the part itself cannot say more.
+    """
 
     name: str
     backend: str
@@ -45,11 +47,11 @@ class _Part:
 
 
 def check(settings: Settings, *, load: bool = True, deadline: float = DEADLINE_SECONDS) -> list[Health]:
-    """The state of each configured part, in a fixed order. Takes at most ``deadline`` seconds; raises
-    nothing.
+    """Return the state of each configured part, in a fixed order, within ``deadline`` seconds.
 
-    ``load`` tries the bundled model, which takes half a second. A model of PyTorch or vLLM in this process,
-    which takes minutes and a GPU, is never loaded: it is well if its library is there.
+    Raises nothing. ``load`` also tries the bundled model, which takes half a second. A model of
+    PyTorch or vLLM in this process, which takes minutes and a GPU, is never loaded: it is well if its
+    library is installed.
     """
     parts = _parts(settings, load)
     answers: dict[str, Health] = {}
@@ -59,11 +61,11 @@ def check(settings: Settings, *, load: bool = True, deadline: float = DEADLINE_S
             answers[part.name] = part.ask()
         except TabootError as error:
             answers[part.name] = _unwell(part, f"{error.code}: {error.message} {error.remedy}")
-        # A library's own failure is the part's, and its words may quote a secret.
+        # An exception of a library counts as the part's failure; its message may quote a secret.
         except Exception as error:  # noqa: BLE001
             answers[part.name] = _unwell(part, f"E_INTERNAL: Asking it failed with {type(error).__name__}.")
 
-    # Daemons: one that hangs in a connection must not keep the process from ending.
+    # Daemon threads: one that hangs in a connection must not keep the process from ending.
     threads = [
         threading.Thread(target=ask, args=(part,), name=f"{PROBE_THREAD}{part.name}", daemon=True)
         for part in parts
@@ -182,7 +184,7 @@ def _state(settings: Settings) -> Health:
 
 
 def _place(settings: Settings, part: str, setting: str, url: str | None, folder: str) -> Health:
-    """Without opening the store, which would make its directory."""
+    """Check the place of a part's data without opening its store, which would make the directory."""
     from taboot_pipelines.stores.objects import directory_health, place
 
     if url is None:

@@ -1,8 +1,8 @@
-"""Removing what no pointer names any more: old Delta files and old shards. Done in passing, never waited for.
+"""Removes what no pointer names: old Delta files and old shards.
 
-Files are removed only under the source's and the namespace's lease, and only while every table
-stands at the version that is published: nobody can then be about to read an older one. Old shards stay for a
-while, for readers that have just opened the manifest before.
+It is done in passing and never waited for. Files are removed only under the source's and the namespace's
+lease, and only while every table stands at its published version: nobody can then be about to read an older
+one. Old shards stay for a while, for readers that have just opened the previous manifest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: A table is vacuumed once this many files lie there that its newest version does not use.
+#: A table is vacuumed once it has this many files that its newest version does not use.
 STALE_FILES = 200
 SHARD_GRACE_SECONDS = 600.0
 
 
 def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
-    """Vacuum the tables of a source and of its namespace if it is time; returns the number of files
-    removed.
+    """Vacuum the tables of a source and of its namespace if they are due.
+
+    Returns the number of files removed; 0 while a run holds one of the leases.
     """
     try:
         with (
@@ -36,8 +37,9 @@ def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
 
 
 def _join_vectors(workspace: Workspace, namespace: str) -> int:
-    """Vectors are appended a few at a time; no pointer names a version of theirs, so files are joined and old
-    ones dropped.
+    """Join the files of vectors and drop the old ones.
+
+    Vectors are appended a few at a time, and no pointer names a version of their table.
     """
     removed = 0
     with workspace.leases.exclusive(f"{namespace}.vectors"):

@@ -1,5 +1,6 @@
-"""kb_shards: the embedded serving store and the portable copy, equal to the snapshot (rule
-``bounded-rewrite``).
+"""kb_shards: the embedded serving store and the portable copy, equal to the snapshot.
+
+Holds rule ``bounded-rewrite``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ VERSION = "1"
 def run(
     workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
 ) -> StageReport:
-    """Publish the shards of the snapshot's exact versions; writes nothing if nothing changed."""
+    """Publish the shards of the snapshot's exact versions; write nothing if nothing changed."""
     catalog = workspace.catalog
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
         snapshot = needed_snapshot(workspace, namespace)
@@ -49,8 +50,8 @@ def run(
             report.skipped = "unchanged"
             report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
             return report
-        # After a change of the embedder, sources that have not run since are embedded here: nobody waits for
-        # them.
+        # After a change of the embedder, sources that have not run since are embedded here: nothing waits
+        # for their next run.
         embeddings.fill(workspace, namespace, {s: v["chunks"] for s, v in snapshot.applied.items()}, progress)
         published = publish(
             workspace.shards, _input(workspace, namespace, snapshot, progress), workspace.settings.shards
@@ -83,7 +84,7 @@ def run(
 
 
 class _Shards:
-    """The shards of a namespace as what readers are served from."""
+    """The shards of a namespace, as one of the stores that serve readers."""
 
     store = "shards"
 
@@ -94,8 +95,9 @@ class _Shards:
         return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
 
     def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
-        """What the published shards lack or have too much against the snapshot, by key; ``deep`` hashes every
-        file.
+        """Yield what the published shards lack or have in excess of the snapshot, by key.
+
+        ``deep`` hashes every file.
         """
         snapshot = snapshot_pointer(workspace, namespace)
         if snapshot is None:
@@ -159,8 +161,10 @@ def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str:
 
 
 def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[str, dict[str, Any]]:
-    """Of the snapshot's sources, so that neither a new one that has not run nor one that has retired calls
-    for another manifest.
+    """Return {source id: its type, tags and root} of the sources in the snapshot.
+
+    These are the sources that the snapshot names, so that neither a new one that has not run nor one that has
+    retired calls for another manifest.
     """
     entries = workspace.entries_in(namespace, snapshot.applied)
     return {
@@ -169,7 +173,7 @@ def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[st
 
 
 def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Progress) -> ShardInput:
-    """The snapshot as a publisher takes it."""
+    """Return the snapshot in the form that a publisher takes."""
     space = workspace.embedder.space
     reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id))
     docs, done = reader.docs(), 0
@@ -193,8 +197,9 @@ def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Pr
 
 
 def _published(store: ShardStore, namespace: str) -> int | None:
-    """The version of the manifest in force; None if it cannot be read or a shard of it is damaged, which a
-    publish mends.
+    """Return the version of the manifest in force.
+
+    None if it cannot be read or a shard of it is damaged; a publish mends both.
     """
     try:
         manifest = load_manifest(store, namespace)

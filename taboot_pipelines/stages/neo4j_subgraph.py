@@ -1,11 +1,12 @@
-"""neo4j_subgraph: the graph in Neo4j equals the snapshot (rules ``support``, ``watermark``,
-``incremental-equals-scratch`` and ``kill-anywhere``).
+"""neo4j_subgraph: the graph in Neo4j equals the snapshot.
 
 Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what
-differs and asks the server for nothing else. What is on its way is marked there before it is sent, whichever
-way it goes: a kill leaves nothing that nobody knows of, and what changes back meanwhile is written again.
-Where the ledgers are not to be believed (they are gone, or the server is another, or its watermark is not the
-one that was left there) the server is asked.
+differs and asks the server for nothing else. Each write or deletion is marked in the ledgers before it is
+sent: a kill leaves nothing unrecorded on the server, and what changes back meanwhile is written again. If the
+ledgers cannot be trusted (they are gone, the server is another, or its watermark is not the one that was left
+there), the server is asked.
+
+Holds rules ``support``, ``watermark``, ``incremental-equals-scratch`` and ``kill-anywhere``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ STAGE = "neo4j_subgraph"
 VERSION = "1"
 CIRCUIT = keys.CIRCUIT("neo4j")
 _NODES, _EDGES = "graph.nodes", "graph.edges"
-#: Buckets read at once: bounds the edges in memory, and what opening a table costs.
+#: Buckets read at once; bounds the edges in memory, and the number of times a table is opened.
 _TOGETHER = 16
 
 #: (label or type, id) -> (number of the row, fingerprint)
@@ -48,7 +49,7 @@ Numbered = dict[tuple[str, str], tuple[int, str]]
 
 
 class _GraphWriter:
-    """The graph of one namespace, and the snapshot that it should equal."""
+    """Writes the graph of one namespace, so that it equals the snapshot."""
 
     def __init__(
         self, workspace: Workspace, graph: Neo4jGraph, namespace: str, report: StageReport, progress: Progress
@@ -62,7 +63,7 @@ class _GraphWriter:
         self.snapshot = snapshot = needed_snapshot(workspace, namespace)
         settings = workspace.settings.neo4j
         self.batch = settings.batch_rows
-        #: Which database the ledgers are about.
+        #: Identifies the database that the ledgers are about.
         self.place = ids.digest(settings.url, settings.database)
         self.inputs = ids.digest(
             snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT
@@ -99,7 +100,7 @@ class _GraphWriter:
         return nodes.append_column("fingerprint", node_fingerprints(nodes))
 
     def _edges(self, assembly: Assembly, buckets: Sequence[int]) -> pa.Table:
-        """The edges of the documents of some buckets."""
+        """Return the edges of the documents of some buckets."""
         edges = assembly.edges(self._read("relations", RELATION_COLUMNS, buckets)).select(EDGES_SCHEMA.names)
         return edges.append_column("fingerprint", edge_fingerprints(edges))
 
@@ -116,7 +117,10 @@ class _GraphWriter:
         )
 
     def _digests(self) -> dict[str, str]:
-        """Of all that a bucket's edges are made of. "" where a document is looked at again at every run."""
+        """Return {bucket: digest of everything that its edges are made of}.
+
+        The digest is "" if a document of the bucket is examined again at every run.
+        """
         names = ids.digest(self._read("names", None).sort_by("name").to_pylist())
         state = self._read(
             "doc_state", ["bucket", "doc_id", "document_fingerprint", "relations_fingerprint"]
@@ -132,14 +136,17 @@ class _GraphWriter:
     # --- making it so ---------------------------------------------------------------------------------------
 
     def apply(self, *, ask: bool = False) -> None:
-        """``ask``: do not believe the ledgers, ask the server what it holds."""
+        """Write what differs from the snapshot.
+
+        With ``ask`` the ledgers are not trusted, and the server is asked what it holds.
+        """
         self.report.counts |= dict.fromkeys(
             ("nodes_written", "nodes_deleted", "edges_written", "edges_deleted"), 0
         )
         believed = not ask and self._believed()
         if not believed:
-            # Otherwise the run that left the ledgers has seen to it; the audit finds what somebody took away
-            # since.
+            # If the ledgers are trusted, the run that left them has seen to the schema; what has been removed
+            # from it since is found by the audit.
             self._ensure_schema(ask)
             self._adopt()
         assembly, digests = self._assembly(), self._digests()
@@ -162,8 +169,8 @@ class _GraphWriter:
         try:
             self.graph.ensure_schema()
         except TabootError as error:
-            # Somebody took a constraint away and wrote doubles since: all of it is derived, so it is made
-            # again.
+            # Somebody removed a constraint and wrote duplicates since. All of the graph is derived, so
+            # it is made again.
             if not ask or "ConstraintCreationFailed" not in str(error.details.get("reason")):
                 raise
             self.graph.drop_namespace(self.namespace)
@@ -189,7 +196,7 @@ class _GraphWriter:
         }
 
     def _untouched(self, digests: Mapping[str, str]) -> frozenset[int]:
-        """Buckets whose edges are as the last run left them; none if a run since was killed."""
+        """Return the buckets whose edges are as the last run left them; none if a later run was killed."""
         if self.pointer is None or self.ledgers[_EDGES].version() != self.pointer.tables[_EDGES]:
             return frozenset()
         before = self.pointer.applied["digests"]
@@ -207,15 +214,13 @@ class _GraphWriter:
         self.ledgers[_EDGES].start_over(edges)
 
     def _begin(self) -> None:
-        """Before the first write: readers turn to the shards, since the graph is of no snapshot while it is
-        being changed.
-        """
+        """Mark the graph as being of no snapshot before the first write; readers turn to the shards."""
         if not self.writing:
             self.graph.set_watermark(self.namespace, UNSURE)
             self.writing = True
 
     def _write_nodes(self, nodes: pa.Table) -> dict[int, list[tuple[str, str]]]:
-        """Write nodes that differ; returns by bucket those that are to go, once no edge holds them."""
+        """Write the nodes that differ; return by bucket those to be deleted, once no edge holds them."""
         ledger, wanted = self.ledgers[_NODES], _by_bucket(_numbered(nodes, "label", "key"))
         state = ledger.load()
         changed = {
@@ -244,7 +249,7 @@ class _GraphWriter:
         return {b: keys for b, keys in gone.items() if keys}
 
     def _write_edges(self, assembly: Assembly, digests: Mapping[str, str], untouched: frozenset[int]) -> None:
-        """Write edges that differ and delete those that are not wanted, some buckets at a time."""
+        """Write the edges that differ and delete the unwanted ones, some buckets at a time."""
         ledger = self.ledgers[_EDGES]
         sent: set[tuple[str, str]] = set()
         pending: list[_Bucket] = []
@@ -269,8 +274,8 @@ class _GraphWriter:
         rows = pa.concat_tables(
             [p.edges.take(pa.array([p.wanted[k][0] for k in p.changed], pa.int64())) for p in pending]
         )
-        # Of an edge whose document was tampered with, the ledger's entry may stand in another bucket than the
-        # edge itself.
+        # The ledger's entry of an edge may stand in another bucket than the edge itself, if its document
+        # was tampered with.
         gone = [k for p in pending for k in p.gone if k not in sent]
         self.report.add("edges_deleted", self.graph.delete_edges(self.namespace, gone))
         self.report.add("edges_written", self.graph.write_edges(self.namespace, rows))
@@ -345,7 +350,7 @@ def _edges_by_bucket(edges: pa.Table) -> dict[int, Numbered]:
 
 
 class _Bucket:
-    """What a bucket of edges should hold, and what the ledger says that it does."""
+    """What a bucket of edges should hold, and what it holds according to the ledger."""
 
     def __init__(self, bucket: int, edges: pa.Table, wanted: Numbered, before: Rows) -> None:
         self.bucket, self.wanted, self.before = bucket, wanted, before
@@ -360,7 +365,7 @@ def _numbered(table: pa.Table, label: str, key: str) -> Numbered:
 
 
 def _by_bucket(rows: Numbered) -> dict[int, Numbered]:
-    """Nodes by the bucket of their key."""
+    """Return the nodes by the bucket of their key."""
     found: dict[int, Numbered] = {}
     for (label, key), row in rows.items():
         found.setdefault(ids.bucket(key), {})[label, key] = row
@@ -368,7 +373,7 @@ def _by_bucket(rows: Numbered) -> dict[int, Numbered]:
 
 
 def _groups(sizes: Mapping[int, int], most: int) -> Iterator[list[int]]:
-    """Buckets together until ``most``; empty ones are left out."""
+    """Group buckets while their sizes add up to at most ``most``; empty ones are left out."""
     group: list[int] = []
     load = 0
     for bucket, size in sizes.items():

@@ -1,4 +1,4 @@
-"""When a namespace whose points could not be written to Qdrant is tried again (seed 001 §5.5).
+"""Schedules the retries of namespaces whose points could not be written to Qdrant (seed 001 §5.5).
 
 The queue is a hint and may be lost: the watermark says what is missing.
 """
@@ -22,9 +22,9 @@ _ATTEMPTS_TTL_SECONDS = 86_400.0
 
 
 def enqueue(workspace: Workspace, namespace: str) -> None:
-    """Try the namespace again after 30 s, and twice as long after each further failure, at most an hour.
+    """Schedule a retry of the namespace after 30 s, doubled with each further failure up to an hour.
 
-    Up to half of the wait is left off at random, so that not all namespaces come at once.
+    Up to half of the wait is taken off at random (jitter), so that namespaces do not all come at once.
     """
     state = workspace.state
     known = state.get(namespace, _ATTEMPTS)
@@ -35,7 +35,7 @@ def enqueue(workspace: Workspace, namespace: str) -> None:
 
 
 def dequeue(workspace: Workspace, namespace: str) -> None:
-    """The namespace needs no further try. A state that does not answer fails nothing."""
+    """Cancel the retry of a namespace that needs none. A state that does not answer fails nothing."""
     with contextlib.suppress(TabootError):
         if workspace.state.queued(namespace, QUEUE):
             workspace.state.dequeue(namespace, QUEUE, [namespace])

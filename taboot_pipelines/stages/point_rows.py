@@ -1,6 +1,7 @@
-"""The points that a snapshot asks for, text by text, built when they are needed (rule ``equal-text-once``).
+"""Builds the points that a snapshot asks for, text by text, when they are needed.
 
 Everything but the vectors follows from a few light columns: no text is read to know what should be there.
+Holds rule ``equal-text-once``.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def made_by(space: str) -> str:
-    """By name, what the vectors of points are made by."""
+    """Return the name of what makes the vectors of points: space, analyzer and weighting."""
     return f"{space}:{ANALYZER}:{WEIGHTING}"
 
 
 class PointRows:
-    """``sources``: {source id: (type, tags)} as the sources file has them."""
+    """The points that a snapshot asks for.
+
+    ``sources`` is {source id: (type, tags)}, as the sources file has them.
+    """
 
     def __init__(
         self, reader: SnapshotReader, namespace: str, space: str, sources: Mapping[str, tuple[str, list[str]]]
@@ -94,7 +98,7 @@ class PointRows:
         return len(self._places)
 
     def payloads(self, sha256: str) -> list[Payload]:
-        """The payloads of a text's points, one for each 256 of its occurrences."""
+        """Return the payloads of a text's points, one for every 256 of its occurrences."""
         occurrences = [
             {
                 **self._documents[doc_id],
@@ -114,19 +118,18 @@ class PointRows:
         ]
 
     def wanted(self) -> Iterator[tuple[str, list[str]]]:
-        """(text hash, the fingerprints of its points in order)"""
+        """Yield (text hash, the fingerprints of its points in order)."""
         for sha256 in self._places:
             yield sha256, [p["fingerprint"] for p in self.payloads(sha256)]
 
     def ids(self, sha256: str, start: int, end: int) -> list[str]:
-        """The ids of a text's points of these numbers."""
+        """Return the ids of a text's points with the numbers ``start`` to ``end``."""
         return [point_id(self._namespace, sha256, b) for b in range(start, end)]
 
     def points(self, shas: Sequence[str], size: int) -> Iterator[Points]:
-        """The points of some texts with their vectors, those of ``size`` texts at a time; the tables are read
-        once for all.
+        """Yield the points of some texts with their vectors, those of ``size`` texts at a time.
 
-        Raises ``E_TABLE`` if a text or its vector is missing.
+        The tables are read once for all texts. Raises ``E_TABLE`` if a text or its vector is missing.
         """
         if not shas:
             return
@@ -159,7 +162,7 @@ class PointRows:
 
 
 def _domain(url: str) -> str:
-    """The host of a web document, else empty."""
+    """Return the host of a web document, else ""."""
     try:
         parts = urlsplit(url)
         return parts.hostname or "" if parts.scheme in ("http", "https") else ""

@@ -1,9 +1,9 @@
-"""How far a job is, for those who look on: ``job:{job_id}`` in the state (seed 000, "Job State").
+"""Shows how far a job is: ``job:{job_id}`` in the state (seed 000, "Job State").
 
-A job is what ``raw_blobs`` opened in the catalog; the stages that follow it write into the same record, at
-most once a second, and a stage that is quicker writes nothing. The record may be lost, and a state that does
-not answer never fails a stage: what must last (that there was a job, how it ended, its counts) is in the
-catalog.
+``raw_blobs`` opens the job in the catalog. The stages that follow write into the same record, at most
+once a second, and a stage that is quicker than that writes nothing. The record may be lost, and a state
+that does not answer never fails a stage: what must last (that there was a job, how it ended, its counts)
+is in the catalog.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.state.keys import JOB
 
 _SECONDS_BETWEEN_WRITES = 1.0
-#: A record of another machine's process that says nothing for so long is given up (as jobs are, seed 000).
+#: A record of a process on another machine is given up after so long without an update (like jobs, seed 000).
 _SILENT_SECONDS = 24 * 3600
 
 
@@ -61,7 +61,7 @@ class _Tracker:
         self._shown(stage, done, total)
 
     def end(self, status: JobState, code: str | None = None) -> None:
-        """The record's last word of this stage, unless it was too quick to be shown at all."""
+        """Write how this stage ended into the record, unless the stage was too quick to be shown at all."""
         if self._written or status is not JobState.SUCCEEDED:
             self.write(status, code)
 
@@ -112,8 +112,9 @@ def tracked(
     *,
     job_id: str | None = None,
 ) -> Iterator[Progress]:
-    """A ``Progress`` for a stage: what it is told goes to ``shown`` and into the record of the job, by
-    default the source's last.
+    """Give a ``Progress`` for a stage, which passes on to ``shown`` and keeps the job's record up to date.
+
+    The job is by default the source's last.
     """
     tracker = _Tracker(workspace, namespace, source_id, stage, shown, job_id)
     if job_id is not None:
@@ -130,9 +131,11 @@ def tracked(
 
 
 def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
-    """What is being worked on now, by source: job_id, namespace, source, status, started_at and updated_at
-    (ISO 8601, UTC), stages ({stage: status, done, total, seconds}; ``total`` 0 when it is not known), pid,
-    host. Without a record, what the catalog says.
+    """Return what is being worked on at present, one job per source.
+
+    A job has job_id, namespace, source, status, started_at and updated_at (ISO 8601, UTC), stages ({stage:
+    status, done, total, seconds}; ``total`` is 0 when it is not known), pid and host. If there is no record,
+    the catalog says what is known.
     """
     found = []
     for row in workspace.catalog.sources.find(namespace):
@@ -155,7 +158,7 @@ def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
 
 
 def _read(state: State, namespace: str, key: str) -> dict[str, Any] | None:
-    """The record; None where there is none, or it is not one of ours."""
+    """Return the record; None if there is none, or it is not one of ours."""
     value = state.get(namespace, key)
     try:
         record = orjson.loads(value) if value is not None else None

@@ -1,11 +1,12 @@
-"""qdrant_points: the points in Qdrant equal the live chunks (rules ``equal-text-once``, ``watermark``,
-``incremental-equals-scratch``, ``kill-anywhere`` and ``spaces-never-mix``).
+"""qdrant_points: the points in Qdrant equal the live chunks.
 
-What has been applied stands in a table of ours, so that a run asks the server for nothing and sends what
-differs. Texts on their way are marked there before the first request for them, whichever way it ends: a kill
-leaves no point that nobody knows of, and a text that changes back meanwhile is sent again. Where that table
-is not to be believed (it is gone, or the settings name another server), the server itself is asked what it
-holds.
+A table of ours says what has been applied, so that a run asks the server for nothing and sends what differs.
+Texts whose points are to be sent or deleted are marked there before the first request: a kill leaves no
+unrecorded point, and a text that changes back meanwhile is sent again. If that table cannot be trusted (it is
+gone, or the settings name another server), the server itself is asked what it holds.
+
+Holds rules ``equal-text-once``, ``watermark``, ``incremental-equals-scratch``,
+``kill-anywhere`` and ``spaces-never-mix``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from taboot_pipelines.stores.vectors.points import sources_digest
 STAGE = "qdrant_points"
 VERSION = "1"
 CIRCUIT = keys.CIRCUIT("qdrant")
-#: Texts whose points are sent between two commits: what a kill may cost.
+#: Texts whose points are sent between two commits; the most that a kill may cost.
 _COMMIT_TEXTS = 8192
 #: Texts whose points are in memory at once.
 _SLICE_TEXTS = 1024
@@ -45,7 +46,7 @@ _UNKNOWN = ""
 
 
 class _PointsWriter:
-    """The points of one namespace in the space in force, and the snapshot that they should equal."""
+    """Writes the points of one namespace in the space in force, so that they equal the snapshot."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class _PointsWriter:
         self.space: Space = workspace.embedder.space
         self.table = f"points.{self.space.id}"
         settings = workspace.settings.qdrant
-        #: Which server and collection the table of what has been applied is about.
+        #: Identifies the server and the collection that the table of what has been applied is about.
         self.place = ids.digest(settings.url, settings.collection)
         self.inputs = ids.digest(
             snapshot.applied,
@@ -87,7 +88,10 @@ class _PointsWriter:
         return self.pointer is not None and self.pointer.inputs == self.inputs
 
     def apply(self, *, ask: bool = False) -> None:
-        """``ask``: do not believe the table of what has been applied, ask the server."""
+        """Write what differs from the snapshot.
+
+        With ``ask`` the table of what has been applied is not trusted, and the server is asked what it holds.
+        """
         space = self.space.id
         embeddings.fill(
             self.workspace,
@@ -101,7 +105,7 @@ class _PointsWriter:
         applied = None if ask else self._believed()
         asked = applied is None
         if applied is None:
-            # Should this be killed, the next run finds its work undone.
+            # If this process is killed, the next run finds the work undone.
             self._publish("")
             self._adopt(rows)
             applied = self._applied()
@@ -113,8 +117,8 @@ class _PointsWriter:
             "points": sum(n for n, _ in wanted.values()),
         }
         if diff:
-            # Readers turn to the shards from here on: the points are of no snapshot while they are being
-            # changed.
+            # From here on readers turn to the shards: while the points are being changed they
+            # are of no snapshot.
             self._mark("")
         for buckets, changed, removed in batches(diff, _COMMIT_TEXTS, ids.bucket):
             self._batch(rows, buckets, changed, removed, wanted, applied)
@@ -123,7 +127,7 @@ class _PointsWriter:
                 raise TabootError(
                     "E_QDRANT", "Qdrant does not hold the points that it confirmed.", namespace=self.namespace
                 )
-            # It lost some, or has some that nobody knows of: only it can say which.
+            # The server lost some points, or has some that are not recorded; only the server can say which.
             self.apply(ask=True)
             return
         self.points.switch_alias(space)
@@ -148,8 +152,10 @@ class _PointsWriter:
         return PointRows(reader, self.namespace, self.space.id, self.sources)
 
     def _believed(self) -> dict[str, tuple[int, str]] | None:
-        """What the table says; None if it is lost, or about another server or space, or an answer of the
-        server was not yet put into it.
+        """Return what the table says; None if it cannot be trusted.
+
+        That is so if it is lost, if it is about another server or space, or if the run that asked the server
+        what it holds has not finished.
         """
         if (
             self.pointer is None
@@ -171,7 +177,7 @@ class _PointsWriter:
         return self.tables.version(self.namespace, NAMESPACE, self.table)
 
     def _applied(self) -> dict[str, tuple[int, str]]:
-        """{text hash: (points, joined fingerprint)} as the table has it."""
+        """Return {text hash: (points, joined fingerprint)} as the table has it."""
         rows = self.tables.read(
             self.namespace,
             NAMESPACE,
@@ -183,8 +189,9 @@ class _PointsWriter:
         return dict(zip(shas, zip(counts, prints, strict=True), strict=True))
 
     def _adopt(self, rows: PointRows) -> None:
-        """Ask the server what it holds: points that nobody asks for go, the table becomes what is there as it
-        should be.
+        """Make the table say what the server holds, and delete points that the snapshot does not ask for.
+
+        A text whose points are not as they should be is entered as unknown, so that it is sent again.
         """
         held = dict(self.points.scan(self.namespace, self.space.id, made_by(self.space.id)))
         table: list[dict[str, object]] = []
@@ -222,9 +229,9 @@ class _PointsWriter:
         wanted: dict[str, tuple[int, str]],
         applied: dict[str, tuple[int, str]],
     ) -> None:
-        """Mark, send, record: the table never says less than the server may hold."""
-        # What an earlier run marked and did not finish may hold more points than either table row says: never
-        # fewer are kept.
+        """Mark, send and record one batch: the table never says less than the server may hold."""
+        # Texts that an earlier run marked and did not finish may have more points than either table row says,
+        # so the larger number is kept.
         most = {s: max(applied.get(s, (0, ""))[0], wanted.get(s, (0, ""))[0]) for s in (*changed, *removed)}
         self._record(buckets, {s: (n, _UNKNOWN) for s, n in most.items()})
         space = self.space.id
@@ -262,7 +269,7 @@ class _PointsWriter:
         )
 
     def _drop_other_spaces(self) -> None:
-        """The points of a space that is no longer in force, and the tables of what was applied there."""
+        """Drop the points of spaces that are not in force, and the tables of what was applied there."""
         tables = [
             n
             for n in self.tables.names(self.namespace, NAMESPACE)

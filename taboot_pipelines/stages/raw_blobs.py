@@ -1,5 +1,7 @@
-"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed (rules ``bytes-first``,
-``incremental-equals-scratch``, ``complete-enumeration`` and ``nothing-lost-silently``).
+"""raw_blobs: what a connector fetched, as immutable bytes and a log of what changed.
+
+Holds rules ``bytes-first``, ``incremental-equals-scratch``,
+``complete-enumeration`` and ``nothing-lost-silently``.
 """
 
 from __future__ import annotations
@@ -33,20 +35,21 @@ from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
 
 STAGE = "raw_blobs"
-#: Deletions beyond both limits wait for a confirmation (rule ``complete-enumeration``).
+#: Deletions that exceed both limits wait for a confirmation (rule ``complete-enumeration``).
 MASS_DELETE_SHARE = 0.5
 MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
-#: A longer path is refused, whatever the catalog: PostgreSQL's indexes hold entries of up to 2,704 bytes,
-#: which paths are part of, and one page must not fail its batch there.
+#: A longer path is refused, whatever the catalog: entries of PostgreSQL's indexes, which paths are part of,
+#: hold at most 2,704 bytes, and one page must not fail its batch there.
 MAX_PATH_BYTES = 2048
 
 
 def run(work: SourceWork) -> None:
-    """Fetch what is new, log what changed, and say what is absent. Raises the source's own failure
-    (``E_PATH`` …).
+    """Fetch what is new, log what changed, and record what is absent.
+
+    Raises the source's own failure (``E_PATH`` …).
     """
     entry = work.entry
     batch = _Batch(work.workspace, entry, work.report, work.progress)
@@ -65,10 +68,9 @@ def run(work: SourceWork) -> None:
 
 
 def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locator], str]:
-    """Publish the raw pointer: its inputs are a hash of the present locators, which is what the next stages
-    depend on.
+    """Publish the raw pointer; return the present locators and their hash.
 
-    Returns the locators and the hash.
+    The pointer's inputs are that hash, which is what the next stages depend on.
     """
     present = workspace.catalog.locators.of_source(entry.namespace, entry.source_id)
     old = workspace.catalog.pointers.get(entry.namespace, entry.source_id, STAGE)
@@ -96,7 +98,7 @@ def _is_long(path: str) -> bool:
 
 
 def _shown(path: str) -> str:
-    """The path itself, or of a long one its beginning and a hash that tells it from others."""
+    """Return the path itself, or of a long one its beginning and a hash that tells it from others."""
     return f"{path[:200]}…{ids.sha256_hex(path.encode())[:16]}" if _is_long(path) else path
 
 
@@ -113,7 +115,8 @@ class _Batch:
     touched: list[Locator] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
-    #: Bytes that were stored for a new path: a rename is not a deletion (rule ``complete-enumeration``).
+    #: How often bytes were stored under a new path: a rename is not a
+    #: deletion (rule ``complete-enumeration``).
     appeared: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -123,15 +126,16 @@ class _Batch:
         self.fresh = self._fresh()
         self.job_id = self.catalog.jobs.start(self.namespace, self.source_id)
         self.report.counts |= dict.fromkeys(LEDGER, 0)
-        # A blob found damaged by a later stage is written again from the origin's bytes.
+        # A blob that a later stage found damaged is written again from the origin's bytes.
         self.damaged = any(
             d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
             for d in self.catalog.dead_letters.find(self.namespace, self.source_id)
         )
 
     def _fresh(self) -> set[str]:
-        """Paths that appeared in a batch that was killed or failed. What is deleted is judged by what the
-        last whole batch left.
+        """Return the paths that first appeared in batches that were killed or failed.
+
+        Deletions are judged by what the last whole batch left.
         """
         jobs = self.catalog.jobs.find(self.namespace, self.source_id, limit=1000)
         unfinished = {j["job_id"] for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value, jobs)}
@@ -151,7 +155,7 @@ class _Batch:
         politeness = Politeness(self.workspace.hints, self.namespace, settings.http)
         access = Access.of(settings, self.entry.root, references=references, politeness=politeness)
         connector = open_connector(self.entry.config, access)
-        # Where a blob is damaged, "not modified" would be an answer without the bytes.
+        # If a blob is damaged, the answer "not modified" would bring no bytes.
         known = {
             p: Known(
                 x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url
@@ -252,8 +256,7 @@ class _Batch:
                 self.seen.add(event.path)
                 counts["skipped"] += 1
                 if event.code == "E_TOMBSTONED":
-                    # Of a deleted document nothing is written down but its id: the path may be what was
-                    # erased.
+                    # Of a deleted document only the id is recorded: its path may be what was erased.
                     self._letter(
                         self._doc_id(event.path),
                         event.code,
@@ -263,13 +266,13 @@ class _Batch:
                 else:
                     self._letter(event.path, event.code, event.message, "skipped")
             case Failed():
-                # Its state is unknown: what is known of it stays.
+                # The state of the item is unknown, so what is known of it stays.
                 self.seen.add(event.path)
                 counts["failed"] += 1
                 self._letter(event.path, event.error.code, event.error.message, "failed")
             case Gone():
-                # The origin's answer is a typed reason of its own; counted as skipped so that the ledger adds
-                # up.
+                # The origin's answer is itself the reason; the item counts as skipped so that
+                # the ledger adds up.
                 kind = "skipped" if event.path in self.known else "failed"
                 counts[kind] += 1
                 self.gone[event.path] = event.code
@@ -307,7 +310,7 @@ class _Batch:
             assert old is not None
             counts["not_modified"] += 1
             if any(getattr(old, k) != v for k, v in stated.items()):
-                # Equal bytes, but the origin says something else of them that derived rows show.
+                # The bytes are equal, but the origin says something else about them that derived rows show.
                 self.changed.append(replace(old, etag=item.etag, last_modified=item.last_modified, **stated))
             elif (old.etag, old.last_modified) != (item.etag, item.last_modified):
                 self.touched.append(replace(old, etag=item.etag, last_modified=item.last_modified))
@@ -346,7 +349,7 @@ class _Batch:
         self.changed, self.touched = [], []
 
     def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
-        """What a complete enumeration did not see, and what the origin called gone, is absent."""
+        """Mark as absent what a complete enumeration did not see, and what the origin called gone."""
         absent = [
             x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)
         ]
@@ -357,7 +360,7 @@ class _Batch:
         appeared = self.appeared.copy()
         deletions = []
         for x in vanished:
-            # Bytes that reappear under another path do not count, each reappearance once.
+            # Bytes that reappear under another path were not deleted; each reappearance saves one path.
             if appeared[x.sha256] > 0:
                 appeared[x.sha256] -= 1
             else:

@@ -1,5 +1,6 @@
-"""What a stage says about its work: shown by the command line and as Dagster metadata. Never holds document
-text.
+"""What a stage says about its work: shown by the command line and as Dagster metadata.
+
+A report never holds document text.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from typing import Any
 
 @dataclass
 class StageReport:
-    """Counts by name (new, reused, removed, failed …), problems as error codes with ids, and where the result
-    is.
+    """What one run of a stage did and where its result is.
+
+    It has counts by name (new, reused, removed, failed …), and problems as error codes with ids.
     """
 
     stage: str
     source_id: str
     namespace: str
     counts: dict[str, int] = field(default_factory=dict)
-    #: {"code", "item", "message"}; at most the first hundred, ``counts["failed"]`` has them all.
+    #: {"code", "item", "message"}; at most the first hundred, while ``counts["failed"]`` counts all.
     problems: list[dict[str, str]] = field(default_factory=list)
-    #: Error codes that a person must act on (E_MASS_DELETE); the stage itself succeeded.
+    #: Error codes that a person must act on (E_MASS_DELETE), though the stage itself succeeded.
     held: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, int | None] = field(default_factory=dict)
-    #: Rows of ids and counts to look at.
+    #: A few rows of ids and counts, as examples.
     sample: list[dict[str, Any]] = field(default_factory=list)
     #: Why there was nothing to do: ``unchanged``, or the setting that is missing.
     skipped: str | None = None
@@ -44,7 +46,7 @@ class StageReport:
 
 @contextmanager
 def reporting(stage: str, source_id: str, namespace: str) -> Iterator[StageReport]:
-    """A report whose ``seconds`` are those of the block."""
+    """Give a report whose ``seconds`` are those of the block."""
     report = StageReport(stage, source_id, namespace)
     start = time.perf_counter()
     try:

@@ -1,4 +1,4 @@
-"""Running the chain: one stage of a partition, as Dagster's assets do, or all of them."""
+"""Runs the chain for a partition: one stage, as Dagster's assets do, or all stages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run_stage(
 ) -> list[StageReport]:
     """Run one stage of a partition: one report per entry (two while a source moves to another namespace).
 
-    Whichever stage serves the snapshot last finishes what was asked for beside the chain: pending deletions,
-    and the retirement of a source, which must have left every target first. Raises ``E_NOT_FOUND`` for a
-    stage, ``E_SOURCE_UNKNOWN`` for a source that there is none of, and what the stage raises.
+    The last of the stages that serve the snapshot also finishes what was requested beside the chain: pending
+    deletions, and the retirement of a source, which must have left every target first. Raises ``E_NOT_FOUND``
+    for an unknown stage, ``E_SOURCE_UNKNOWN`` for an unknown source, and whatever the stage raises.
     """
     with logs.bind(source=source_id, stage=stage):
         _log.info("stage begins")
@@ -50,8 +50,9 @@ def run_stage(
 def run_chain(
     workspace: Workspace, source_id: str, progress: Progress = no_progress, *, confirm_deletes: bool = False
 ) -> list[StageReport]:
-    """Run all stages of a partition without Dagster: for tests and notebooks. The failure of a server is
-    raised last, since it keeps nothing else from being published.
+    """Run all stages of a partition without Dagster, for tests and notebooks.
+
+    The failure of a server is raised last, since it keeps nothing else from being published.
     """
     reports: list[StageReport] = []
     failure: TabootError | None = None
@@ -78,7 +79,7 @@ def _run_stage(
         ]
     assert isinstance(stage, NamespaceStage)
     if stage.target is not None and not stage.target.configured(workspace):
-        # Said without looking at the source, which may be retired by now.
+        # The answer does not depend on the source, which may be retired by this time.
         return [stage.run(workspace, workspace.settings.namespace, source_id, progress)]
     entries = workspace.entries(source_id)
     reports = []
@@ -101,7 +102,7 @@ def _served(workspace: Workspace, namespace: str, besides: str) -> bool:
 
 
 def _finish(workspace: Workspace, entry: Entry, changed: bool) -> None:
-    """What may be done once the snapshot is served everywhere."""
+    """Do what may be done once the snapshot is served everywhere."""
     deletion.finish_pending(workspace, entry.namespace)
     if entry.retiring:
         deletion.finish_retirement(workspace, entry)

@@ -1,4 +1,4 @@
-"""Where the namespace's snapshot is: the pointer that every serving stage starts from."""
+"""Finds the namespace's snapshot: the pointer that every serving stage starts from."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ SNAPSHOT = "entity_snapshots"
 
 
 def snapshot_pointer(workspace: Workspace, namespace: str) -> Pointer | None:
-    """The pointer of the newest snapshot; None if there is none yet.
+    """Return the pointer of the newest snapshot; None if there is none yet.
 
-    Its ``tables`` are the snapshot's own, its ``applied`` is {source: {table: version}} of what it was made
-    of.
+    Its ``tables`` are the snapshot's own; its ``applied`` is {source: {table: version}} of
+    what it was made of.
     """
     return workspace.catalog.pointers.get(namespace, NAMESPACE, SNAPSHOT)
 
 
 def needed_snapshot(workspace: Workspace, namespace: str) -> Pointer:
-    """The pointer of the newest snapshot. Raises ``E_NOT_FOUND`` if there is none yet."""
+    """Return the pointer of the newest snapshot. Raises ``E_NOT_FOUND`` if there is none yet."""
     pointer = snapshot_pointer(workspace, namespace)
     if pointer is None:
         raise TabootError(

@@ -1,5 +1,6 @@
-"""The rows of a snapshot's documents at the versions that the snapshot applied: what every later stage reads,
-and nothing newer.
+"""Reads the rows of a snapshot's documents at the versions that the snapshot applied.
+
+Every later stage reads these rows and nothing newer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from taboot_pipelines.stores.tables import NAMESPACE
 
 
 class SnapshotReader:
-    """``pointer``: that of entity_snapshots; ``vectors``: the table of the embedding space in force."""
+    """The rows behind one snapshot of a namespace.
+
+    ``pointer`` is the pointer of entity_snapshots, and ``vectors`` names the table of the
+    embedding space in force.
+    """
 
     def __init__(self, workspace: Workspace, namespace: str, pointer: Pointer, vectors: str) -> None:
         self._namespace, self._pointer, self._vectors = namespace, pointer, vectors
@@ -31,7 +36,10 @@ class SnapshotReader:
         )
 
     def docs(self) -> pa.Table:
-        """doc_id, chunk_count and the fingerprint of all that :meth:`load` gives, of every live document."""
+        """Return doc_id, chunk_count and fingerprint of every live document.
+
+        The fingerprint covers everything that :meth:`load` gives.
+        """
         state = self.snapshot(
             "doc_state",
             [
@@ -54,7 +62,7 @@ class SnapshotReader:
         )
 
     def load(self, doc_ids: Sequence[str]) -> DocumentRows:
-        """Everything that a shard holds of documents that :meth:`docs` named."""
+        """Return everything that a shard holds of these documents, which :meth:`docs` has named."""
         buckets = {ids.doc_bucket(d) for d in doc_ids}
         by_source: dict[str, list[str]] = {}
         for d in doc_ids:
@@ -86,14 +94,18 @@ class SnapshotReader:
         )
 
     def rows(self, name: str, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-        """(source, some columns of all its rows) of the ``documents`` or ``chunks`` of every source of the
-        snapshot.
+        """Yield (source, its rows) of ``documents`` or ``chunks`` for each source of the snapshot.
+
+        All rows are given, with only these columns.
         """
         for source, versions in sorted(self._pointer.applied.items()):
             yield source, self._tables.read(self._namespace, source, name, versions[name], columns=columns)
 
     def texts(self, where: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-        """{hash: text} of chunk texts; ``where`` names for each hash a (source, doc_id) that holds it."""
+        """Return {hash: text} of chunk texts.
+
+        ``where`` names for each hash a (source, doc_id) that holds the text.
+        """
         by_source: dict[str, list[str]] = {}
         for sha256, (source, _) in where.items():
             by_source.setdefault(source, []).append(sha256)
@@ -117,7 +129,7 @@ class SnapshotReader:
         return found
 
     def vectors(self, shas: Collection[str]) -> pa.Table:
-        """(sha256, vector) of texts; a text may come twice, with equal vectors."""
+        """Return (sha256, vector) of texts; a text may come twice, with equal vectors."""
         wanted = list(shas)
         version = self._tables.version(self._namespace, NAMESPACE, self._vectors)
         return self._tables.read(

@@ -1,4 +1,4 @@
-"""What an entry of the chain is, and what its work is given.
+"""Defines what an entry of the chain is, and what its work is given.
 
 A :class:`SourceStage` derives one source's rows from what the stages before it published of that source; a
 :class:`NamespaceStage` brings everything that is pending in a namespace up to date. The chain itself, with
@@ -17,14 +17,15 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 
-#: Whose the rows of a table are: one source's, or the namespace's.
+#: Whose rows a table holds: those of one source, or the namespace's.
 Owner = Literal["source", "namespace"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageTable:
-    """A table that a stage publishes. Its schema is the entry of ``model.tables.TABLES`` that bears its name
-    up to the first dot.
+    """A table that a stage publishes.
+
+    Its schema is the entry of ``model.tables.TABLES`` under its name up to the first dot.
 
     ``per_space``: there is one table for each embedding space, called ``{name}.{space id}``; the stage's
     pointer names the space in ``applied["space"]`` instead of a version, since such a table only grows.
@@ -43,9 +44,9 @@ class StageTable:
 class Stage:
     """One entry of the chain, and one asset in Dagster.
 
-    ``holds`` says in a sentence what is there once it has run: in the Dagster UI and in the README. ``needs``
-    names the stages whose output it reads, which stand before it in the chain. Of ``tables`` the first is
-    what loading the asset gives.
+    ``holds`` says in a sentence what is there once the stage has run; the Dagster UI and the README show it.
+    ``needs`` names the stages whose output it reads, which stand before it in the chain. Loading the asset
+    gives the first of ``tables``.
     """
 
     name: str
@@ -55,11 +56,14 @@ class Stage:
 
     @property
     def observes(self) -> bool:
-        """Whether it is a tier of extraction: it publishes observations, and its items are units."""
+        """Whether the stage is a tier of extraction: it publishes observations, and its items are units."""
         return any(t.schema == "observations" for t in self.tables)
 
     def table(self, name: str | None = None) -> StageTable:
-        """Its table of that name, by default its first. Raises ``E_TABLE`` if it has none such."""
+        """Return the stage's table of that name, by default its first.
+
+        Raises ``E_TABLE`` if there is none.
+        """
         for table in self.tables:
             if name in (None, table.name):
                 return table
@@ -112,10 +116,10 @@ class SourceWork:
         applied: Mapping[str, Any],
         txn: str | None = None,
     ) -> None:
-        """Publish the versions of the stage's tables, and of the tables that they were made from
-        (``applied``).
+        """Publish the versions of the stage's tables.
 
-        ``txn`` is the transaction id that the tables carry, if it is not ``inputs``.
+        ``applied`` has the versions of the tables that they were made from. ``txn`` is the transaction id
+        that the tables carry, if it is not ``inputs``.
         """
         self.workspace.catalog.pointers.publish(
             self.namespace,
@@ -129,8 +133,8 @@ class SourceWork:
 class SourceStage(Stage):
     """A stage whose unit of work is a source; it runs under the source's lease.
 
-    ``run`` fills in the report and publishes. ``opens_job``: it opens the job that the stages after it report
-    their progress to, and so looks after its own.
+    ``run`` fills in the report and publishes. A stage with ``opens_job`` opens the job that the later stages
+    report their progress to, and therefore tracks its own progress.
     """
 
     run: Callable[[SourceWork], None]
@@ -138,9 +142,9 @@ class SourceStage(Stage):
 
 
 class NamespaceRun(Protocol):
-    """Brings in everything pending in a namespace, under the namespace's lease.
+    """The function that brings in everything pending in a namespace, under the namespace's lease.
 
-    ``source_id`` is the partition that asked, for the report; "" where none did.
+    ``source_id`` is the partition that asked, for the report; "" if none did.
     """
 
     def __call__(
@@ -149,25 +153,26 @@ class NamespaceRun(Protocol):
 
 
 class Serving(Protocol):
-    """What a stage serves readers from, made from the snapshot alone: the shards, or a server."""
+    """The store that a stage serves readers from, made from the snapshot alone: the shards, or a server."""
 
     @property
     def store(self) -> str:
-        """Its name in receipts and audits."""
+        """Return the store's name in receipts and audits."""
         ...
 
     def applied(self, workspace: Workspace, namespace: str) -> bool:
-        """Whether it is at the newest snapshot, as far as the catalog knows; so it is where there is none."""
+        """Whether the store is at the newest snapshot, as far as the catalog knows; so it is without one."""
         ...
 
     def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
-        """Every difference between what it holds and what the snapshot asks for; ``deep`` reads every
-        byte.
+        """Yield every difference between the store and what the snapshot asks for.
+
+        ``deep`` reads every byte.
         """
         ...
 
     def repair(self, workspace: Workspace, namespace: str) -> None:
-        """Make it equal to the snapshot, whatever it holds now."""
+        """Make the store equal to the snapshot, whatever it holds."""
         ...
 
 
@@ -176,7 +181,7 @@ class Target(Serving, Protocol):
 
     @property
     def failures(self) -> frozenset[str]:
-        """The codes of a server that does not answer now."""
+        """Return the codes by which a server that does not answer at present fails."""
         ...
 
     def configured(self, workspace: Workspace) -> bool: ...
@@ -186,8 +191,8 @@ class Target(Serving, Protocol):
 class NamespaceStage(Stage):
     """A stage whose unit of work is the namespace: any source's run brings in everything pending there.
 
-    ``serving`` is what readers are served from, where the stage makes such a thing; ``target`` the same where
-    that is a server.
+    ``serving`` is the store that the stage serves readers from, if it makes one; ``target`` is the same store
+    if that is a server.
     """
 
     run: NamespaceRun

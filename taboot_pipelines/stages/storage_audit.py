@@ -1,9 +1,9 @@
-"""storage_audit: catalog, blobs, tables, shards, Qdrant and Neo4j of a namespace compared, by id.
+"""storage_audit: compares catalog, blobs, tables, shards, Qdrant and Neo4j of a namespace, by id.
 
-What one store holds must follow from the one before it, in the order of the chain. The audit holds all leases
-of the namespace, so that what it sees is what a run left and not what one is doing. Repair derives again
-whatever can be derived from the blobs and the catalog; what cannot (a lost blob, a catalog row) is named and
-left to a backup or the next ingest.
+What one store holds must follow from the store before it, in the order of the chain. The audit holds all
+leases of the namespace, so it sees what runs have left and not what one is doing. A repair derives again
+whatever can be derived from the blobs and the catalog; anything else (a lost blob, a catalog row) is named
+and left to a backup or the next ingest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
-#: What is read of a source's table, by its schema.
+#: The columns that are read of a source's tables, by schema.
 _COLUMNS = {
     "documents": ["doc_id", "blob_sha256"],
     "chunks": ["doc_id", "sha256"],
@@ -31,8 +31,10 @@ _COLUMNS = {
 
 @dataclass
 class AuditReport:
-    """What an audit of one namespace found: ``checked`` counts by store, ``found`` before and ``left`` after
-    a repair.
+    """What an audit of one namespace found.
+
+    ``checked`` counts by store; ``found`` lists the discrepancies before a repair and
+    ``left`` those after it.
     """
 
     namespace: str
@@ -45,9 +47,9 @@ class AuditReport:
 def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: bool = False) -> AuditReport:
     """Compare all stores of a namespace; with ``repair`` derive again what differs and compare once more.
 
-    ``deep`` reads every blob and every shard file and hashes it; otherwise sizes and presence are looked at.
-    Raises ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that cannot be asked
-    at all.
+    ``deep`` reads and hashes every blob and every shard file; otherwise only sizes and presence are
+    checked. Raises ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that
+    cannot be asked at all.
     """
     report = AuditReport(namespace)
     with workspace.leases.several(
@@ -71,7 +73,7 @@ class _Audit:
         self.texts: dict[str, str] = {}
         #: Documents of each source as its tables have them.
         self.documents: dict[str, set[str]] = {}
-        #: Whose tables do not hold what they should: source ids, and ``_`` for the namespace's own.
+        #: Owners of tables that do not hold what they should: source ids, and ``_`` for the namespace.
         self.owners: set[str] = set()
         self.broken = False
 
@@ -80,7 +82,7 @@ class _Audit:
         for source in self.sources:
             found += self._source(source)
         found += self._namespace()
-        # The stores behind the tables are compared with them: not before they can be read.
+        # The stores behind the tables are compared with them, so the tables must be readable.
         if not self.broken and snapshot_pointer(self.workspace, self.namespace) is not None:
             for serving in CHAIN.serving.values():
                 found += serving.audit(self.workspace, self.namespace, deep=self.deep)
@@ -138,7 +140,7 @@ class _Audit:
     def _read(
         self, owner: str, name: str, version: int | None, columns: list[str]
     ) -> dict[str, list[Any]] | None:
-        """Columns of a table as lists; None if the table cannot be read."""
+        """Return columns of a table as lists; None if the table cannot be read."""
         if version is None:
             return {c: [] for c in columns}
         if not self.tables.exist(self.namespace, owner, {name: version}):
@@ -157,7 +159,7 @@ class _Audit:
         return Discrepancy("tables", kind, str(item), message, True)
 
     def _source(self, source: str) -> Iterator[Discrepancy]:
-        """The tables of one source follow from its present locators, document by document."""
+        """Compare the tables of one source with its present locators, document by document."""
         tables = [(stage.name, t) for stage in CHAIN.derived for t in stage.tables if t.owner == "source"]
         published = {name: self.catalog.pointers.get(self.namespace, source, name) for name, _ in tables}
         read: dict[str, dict[str, list[Any]]] = {}
@@ -241,7 +243,7 @@ class _Audit:
             )
 
     def _namespace(self) -> Iterator[Discrepancy]:
-        """Every live text has a vector, and the snapshot holds exactly what the sources have applied."""
+        """Check that live texts have vectors, and that the snapshot holds what the sources have applied."""
         snapshot = snapshot_pointer(self.workspace, self.namespace)
         if snapshot is None:
             if any(self.documents.values()):
@@ -261,8 +263,8 @@ class _Audit:
             for sha256 in sorted(self.texts.keys() - set(vectors["sha256"])):
                 yield self._table(self.texts[sha256], "missing", sha256, "A chunk's text has no vector.")
         versions = entity_snapshots.source_versions(self.catalog, self.namespace, snapshot.applied, AGREEING)
-        # A source that has retired stays in the snapshot's list until the next run; rows of it would be found
-        # below.
+        # A source that has retired stays in the snapshot's list until the next run; rows of it
+        # would be found below.
         for source in sorted(
             s
             for s in set(versions) | (set(snapshot.applied) & set(self.sources))
@@ -314,10 +316,10 @@ class _Audit:
 
 
 def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owners: set[str]) -> None:
-    """Derive again, in the order of the chain: whose pointer is gone is compared row by row and not believed
-    to be unchanged.
+    """Derive again what differs, in the order of the chain.
 
-    A table that cannot be read is dropped first, so that its stage makes it anew.
+    A stage whose pointer is gone compares row by row and takes nothing for unchanged. A table that cannot be
+    read is dropped first, so that its stage makes it anew.
     """
     catalog = workspace.catalog
     for d in found:
@@ -325,7 +327,7 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
             owner, name = d.item.split("/", 1)
             workspace.tables.drop(namespace, owner, name)
     for owner in owners:
-        catalog.pointers.drop(namespace, owner)
+        catalog.pointers.drop(namespace, owner, _repaired(workspace) if owner == NAMESPACE else None)
     if owners:
         derive(workspace, namespace, [e.source_id for e in workspace.entries_of(namespace)])
     differing = {d.store for d in found}
@@ -336,3 +338,11 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
             stage.run(workspace, namespace, "")
     if any(d.store == "blobs" and d.kind == "surplus" for d in found):
         workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace))
+
+
+def _repaired(workspace: Workspace) -> list[str]:
+    """The stages of the namespace that a repair runs again.
+
+    A server that is not configured keeps its pointer: it is how deletions know that it still holds something.
+    """
+    return [s.name for s in CHAIN.of_namespace if s.target is None or s.target.configured(workspace)]

@@ -1,7 +1,7 @@
 """A server that holds what the snapshot says: the steps that Qdrant and Neo4j have in common.
 
-A run asks the server for nothing while the snapshot is the one that was applied. What to write, how to find
-out what the server holds and how to compare is the :class:`Writer`'s, one for each kind of server.
+A run asks the server for nothing while the snapshot is the one that was applied. The :class:`Writer`, one for
+each kind of server, knows what to write, how to find out what the server holds, and how to compare.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.stages.circuit import circuit
 from taboot_pipelines.stages.report import StageReport, reporting
@@ -22,14 +22,17 @@ Server = TypeVar("Server")
 
 
 class Writer(Protocol):
-    """The rows of one namespace on a server, and the snapshot that they should equal."""
+    """Writes the rows of one namespace to a server, so that they equal the snapshot."""
 
     def unchanged(self) -> bool:
         """Whether the newest snapshot has been applied, as far as the catalog knows."""
         ...
 
     def apply(self, *, ask: bool = False) -> None:
-        """Write what differs. ``ask``: do not believe our own record of what was written, ask the server."""
+        """Write what differs.
+
+        With ``ask`` our own record of what was written is not trusted, and the server is asked.
+        """
         ...
 
     def audit(self) -> Iterator[Discrepancy]:
@@ -38,16 +41,16 @@ class Writer(Protocol):
 
 
 def _nothing(_workspace: Workspace, _namespace: str) -> None:
-    """For servers that leave no mark of a failure behind."""
+    """Do nothing: for servers whose failures leave nothing behind to settle."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerTarget(Generic[Server]):
-    """The stage ``stage`` over one server, and what it is called elsewhere.
+    """The stage ``stage`` over one server, and its names elsewhere.
 
     ``store``: its name in receipts and audits. ``setting``: the setting without which it is left out.
-    ``code``: the error code of its failures, which the circuit breaker ``circuit`` counts. ``failed`` and
-    ``settled`` are told when the server failed and when the namespace needs no further try.
+    ``code``: the error code of its failures, which the circuit breaker ``circuit`` counts. ``failed`` is
+    called when the server failed, and ``settled`` when the namespace needs no retry.
     """
 
     stage: str
@@ -60,6 +63,10 @@ class ServerTarget(Generic[Server]):
     failed: Callable[[Workspace, str], None] = _nothing
     settled: Callable[[Workspace, str], None] = _nothing
 
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"The error code {self.code} of the stage {self.stage} is not in errors.CODES.")
+
     @property
     def failures(self) -> frozenset[str]:
         return frozenset({self.code, "E_CIRCUIT_OPEN"})
@@ -70,10 +77,10 @@ class ServerTarget(Generic[Server]):
     def run(
         self, workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
     ) -> StageReport:
-        """Write what differs from the snapshot. Zero rows where the server is not configured.
+        """Write what differs from the snapshot; nothing if the server is not configured.
 
-        Raises ``code`` when the server fails for good (the next run completes), and ``E_CIRCUIT_OPEN`` at
-        once while it is given a rest.
+        Raises ``code`` when the server fails for good (the next run completes the work), and
+        ``E_CIRCUIT_OPEN`` at once while the circuit is open.
         """
         with reporting(self.stage, source_id, namespace) as report:
             server = self.server(workspace)
@@ -93,7 +100,7 @@ class ServerTarget(Generic[Server]):
     def applied(self, workspace: Workspace, namespace: str) -> bool:
         """Whether the server is at the newest snapshot, as far as the catalog knows.
 
-        So it is where there is no snapshot, or no server.
+        True if there is no snapshot, or no server.
         """
         server = self.server(workspace)
         if server is None or snapshot_pointer(workspace, namespace) is None:
@@ -101,8 +108,9 @@ class ServerTarget(Generic[Server]):
         return self._silent(workspace, server, namespace).unchanged()
 
     def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
-        """Every difference between the server and the snapshot. Asks the server about every row, ``deep`` or
-        not.
+        """Yield every difference between the server and the snapshot.
+
+        The server is asked about every row, with or without ``deep``.
         """
         server = self.server(workspace)
         if server is None or snapshot_pointer(workspace, namespace) is None:
@@ -111,7 +119,7 @@ class ServerTarget(Generic[Server]):
             yield from self._silent(workspace, server, namespace).audit()
 
     def repair(self, workspace: Workspace, namespace: str) -> None:
-        """Make the server equal to the snapshot, whatever it holds now. Raises as :meth:`run` does."""
+        """Make the server equal to the snapshot, whatever it holds. Raises as :meth:`run` does."""
         server = self.server(workspace)
         if server is None:
             return
@@ -119,12 +127,12 @@ class ServerTarget(Generic[Server]):
             self._silent(workspace, server, namespace).apply(ask=True)
 
     def _silent(self, workspace: Workspace, server: Server, namespace: str) -> Writer:
-        """A writer whose report nobody reads."""
+        """Return a writer whose report nobody reads."""
         return self.writer(workspace, server, namespace, StageReport(self.stage, "", namespace), no_progress)
 
     @contextlib.contextmanager
     def _guarded(self, workspace: Workspace, namespace: str) -> Iterator[None]:
-        """The circuit breaker, and word of how it went, around what asks the server."""
+        """Put the circuit breaker around requests to the server, and call ``failed`` or ``settled``."""
         try:
             with circuit(workspace, namespace, self.circuit, self.code):
                 yield

@@ -1,7 +1,7 @@
-"""tier_a_triples: what the deterministic extractors observe (rules ``unit-of-interpretation``,
-``versioned-runs`` and ``support``).
+"""tier_a_triples: what the deterministic extractors observe.
 
-Every document's prose is a unit, and so is every project of a source whose type has some.
+The prose of every document is a unit, and so is every project of a source whose type has projects. Holds
+rules ``unit-of-interpretation``, ``versioned-runs`` and ``support``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ STAGE = "tier_a_triples"
 VERSION = "1"
 TIER = Tier(EdgeSource.TIER_A, STAGE, "observations", VERSION, extractor_type="rule_based")
 
-#: Interpretation follows the source's type (rule ``unit-of-interpretation``); a type without an entry gives
-#: documents and prose only.
+#: Interpretation follows the source's type (rule ``unit-of-interpretation``); a source of any other type
+#: gives documents and prose only.
 EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {"compose": ComposeExtractor, "swag": NginxExtractor}
 
 #: A mention in prose says less than a declaration.
@@ -35,13 +35,13 @@ _MENTION_CONFIDENCE = 0.95
 
 
 def versions(source_type: str) -> Sequence[object]:
-    """What decides the output for a type of source."""
+    """Return the versions that decide the output for a type of source."""
     projects = _projects(source_type)
     return (VERSION, PROSE_VERSION, projects and (projects.name, projects.version))
 
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
-    """The extractors for one source."""
+    """Return the extractors for one source."""
     workspace, facts, documents = given.workspace, given.facts, given.documents
     found: list[UnitExtractor] = [
         DocumentUnits(ProseExtractor(), documents, workspace.blobs, versions=(VERSION, PARSING))
@@ -59,7 +59,7 @@ def _projects(source_type: str) -> ProjectExtractor | None:
 
 
 class ProseExtractor:
-    """What any document mentions: URLs, addresses and images, found by their form."""
+    """Finds what any document mentions: URLs, addresses and images, by their form."""
 
     name = "prose"
     version = PROSE_VERSION

@@ -1,7 +1,8 @@
 """A tier of extraction as a stage: the steps that all tiers have in common.
 
-A tier brings extractors and says what decides their output; finding out which units changed, interpreting
-them and keeping their runs is :mod:`taboot_pipelines.knowledge.interpretation`, the same for all.
+A tier brings extractors and says what decides their output. What is the same for all tiers is
+:mod:`taboot_pipelines.knowledge.interpretation`: it finds out which units changed, interprets them and
+keeps their runs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class TierInput:
     """What a tier's extractors are made from: one source, its documents, and the stores."""
 
     workspace: Workspace
-    #: The source's type decides which projects there may be.
+    #: The source's type decides which kinds of projects there may be.
     source_type: str
     facts: SourceFacts
     documents: SourceDocuments
@@ -39,10 +40,10 @@ def tier_stage(
     versions: Callable[[str], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
 ) -> SourceStage:
-    """The stage of a tier, named ``tier.stage``, with the table ``tier.table``.
+    """Return the stage of a tier, named ``tier.stage``, with the table ``tier.table``.
 
-    ``versions`` says for a type of source, without reading anything, what decides the extractors' output: a
-    change of it has every unit's fingerprint compared again. ``extractors`` makes them.
+    ``versions`` returns for a type of source, without reading anything, what decides the extractors' output:
+    if it changes, every unit's fingerprint is compared again. ``extractors`` makes the extractors.
     """
     return SourceStage(
         name=tier.stage,
@@ -60,7 +61,7 @@ def _run(
     versions: Callable[[str], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
 ) -> None:
-    """Interpret the units whose input changed; a unit that left takes its observations along."""
+    """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
     source_type, facts = work.entry.config.type, _facts(work.entry)
@@ -98,7 +99,7 @@ def _run(
 
 
 def _facts(entry: Entry) -> SourceFacts:
-    """What interpretation may know of the source's entry."""
+    """Return what interpretation may know of the source's entry."""
     fields = entry.config.interpretation_fields()
     return SourceFacts(
         entry.namespace, entry.source_id, **{k: v for k, v in fields.items() if k in ("host", "proxy")}

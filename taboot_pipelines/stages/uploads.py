@@ -1,7 +1,7 @@
 """Blobs whose object store did not answer: kept beside the catalog, uploaded when it does (seed 003 §7).
 
-The chain goes on meanwhile, since reads fall back to the waiting bytes. Only for an object store by URL:
-where the default directory cannot be written, neither can a queue.
+The chain goes on meanwhile, since reads fall back to the waiting bytes. This is only for an object store by
+URL: if the default directory cannot be written, neither can a queue.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import now_micros
 
-#: Waits after each failure in seconds (seed 003 §7.3); after the last one the upload is `failed`.
+#: Seconds to wait after each failure (seed 003 §7.3); after the last one the upload is `failed`.
 RETRY_SECONDS = (30, 60, 120, 300, 600)
 
 
 def keep(workspace: Workspace, namespace: str, data: bytes, error: TabootError) -> bool:
-    """Queue bytes that could not be uploaded; False if there is no queue, and the failure stands."""
+    """Queue bytes that could not be uploaded.
+
+    Returns False if there is no queue, so that the failure stands.
+    """
     waiting = workspace.blobs.waiting
     if waiting is None:
         return False
@@ -33,7 +36,7 @@ def keep(workspace: Workspace, namespace: str, data: bytes, error: TabootError) 
 
 
 def drain(workspace: Workspace, namespace: str) -> tuple[int, int]:
-    """Upload what is due; returns how many are through and how many still wait."""
+    """Upload what is due; return how many uploads are done and how many still wait."""
     waiting = workspace.blobs.waiting
     done = left = 0
     if waiting is None:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from taboot_pipelines.stores.graph import Neo4jGraph
     from taboot_pipelines.stores.vectors import QdrantPoints
 
-#: Called with (stage, done, total) as work goes on; total 0 when it is not known.
+#: Called with (stage, done, total) as work goes on; total is 0 when it is not known.
 Progress = Callable[[str, int, int], None]
 
 
 def no_progress(_stage: str, _done: int, _total: int) -> None:
-    """For callers that show no progress."""
+    """Ignore progress: the default where nobody looks on."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Entry:
 
 
 class Workspace:
-    """Opened once per process and passed to every stage. Opening touches no network."""
+    """Everything that a stage works with, opened once per process. Opening touches no network."""
 
     def __init__(self, settings: Settings | None = None, embedder: Embedder | None = None) -> None:
         self.settings = settings or load_settings()
@@ -67,7 +67,10 @@ class Workspace:
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The embedder, loaded when the first stage needs it; refused if it reads less than a chunk holds."""
+        """The embedder, loaded when the first stage needs it.
+
+        An embedder is refused if it reads less than a chunk holds.
+        """
         embedder = self._embedder or open_embedder(
             self.settings, self._circuit("tei") if self.settings.tei.url else None
         )
@@ -83,33 +86,35 @@ class Workspace:
 
     @cached_property
     def state(self) -> State:
-        """Caches, retry queues, rate limits and circuit breakers: in Redis where it is configured, else in
-        the catalog.
+        """Caches, retry queues, rate limits and circuit breakers.
+
+        They are in Redis if it is configured, else in the catalog.
         """
         return open_state(self.settings, self.catalog)
 
     @cached_property
     def hints(self) -> Lenient:
-        """The state, for progress and politeness: nothing fails where it does not answer."""
+        """The state for progress and politeness: nothing fails if it does not answer."""
         return Lenient(self.state)
 
     @cached_property
     def points(self) -> QdrantPoints | None:
-        """Qdrant; None where ``TABOOT_QDRANT__URL`` is not set."""
+        """Qdrant; None if ``TABOOT_QDRANT__URL`` is not set."""
         from taboot_pipelines.stores.vectors import open_vectors
 
         return open_vectors(self.settings)
 
     @cached_property
     def graph(self) -> Neo4jGraph | None:
-        """Neo4j; None where ``TABOOT_NEO4J__URL`` is not set."""
+        """Neo4j; None if ``TABOOT_NEO4J__URL`` is not set."""
         from taboot_pipelines.stores.graph import open_graph
 
         return open_graph(self.settings)
 
     def sync_sources(self) -> SourcesFile:
-        """Read the sources file and make the catalog's entries equal to it; an invalid one changes
-        nothing.
+        """Read the sources file and make the catalog's entries equal to it.
+
+        An invalid file changes nothing.
         """
         sources = load_sources(self.settings.sources_file)
         self.catalog.sources.sync(
@@ -126,8 +131,9 @@ class Workspace:
         return sources
 
     def entries(self, source_id: str) -> list[Entry]:
-        """The entries of a partition: one, or two while a source moves to another namespace. Retiring ones
-        come first.
+        """Return the entries of a partition: one, or two while a source moves to another namespace.
+
+        Retiring entries come first. Raises ``E_SOURCE_UNKNOWN`` if there is none.
         """
         found = [_entry(row) for row in self.catalog.sources.find() if row["source_id"] == source_id]
         if not found:
@@ -135,12 +141,13 @@ class Workspace:
         return sorted(found, key=lambda e: not e.retiring)
 
     def entries_of(self, namespace: str) -> list[Entry]:
-        """All sources that have something in a namespace, retiring ones included."""
+        """Return all sources that have something in a namespace, retiring ones included."""
         return [_entry(row) for row in self.catalog.sources.find(namespace)]
 
     def entries_in(self, namespace: str, source_ids: Collection[str]) -> list[Entry]:
-        """Those of the namespace's sources that are named, retired ones too: a snapshot lists them until the
-        next run.
+        """Return the entries of the named sources of a namespace.
+
+        Retired sources are included: a snapshot lists them until the next run.
         """
         rows = self.catalog.sources.find(namespace, ("active", "retiring", "retired"))
         return [_entry(row) for row in rows if row["source_id"] in source_ids]

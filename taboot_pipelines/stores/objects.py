@@ -1,8 +1,8 @@
 """Object stores by URL: how each is opened, how long it is waited for, and its failures in words.
 
 One URL serves two libraries over the same Rust crate (``object_store``): ``obstore`` for blobs, shards and
-manifests, and ``deltalake`` for the tables. What they raise quotes requests with the caller's key and the
-server's answer, so of an error only its kind is told, and the original is not chained.
+manifests, and ``deltalake`` for the tables. Their exceptions quote requests with the caller's key and the
+server's answer, so only the kind of an error is told, and the original is not chained.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from taboot_pipelines.settings import StorageSettings
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-#: URL scheme -> the provider's name as health reports show it.
+#: URL scheme -> name of the provider in health reports.
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "file": "directory"}
 _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory"
 
-#: What servers call it (S3, GCS and Azure) when the bucket is not there, or the caller is not known or not
-#: let in.
+#: The codes of S3, GCS and Azure if the bucket does not exist, or the caller is unknown or has no access.
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "InvalidBucketName"})
 _REFUSED = frozenset(
     {
@@ -46,19 +45,20 @@ _REFUSED = frozenset(
 )
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"\b(40[13]) (?:Forbidden|Unauthorized)\b")
-#: Marks a failure of the transport in a text whose exception class does not say so.
+#: Marks a failure of the transport in a text, for exceptions whose class does not say so.
 _TRANSPORT = re.compile(
     r"Error performing \w+|HTTP error|error sending request|Generic (?:S3|GCS|MicrosoftAzure) error"
 )
 
-#: With five retries these waits last about ten seconds: a server that starts again is waited for.
+#: Five retries with these waits take about ten seconds, enough for a server that restarts.
 _FIRST_WAIT, _LONGEST_WAIT, _GROWTH = 0.5, 10.0, 3
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one of ``TABOOT_BLOB_URL``, ``TABOOT_TABLE_URL`` and ``TABOOT_SHARD_URL`` leads. Made by
-    :func:`place`.
+    """Where one of ``TABOOT_BLOB_URL``, ``TABOOT_TABLE_URL`` and ``TABOOT_SHARD_URL`` leads.
+
+    Made by :func:`place`.
     """
 
     setting: str
@@ -75,12 +75,13 @@ class Place:
 
     @property
     def directory(self) -> Path | None:
-        """The directory of a ``file://`` URL, which is used like the default one."""
+        """Return the directory of a ``file://`` URL, which is used like the default directory; else None."""
         return Path(unquote(urlsplit(self.url).path)) if self.backend == "directory" else None
 
     def store(self, *, retries: int | None = None) -> ObjectStore:
-        """An ``obstore`` store at the URL's prefix; asks nothing yet. Raises ``E_CONFIG`` where the
-        provider's own settings lack something.
+        """Return an ``obstore`` store at the URL's prefix, without a request.
+
+        Raises ``E_CONFIG`` if the provider's own settings lack something.
         """
         from obstore.exceptions import BaseError
         from obstore.store import from_url
@@ -116,9 +117,7 @@ class Place:
         return store
 
     def delta_options(self) -> dict[str, str]:
-        """``storage_options`` of ``deltalake``: the same access, and commits by the store's conditional
-        write.
-        """
+        """Return ``storage_options`` of ``deltalake``: the same access, and commits by conditional writes."""
         wait, tries = self.storage.timeout_seconds, self.storage.max_retries
         options = {
             "timeout": f"{wait:g}s",
@@ -137,13 +136,16 @@ class Place:
         )
 
     def _access(self, endpoint: str, region: str, key: str, secret: str) -> dict[str, str]:
-        """The settings for S3 under the given names; what is unset is left to the provider's environment."""
+        """Return the settings for S3 under the given names.
+
+        What is unset is left to the provider's environment.
+        """
         if self.backend != "s3":
             return {}
         given = self.storage
         values = {
             endpoint: given.endpoint,
-            # Named always: a client that finds none asks the cloud's metadata server.
+            # Always given: a client without a region asks the cloud's metadata server.
             region: (
                 given.region
                 or os.environ.get("AWS_REGION")
@@ -167,7 +169,7 @@ class Place:
 
     @contextlib.contextmanager
     def asked(self, what: str, **details: Any) -> Iterator[None]:
-        """What the store raises becomes ``E_STORAGE``: ``what`` and the reason in words."""
+        """Turn what the store raises into ``E_STORAGE``, with ``what`` and the reason in words."""
         from obstore.exceptions import BaseError
 
         try:
@@ -176,7 +178,7 @@ class Place:
             raise self.failure(what, error, **details) from None
 
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
-        """``E_STORAGE`` for an error of the store, without its text."""
+        """Return ``E_STORAGE`` for an error of the store, without the error's own text."""
         reason, remedy = self._reason(error)
         return TabootError(
             "E_STORAGE",
@@ -216,13 +218,14 @@ class Place:
         return f"the store of {self.setting} failed", None
 
     def health(self, part: str) -> Health:
-        """Whether the bucket answers and lets us in; asked once, without retries."""
+        """Check that the bucket answers and grants access, with one request and no retries."""
 
         def ask() -> tuple[str | None, str]:
             import obstore
 
             with self.asked(f"The {part} cannot be listed"):
-                # A prefix that holds nothing: the answer is empty, and proves address, bucket and rights.
+                # A prefix that holds nothing: the answer is empty, and proves that address, bucket and
+                # permissions are correct.
                 next(iter(obstore.list(self.store(retries=0), prefix=".health", chunk_size=1)), None)
             return None, ""
 
@@ -230,8 +233,9 @@ class Place:
 
 
 def place(setting: str, url: str, storage: StorageSettings) -> Place:
-    """The place that a setting names. Raises ``E_CONFIG`` naming the setting for anything that is no such
-    URL.
+    """Return the place that a setting names.
+
+    Raises ``E_CONFIG``, which names the setting, for anything that is not such a URL.
     """
     try:
         parts = urlsplit(url)
@@ -273,14 +277,15 @@ def place(setting: str, url: str, storage: StorageSettings) -> Place:
 
 
 def server_code(error: BaseException) -> str | None:
-    """The error code in the server's answer (S3's and Azure's XML), if there is one."""
+    """Return the error code in the server's answer (XML of S3 and Azure); None if there is none."""
     found = _CODE.search(str(error))
     return found[1] if found else None
 
 
 def is_absent(error: BaseException) -> bool:
-    """Whether it says that the object is not there, and not that the bucket or the caller is unknown (a 404
-    as well).
+    """Whether an error says that the object does not exist.
+
+    A 404 for an unknown bucket or caller says something else.
     """
     return isinstance(error, FileNotFoundError) and server_code(error) in {None, "NoSuchKey", "BlobNotFound"}
 
@@ -291,8 +296,9 @@ def is_transport(error: BaseException) -> bool:
 
 
 def directory_health(part: str, directory: Path) -> Health:
-    """Whether a local directory can be written, where it exists; one that is not there yet is made when first
-    needed.
+    """Check that a local directory can be written.
+
+    A directory that does not exist yet is well if it can be made, which is done when it is first needed.
     """
 
     def ask() -> tuple[str | None, str]:

@@ -1,5 +1,4 @@
-"""What the catalog and the leases share of PostgreSQL: its address, how a connection is made, what a failure
-means.
+"""What the catalog and the leases share of PostgreSQL: its URL, how to connect, and what a failure means.
 
 Nothing here connects by itself, and ``psycopg`` is imported only where PostgreSQL is used.
 """
@@ -18,12 +17,12 @@ from taboot_pipelines.errors import TabootError
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-#: How long work waits for a server that went away (a restart takes seconds) before ``E_CATALOG``.
+#: How long work waits for a server that is away (a restart takes seconds) before ``E_CATALOG``.
 OUTAGE_SECONDS = 30.0
-#: No statement of ours takes minutes; one that does waits for somebody who will not come.
+#: No statement of ours takes minutes; one that does is waiting for something that will not come.
 STATEMENT_MILLISECONDS = 120_000
 
-#: SQLSTATE, or its class of two letters, to words. Appendix A of PostgreSQL's manual.
+#: SQLSTATE, or its class of two characters -> words. From Appendix A of PostgreSQL's manual.
 _WORDS = {
     "08": "the connection failed",
     "22": "a value that the database cannot hold",
@@ -44,9 +43,9 @@ _WORDS = {
     "58": "the server's storage failed",
     "XX": "the server reports an internal error",
 }
-#: Rolled back by the server, so that running the transaction again is safe, or refused before it began.
+#: Either rolled back by the server, so that retrying the transaction is safe, or refused before it began.
 _TRANSIENT = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "08")
-#: libpq gives no SQLSTATE when a connection is refused; what no waiting mends is told by these words.
+#: libpq gives no SQLSTATE when a connection is refused; failures that no waiting mends have these words.
 _LASTING = (
     ("authentication failed", "authentication failed"),
     ("no password supplied", "authentication failed"),
@@ -60,21 +59,25 @@ _LASTING = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure's class in words. ``transient``: what was not committed may be tried again."""
+    """The class of a failure in words.
+
+    ``transient``: what was not committed may be retried.
+    """
 
     words: str
     transient: bool
 
 
 def failure(error: BaseException) -> Failure:
-    """The class of a ``psycopg`` error, bare or wrapped by SQLAlchemy; the server's own words may quote rows,
-    so they are not used.
+    """Return the class of a ``psycopg`` error, bare or wrapped by SQLAlchemy.
+
+    The server's own words are not used, since they may quote rows.
     """
     import psycopg
 
     inner = getattr(error, "orig", None) or error
     if not isinstance(inner, psycopg.Error):
-        # The pool had no connection to give within its time: the others of this process hold them all.
+        # The pool had no free connection within its time-out: other work of this process holds them all.
         return Failure(
             "no connection became free" if type(error).__name__ == "TimeoutError" else type(error).__name__,
             False,
@@ -93,10 +96,10 @@ def failure(error: BaseException) -> Failure:
 
 
 def server_url(url: str, setting: str = "TABOOT_CATALOG_URL") -> URL:
-    """A URL whose driver is psycopg 3, whatever of ``postgres://``, ``postgresql://`` and
-    ``postgresql+psycopg://`` it says.
+    """Return the URL with the driver psycopg 3.
 
-    Raises ``E_CONFIG``, which names the setting and never the URL.
+    It may begin with ``postgres://``, ``postgresql://`` or ``postgresql+psycopg://``. Raises ``E_CONFIG``,
+    which names the setting and never the URL.
     """
     import sqlalchemy as sa
 
@@ -117,10 +120,10 @@ def is_postgres(url: str | None) -> bool:
 
 
 def connect_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
-    """Arguments of ``psycopg.connect`` beside the URL's own, which win. ``server_settings`` hold for the
-    whole session.
+    """Return arguments of ``psycopg.connect`` besides the URL's own, which take precedence.
 
-    Keepalives on both sides: a peer that vanished without a word is noticed within a minute.
+    ``server_settings`` hold for the whole session. Keepalives are on at both sides: a peer that vanished
+    silently is noticed within a minute.
     """
     settings: dict[str, str | int] = {
         "tcp_keepalives_idle": 20,
@@ -143,8 +146,9 @@ def connect_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
 
 
 def libpq_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
-    """Everything that ``psycopg.connect`` needs for this URL; libpq's own reading of a URL refuses what
-    SQLAlchemy accepts.
+    """Return everything that ``psycopg.connect`` needs for this URL.
+
+    libpq itself refuses some URLs that SQLAlchemy accepts.
     """
     query = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
     return {
@@ -155,19 +159,19 @@ def libpq_arguments(url: URL, **server_settings: str | int) -> dict[str, Any]:
 
 
 def application_name() -> str:
-    """``host:pid``, as ``pg_stat_activity`` shows it; PostgreSQL keeps 63 bytes."""
+    """Return ``host:pid``, as ``pg_stat_activity`` shows it; PostgreSQL keeps 63 bytes."""
     return f"{socket.gethostname()[:50]}:{os.getpid()}"
 
 
 class Patience:
-    """Waits between tries, longer each time and never in step with others, until ``seconds`` have passed."""
+    """The waits between retries: backoff with jitter, until ``seconds`` have passed."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
         self._delay = 0.05
 
     def wait(self) -> bool:
-        """Sleep before the next try; False if there is none."""
+        """Sleep before the next retry; return False if there is none."""
         left = self._until - time.monotonic()
         if left <= 0:
             return False

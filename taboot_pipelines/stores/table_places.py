@@ -1,10 +1,9 @@
-"""Where Delta tables lie: a directory, or a prefix of an object store. What the Delta log does not do itself
-is here.
+"""Where Delta tables lie: a directory, or a prefix of an object store.
 
-In both a table that is being removed is *not there* from the first step on, so a removal may be killed
-anywhere: a directory is renamed away first; on an object store the first version and the checkpoints go
-first, without which the rest of a log describes no table (Delta protocol: a log starts with version 0 or at a
-checkpoint).
+What the Delta log does not do itself is done here. In both places a table that is being removed counts as
+absent from the first step on, so a removal may be killed anywhere. A directory is renamed away first. On an
+object store the first version and the checkpoints are deleted first; without them the rest of a log describes
+no table (Delta protocol: a log starts with version 0 or at a checkpoint).
 """
 
 from __future__ import annotations
@@ -24,26 +23,29 @@ from taboot_pipelines.stores.objects import Place, directory_health, is_transpor
 _LOG = "_delta_log"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
-#: What a table is made of. Whatever else lies under the same URL (blobs, shards, an operator's own files) is
-#: never touched.
+#: What a table is made of. Anything else under the same URL (blobs, shards, an operator's own files)
+#: is never touched.
 _PART = re.compile(r"/_delta_log/|\.parquet$")
 
 
 class TablePlace(Protocol):
-    """Paths are ``{namespace}/{owner}/{table}`` or a beginning of it, without a slash at the end."""
+    """A place that holds Delta tables.
+
+    Paths are ``{namespace}/{owner}/{table}`` or a beginning of it, without a slash at the end.
+    """
 
     def uri(self, path: str) -> str: ...
 
     def options(self) -> dict[str, str] | None: ...
 
     def may_exist(self, path: str) -> bool:
-        """False only if there is certainly no table; costs no request."""
+        """Whether there may be a table: False only if there is certainly none. Costs no request."""
 
     def whole(self, path: str) -> bool:
-        """Whether what lies there is a table, and not the rest of one that is being removed."""
+        """Whether the path holds a table, and not the rest of one that is being removed."""
 
     def names(self, path: str) -> list[str]:
-        """The tables of an owner."""
+        """Return the names of an owner's tables."""
 
     def data_files(self, path: str) -> int: ...
 
@@ -53,10 +55,13 @@ class TablePlace(Protocol):
     def remove(self, path: str) -> None: ...
 
     def empty_trash(self, namespace: str) -> None:
-        """What killed removals of the namespace's tables left behind."""
+        """Remove what killed removals of the namespace's tables left behind."""
 
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
-        """An error of deltalake or pyarrow: ``E_STORAGE`` if it is the store's, else ``E_TABLE``."""
+        """Return our error for one of deltalake or pyarrow.
+
+        It is ``E_STORAGE`` if the store failed, else ``E_TABLE``.
+        """
 
     def health(self) -> Health: ...
 
@@ -93,7 +98,7 @@ class TableDirectory:
         (self._root / path).mkdir(parents=True, exist_ok=True)
 
     def remove(self, path: str) -> None:
-        # Renamed first: a kill in the middle of the removal leaves no half table behind.
+        # Renamed first, so that a kill during the removal leaves no part of a table behind.
         if (self._root / path).exists():
             self._trash.mkdir(parents=True, exist_ok=True)
             (self._root / path).rename(self._trash / uuid.uuid4().hex)
@@ -158,7 +163,8 @@ class TableBucket:
             if table != p and _PART.search(p):
                 tables[table].append(p)
         for table, paths in tables.items():
-            # Asked again: a table that was made while its files were being listed has its beginning by now.
+            # Checked again: a table that was made during the listing has its first version or a
+            # checkpoint by then.
             if not any(map(_BEGINNING.search, paths)) and not self.whole(table):
                 self._delete(paths)
 
@@ -166,7 +172,7 @@ class TableBucket:
         if isinstance(error, FileNotFoundError) or not (isinstance(error, OSError) or is_transport(error)):
             return TabootError("E_TABLE", f"{what}.", reason=type(error).__name__, **details)
         if isinstance(error, OSError) and not is_transport(error):
-            # pyarrow says OSError of a file that is no Parquet.
+            # pyarrow raises OSError for a file that is no Parquet.
             return TabootError("E_TABLE", f"{what}.", reason=type(error).__name__, **details)
         return self._at.failure(what, error, **details)
 
@@ -186,8 +192,8 @@ class TableBucket:
         with self._at.asked("A table cannot be removed"):
             for path in sorted(paths):
                 if _BEGINNING.search(path):
-                    # One by one, the first version before the checkpoints: until the last of them is gone it
-                    # is the table as it was.
+                    # One by one, the first version before the checkpoints: until the last of them is gone,
+                    # the table is as it was.
                     obstore.delete(self._store, path)
                 else:
                     rest.append(path)

@@ -1,9 +1,9 @@
-"""Delta tables between the assets, bucketed so that a change rewrites only its buckets (``reference``: Delta
-Lake protocol).
+"""Delta tables between the assets, bucketed so that a change rewrites only its buckets.
 
-A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or under ``TABOOT_TABLE_URL`` at the
-same path. Readers name the version they read: the one that a catalog pointer published. Statistics are off,
-since Delta's JSON log would keep column minima, that is, text (rule ``deleted-stays-deleted``).
+``reference``: Delta Lake protocol. A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or
+under ``TABOOT_TABLE_URL`` at the same path. Readers name the version they read: the one that a catalog
+pointer published. Statistics are off, since Delta's JSON log would keep minima and maxima of columns, that
+is, text (rule ``deleted-stays-deleted``).
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from taboot_pipelines.stores.table_places import TableBucket, TableDirectory, Ta
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-#: Stands for the namespace itself where a source id is expected; not a legal source id.
+#: Stands for the namespace itself in place of a source id; it is not a legal source id.
 NAMESPACE = "_"
 
 
 class Tables:
-    """All Delta tables of a home, or of ``TABOOT_TABLE_URL``. Writes happen under the lease of the table's
-    owner.
+    """All Delta tables of a home, or of ``TABOOT_TABLE_URL``.
 
-    Every method raises ``E_TABLE`` for a table that cannot be used and ``E_STORAGE`` for a store that does
-    not let it be.
+    Writes happen under the lease of the table's owner. Every method raises ``E_TABLE`` for a table that
+    cannot be used and ``E_STORAGE`` if the store does not let it be used.
     """
 
     def __init__(
@@ -47,8 +46,11 @@ class Tables:
         storage: StorageSettings | None = None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """Asks no server. ``E_CONFIG`` names a wrong URL. ``confirm`` is called before anything is written:
-        it raises where the caller's leases are lost (``LeaseStore.confirm``)."""
+        """Set up the tables without asking any server. Raises ``E_CONFIG``, which names a wrong URL.
+
+        ``confirm`` is called before anything is written; it raises if the caller's leases
+        are lost (``LeaseStore.confirm``).
+        """
         self._confirm = confirm
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
@@ -59,13 +61,14 @@ class Tables:
         )
 
     def version(self, namespace: str, owner: str, name: str) -> int | None:
-        """The newest version, published or not; None if the table does not exist."""
+        """Return the newest version, published or not; None if the table does not exist."""
         table = self._open(namespace, owner, name, None)
         return None if table is None else table.version()
 
     def identity(self, namespace: str, owner: str, name: str) -> tuple[int, str] | None:
-        """The newest version and the table's own id, which another table of the same name, made later, does
-        not have.
+        """Return the newest version and the table's own id; None if the table does not exist.
+
+        Another table that is made later under the same name has another id.
         """
         table = self._open(namespace, owner, name, None)
         return None if table is None else (table.version(), str(table.metadata().id))
@@ -76,7 +79,7 @@ class Tables:
         return all(v is None or name in there for name, v in versions.items())
 
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
-        """The transaction id that the newest version carries."""
+        """Return the transaction id that the newest version carries."""
         table = self._open(namespace, owner, name, None)
         if table is None:
             return None
@@ -95,9 +98,11 @@ class Tables:
         buckets: Collection[int] | None = None,
         members: tuple[str, Sequence[str]] | None = None,
     ) -> pa.Table:
-        """Rows of a version (None: an empty table), optionally of some columns and buckets only, and only
-        those whose value in the column ``members[0]`` is one of ``members[1]``: others are dropped while they
-        are read."""
+        """Return rows of a version (None: an empty table), optionally of some columns and buckets only.
+
+        With ``members`` only those rows are kept whose value in the column ``members[0]`` is one of
+        ``members[1]``; others are dropped while they are read.
+        """
         schema, _ = model.TABLES[_base(name)]
         wanted = pa.schema([schema.field(c) for c in columns or schema.names])
         table = (
@@ -122,7 +127,7 @@ class Tables:
             what = f"Table {name} of {owner} cannot be read"
             problem = self._place.failure(what, error, table=name, version=version)
             if self._place.options() is None and problem.code == "E_STORAGE":
-                # Locally a file that is gone or no Parquet: making the table again mends it.
+                # On a local disk the file is gone or is no Parquet; making the table again mends that.
                 problem = TabootError(
                     "E_TABLE", f"{what}.", table=name, version=version, reason=type(error).__name__
                 )
@@ -138,9 +143,7 @@ class Tables:
         buckets: Collection[int] | None,
         txn: str,
     ) -> int:
-        """Replace whole buckets (None: the whole table) by ``rows`` in one commit; returns the new
-        version.
-        """
+        """Replace whole buckets (None: the whole table) by ``rows`` in one commit; return the new version."""
         from deltalake import CommitProperties, write_deltalake
 
         rows = model.conform(rows, _base(name))
@@ -171,8 +174,9 @@ class Tables:
         return table.version()
 
     def rollback(self, namespace: str, owner: str, name: str, version: int | None) -> int | None:
-        """Make the newest version hold what ``version`` held (None: nothing): undoes commits that no pointer
-        published.
+        """Make the newest version hold what ``version`` held (None: nothing).
+
+        This undoes commits that no pointer has published.
         """
         if version is None:
             self.drop(namespace, owner, name)
@@ -188,12 +192,12 @@ class Tables:
         return table.version()
 
     def files(self, namespace: str, owner: str, name: str) -> int:
-        """How many data files the newest version has."""
+        """Return the number of data files of the newest version."""
         table = self._open(namespace, owner, name, None)
         return 0 if table is None else len(table.file_uris())
 
     def stale_files(self, namespace: str, owner: str, name: str) -> int:
-        """How many data files lie there that the newest version does not use."""
+        """Return the number of data files present that the newest version does not use."""
         table = self._open(namespace, owner, name, None)
         return (
             0
@@ -210,12 +214,13 @@ class Tables:
                 table.optimize.compact()
 
     def empty_trash(self, namespace: str) -> None:
-        """What killed removals of the namespace's tables left behind."""
+        """Remove what killed removals of the namespace's tables left behind."""
         self._place.empty_trash(namespace)
 
     def vacuum(self, namespace: str, owner: str, name: str) -> int:
-        """Remove every file that the newest version does not use; only under both leases. Returns the number
-        of files.
+        """Remove every file that the newest version does not use; return the number of files removed.
+
+        Only under both leases.
         """
         table = self._open(namespace, owner, name, None)
         if table is None:
@@ -227,12 +232,12 @@ class Tables:
             )
 
     def drop(self, namespace: str, owner: str, name: str) -> None:
-        """Remove a table, readable or not; only under both leases."""
+        """Remove a table, readable or not. Only under both leases."""
         self._confirm()
         self._place.remove(_path(namespace, owner, name))
 
     def drop_owner(self, namespace: str, owner: str) -> None:
-        """Remove all tables of a retired source; only under both leases."""
+        """Remove all tables of a retired source. Only under both leases."""
         self._confirm()
         self._place.remove(f"{namespace}/{owner}")
 
@@ -240,11 +245,11 @@ class Tables:
         return self._place.names(f"{namespace}/{owner}")
 
     def health(self) -> Health:
-        """Of the part ``tables``."""
+        """Check the part ``tables``: whether the place of the tables can be used."""
         return self._place.health()
 
     def close(self) -> None:
-        """Nothing is held open between requests."""
+        """Do nothing: nothing is held open between requests."""
 
     def _open(self, namespace: str, owner: str, name: str, version: int | None) -> DeltaTable | None:
         from deltalake import DeltaTable
@@ -256,7 +261,7 @@ class Tables:
         try:
             return DeltaTable(self._place.uri(path), version=version, storage_options=self._place.options())
         except TableNotFoundError:
-            # A creator killed before its first commit leaves an empty log: the table does not exist yet.
+            # A process killed before its first commit leaves an empty log: the table does not exist yet.
             return None
         except (DeltaError, OSError) as error:
             problem = self._place.failure(
@@ -288,7 +293,7 @@ class Tables:
 
     @contextlib.contextmanager
     def _typed(self, what: str, name: str) -> Iterator[None]:
-        """What Delta, the file system and the store raise becomes ``E_STORAGE`` or ``E_TABLE``."""
+        """Turn what Delta, the file system and the store raise into ``E_STORAGE`` or ``E_TABLE``."""
         from deltalake.exceptions import DeltaError
 
         try:
@@ -302,5 +307,5 @@ def _path(namespace: str, owner: str, name: str) -> str:
 
 
 def _base(name: str) -> str:
-    """``vectors.<space>`` has the schema of ``vectors``."""
+    """Return the name of a table's schema: ``vectors.<space>`` has the schema of ``vectors``."""
     return name.split(".", 1)[0]

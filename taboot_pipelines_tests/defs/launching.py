@@ -1,5 +1,6 @@
-"""Runs as the daemon launches them: a process of their own that loads the code location and its executor by
-name.
+"""Runs as the daemon launches them.
+
+Each is a process of its own that loads the code location and its executor by name.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if __name__ == "__main__":
 
 
 def environment(world: World) -> dict[str, str]:
-    """Of every process of a deployment: where the code location runs and where its steps do."""
+    """Return the variables of every process of a deployment: of the code location and of its steps."""
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
         "TABOOT_HOME": str(world.home),
@@ -53,7 +54,7 @@ def environment(world: World) -> dict[str, str]:
 
 
 def launch(world: World, variables: Mapping[str, str], *sources: str) -> list[str]:
-    """Run each source and wait for it; the ids of the runs."""
+    """Run each source and wait for it; return the ids of the runs."""
     program = world.root / "launch.py"
     program.write_text(RUN)
     done = subprocess.run(

@@ -1,6 +1,4 @@
-"""A run spread over two real Celery workers by a real broker: who did what, and that the result is the
-same.
-"""
+"""A run spread over two real Celery workers by a real broker: who did what, with the same result."""
 
 from __future__ import annotations
 
@@ -32,8 +30,9 @@ PLANTED = "planted-broker-4711"
 
 @pytest.fixture
 def broker(redis_url: str) -> Iterator[dict[str, str]]:
-    """Settings of the Celery executor. Redis' default user takes any password, so one is planted to be looked
-    for.
+    """Settings of the Celery executor.
+
+    Redis' default user takes any password, so one is planted to be looked for.
     """
     import redis
 
@@ -51,7 +50,7 @@ def broker(redis_url: str) -> Iterator[dict[str, str]]:
 
 
 class Workers:
-    """Celery workers by queue, each a process of its own; ended by their process."""
+    """Celery workers by queue, each a process of its own, which are ended by their process ids."""
 
     def __init__(self, directory: Path, variables: dict[str, str]) -> None:
         self._directory, self._variables = directory, variables

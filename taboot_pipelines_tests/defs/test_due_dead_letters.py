@@ -1,4 +1,4 @@
-"""The sensor of dead letters asks for a run once a failure, and for none when nothing may be mended."""
+"""The sensor of dead letters requests one run for each failure, and none when nothing can be mended."""
 
 from __future__ import annotations
 

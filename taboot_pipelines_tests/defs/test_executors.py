@@ -1,4 +1,4 @@
-"""Where steps run: by a setting, the result the same, and what a GPU step asks of each executor."""
+"""Steps run where a setting says, with the same result, and a GPU step asks each executor for its GPU."""
 
 from __future__ import annotations
 
@@ -159,8 +159,9 @@ def test_a_step_that_embeds_elsewhere_or_on_the_cpu_asks_for_no_gpu(
 
 
 def submitted(world: World, step: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The Kubernetes job that a run of one step makes: everything of Dagster's and dagster-k8s' as it is, but
-    for the cluster.
+    """Return the Kubernetes job that a run of one step makes.
+
+    Everything of Dagster's and dagster-k8s' is real, except for the cluster.
     """
     import kubernetes
     from dagster._core.definitions.reconstruct import ReconstructableRepository

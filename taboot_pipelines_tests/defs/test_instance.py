@@ -1,5 +1,6 @@
-"""Dagster's storage as an operator sets it: PostgreSQL by ``$DAGSTER_HOME``, with the command and the
-sweeper.
+"""Dagster's storage as an operator sets it: PostgreSQL by ``$DAGSTER_HOME``.
+
+The command and the sweeper work with it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PLANTED = "planted-dagster-pw"
 
 
 def dagster_home(path: Path, url: str) -> Path:
-    """The storage section of ``deploy/``, its password in the environment."""
+    """Make a home with the storage section of ``deploy/``, whose password is in the environment."""
     at = make_url(url)
     told = {
         "telemetry": {"enabled": False},

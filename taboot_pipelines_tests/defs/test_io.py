@@ -1,4 +1,4 @@
-"""Assets as Arrow tables."""
+"""Loading assets as Arrow tables."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from taboot_pipelines_tests.defs.conftest import Project
 
 
 def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-    """Evaluate a sensor and do with its answer what the daemon does."""
+    """Evaluate a sensor and carry out its answer as the daemon does."""
     with dg.build_sensor_context(
         instance=project.instance,
         cursor=cursor,

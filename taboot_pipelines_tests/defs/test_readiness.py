@@ -1,5 +1,6 @@
-"""Readiness: every configured part by name, what is wrong in words, and nothing that waits for a dead
-server.
+"""Readiness: every configured part by name, with what is wrong in words.
+
+Nothing waits for a dead server.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PARTS = ("catalog", "state", "blobs", "tables", "shards", "embedder", "dagster")
 
 
 def evaluate(world: World) -> dg.AssetCheckEvaluation:
-    """The check by itself, as a person runs it from the UI."""
+    """Run the check by itself, as a person does from the UI; return its evaluation."""
     defs = build_defs(world.workspace.settings)
     job = dg.define_asset_job("only", selection=dg.AssetSelection.checks(readiness.readiness))
     found = dg.Definitions(

@@ -1,5 +1,6 @@
-"""The sensor of Qdrant's retry queue asks for one run of the namespace when it is due, and that run drains
-the queue.
+"""The sensor of Qdrant's retry queue requests one run of the namespace when it is due.
+
+That run drains the queue.
 """
 
 from __future__ import annotations

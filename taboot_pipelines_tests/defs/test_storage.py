@@ -1,4 +1,4 @@
-"""Kept connections change how fast Dagster's storage is, not what is in it."""
+"""Kept connections change the speed of Dagster's storage, not its content."""
 
 from __future__ import annotations
 

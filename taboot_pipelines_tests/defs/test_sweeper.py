@@ -155,8 +155,9 @@ def start(
     tags: dict[str, str] | None = None,
     status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
 ) -> str:
-    """A run as another process has left it: what it is doing is known by the pid that its first event
-    names.
+    """Make a run as another process has left it; return its id.
+
+    Its first event names the pid of that process, unless ``tags`` do.
     """
 
     @dg.job

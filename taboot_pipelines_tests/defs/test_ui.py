@@ -47,8 +47,9 @@ def shots(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ui(world: World, tmp_path: Path) -> Iterator[str]:
-    """``taboot ui`` over a world with one source that was tried before, so no sensor runs it ahead of the
-    test.
+    """``taboot ui`` over a world with one source.
+
+    The source was tried before, so no sensor runs it ahead of the test.
     """
     (world.source("guides") / "guide.md").write_text(GUIDE)
     world.workspace.sync_sources()

@@ -1,4 +1,4 @@
-"""The chain is said once: what follows from it, and what it refuses."""
+"""The chain is said once: what is derived from it, and what it refuses."""
 
 from __future__ import annotations
 

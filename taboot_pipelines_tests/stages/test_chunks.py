@@ -1,4 +1,4 @@
-"""The stage chunks from outside: where its chunks stand, and which documents a change cuts anew."""
+"""The stage chunks from outside: where its chunks stand, and which documents a change cuts again."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FILES = 24
 
 
 def run(world: World, *stages: str) -> StageReport:
-    """Run stages one after the other for the source; returns the report of the last."""
+    """Run stages one after the other for the source; return the report of the last."""
     return [world.run(stage, SOURCE) for stage in stages][-1]
 
 
 def chunk(world: World) -> StageReport:
-    """Fetch and parse, then run the stage under test."""
+    """Fetch and parse, then run the stage under test; return its report."""
     return run(world, "raw_blobs", "documents", "chunks")
 
 
 def read(world: World, table: str) -> list[dict[str, Any]]:
-    """The rows of one of the source's tables."""
+    """Return the rows of one of the source's tables."""
     tables = world.workspace.tables
     found: list[dict[str, Any]] = tables.read(
         NS, SOURCE, table, tables.version(NS, SOURCE, table)
@@ -40,7 +40,7 @@ def read(world: World, table: str) -> list[dict[str, Any]]:
 
 
 def by_path(world: World) -> dict[str, list[dict[str, Any]]]:
-    """The chunks of each document in their order, by the document's path."""
+    """Return the chunks of each document in their order, by the document's path."""
     paths = {d["doc_id"]: d["path"] for d in read(world, "documents")}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in read(world, "chunks"):
@@ -52,7 +52,7 @@ def by_path(world: World) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.fixture
 def pages(world: World, data: Path) -> Path:
-    """Real pages: the first of a large documentation, long and short."""
+    """Real pages, long and short: the first ones of a large documentation."""
     path = world.source(SOURCE)
     for file in sorted((data / "linuxserver-docs-md" / "docs").rglob("*.md"))[:FILES]:
         shutil.copy(file, path / file.name)

@@ -1,5 +1,6 @@
-"""Dead letters: the catalog is the truth, the queue follows from it, transient failures are tried again three
-times.
+"""Dead letters: transient failures are retried three times.
+
+The catalog is the truth, and the queue follows from it.
 """
 
 from __future__ import annotations

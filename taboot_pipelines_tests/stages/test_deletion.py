@@ -1,5 +1,6 @@
-"""Deleted stays deleted, vanished may return, erased leaves no byte (rules ``complete-enumeration`` and
-``deleted-stays-deleted``).
+"""Deleted stays deleted, vanished may return, erased leaves no byte.
+
+Holds rules ``complete-enumeration`` and ``deleted-stays-deleted``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stage documents from outside: which blobs become rows, which dead letters, and what is reused."""
+"""The stage documents from outside: which blobs become rows or dead letters, and what is reused."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ GERMAN = "Der Dienst läuft auf dem alten Rechner im Keller und wird jeden Abend
 
 
 def parse(world: World) -> StageReport:
-    """Fetch, then run the stage under test."""
+    """Fetch, then run the stage under test; return its report."""
     world.run("raw_blobs", SOURCE)
     return world.run("documents", SOURCE)
 
 
 def rows(world: World) -> dict[str, dict[str, Any]]:
-    """The rows of the documents table by path."""
+    """Return the rows of the documents table by path."""
     tables = world.workspace.tables
     version = tables.version(NS, SOURCE, "documents")
     return {r["path"]: r for r in tables.read(NS, SOURCE, "documents", version).to_pylist()}
 
 
 def letters(world: World) -> dict[str, tuple[str, str, int]]:
-    """Of each item with a dead letter its code, kind and attempts."""
+    """Return {item: (code, kind, attempts)} of each item with a dead letter."""
     return {
         d["item"]: (d["code"], d["kind"], d["attempts"])
         for d in world.workspace.catalog.dead_letters.find(NS, SOURCE, documents.STAGE)

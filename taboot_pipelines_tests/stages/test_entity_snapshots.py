@@ -1,4 +1,4 @@
-"""The snapshot: names that come to mean something and cease to, what a change costs, tiers side by side."""
+"""The snapshot: names that gain and lose a meaning, what a change costs, tiers side by side."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ VAULT = "services:\n  quasarhub:\n    image: redis:7\n    container_name: qh\n"
 
 
 def prepare(world: World, *sources: str) -> None:
-    """Bring sources up to their observations."""
+    """Run the stages of some sources up to their observations."""
     for source in sources:
         for stage in CHAIN.of_source:
             world.run(stage.name, source)
 
 
 def take(world: World) -> StageReport:
-    """The stage under test, alone."""
+    """Run the stage under test alone; return its report."""
     (stage,) = (s for s in CHAIN.of_namespace if s.name == STAGE)
     return stage.run(world.workspace, "default", "")
 
@@ -56,7 +56,7 @@ def table(world: World, name: str) -> list[dict[str, Any]]:
 
 
 def mentions(world: World, source: str, name: str) -> set[str]:
-    """The paths of a source's documents that mention a node by a name."""
+    """Return the paths of a source's documents that mention a node by a name."""
     paths = {x.doc_id: p for p, x in world.workspace.catalog.locators.of_source("default", source).items()}
     return {
         paths[r["doc_id"]]
@@ -272,7 +272,7 @@ WITH_B: Mapping[str, Sequence[str]] = {
 
 
 def run_tier_b(world: World, source: str) -> Mapping[str, int]:
-    """What the stage of a second tier does, with the same interpretation and another extractor and table."""
+    """Do what the stage of a second tier does: the same interpretation, another extractor and table."""
     workspace = world.workspace
     cut = workspace.catalog.pointers.get("default", source, "chunks")
     old = workspace.catalog.pointers.get("default", source, TIER_B.stage)

@@ -1,9 +1,9 @@
-"""Incremental equals from scratch (rule ``incremental-equals-scratch``), under random sequences of add, edit,
-rename, delete, restore and crash.
+"""Incremental equals from scratch, under random sequences of changes and crashes.
 
-Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together;
-names become ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's
-inputs into empty ones.
+Holds rule ``incremental-equals-scratch``. The changes are add, edit, rename, delete and restore. Compose
+projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together; names
+become ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's inputs
+into empty ones.
 """
 
 from __future__ import annotations
@@ -151,8 +151,9 @@ class Crash(BaseException):
 
 
 class Crashing:
-    """Lets the n-th write of a table or the catalog be the last thing that happens, before or after it took
-    effect.
+    """Lets the n-th write of a table or the catalog be the last thing that happens.
+
+    The crash comes before or after the write took effect.
     """
 
     def __init__(self, n: int) -> None:

@@ -1,5 +1,6 @@
-"""Kills between two particular statements, and what they must not leave behind (rules ``watermark``,
-``kill-anywhere``, ``complete-enumeration`` and ``deleted-stays-deleted``).
+"""Kills between two particular statements, and what they must not leave behind.
+
+Holds rules ``watermark``, ``kill-anywhere``, ``complete-enumeration`` and ``deleted-stays-deleted``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at(owner: Any, name: str, call: int = 1) -> Iterator[None]:
-    """The ``call``-th call of a method does not happen, and nothing after it."""
+    """Stop at the ``call``-th call of a method: neither it nor anything after it happens."""
     original = getattr(owner, name)
     left = [call]
 

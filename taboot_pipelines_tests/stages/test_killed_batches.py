@@ -1,5 +1,6 @@
-"""What a killed batch has left behind is judged as if it had not been killed, and erased like the rest
-(rules ``kill-anywhere``, ``complete-enumeration`` and ``deleted-stays-deleted``).
+"""What a killed batch leaves behind is judged as if there had been no kill, and erased like the rest.
+
+Holds rules ``kill-anywhere``, ``complete-enumeration`` and ``deleted-stays-deleted``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def killing(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call with a method of the catalog, by class and name: an ingest ends before or after its next call."""
+    """A function of a catalog's class, method and position: an ingest ends before or after its next call."""
 
     def kill(owner: type, method: str, *, after: bool = False) -> None:
         original = getattr(owner, method)

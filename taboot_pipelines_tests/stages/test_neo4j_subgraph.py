@@ -1,4 +1,4 @@
-"""The stage against a real Neo4j: equal to the knowledge base after any change, any kill, any outage."""
+"""The stage against a real Neo4j: equal to the knowledge base after any change, kill or outage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Place:
         return self.world.source(name, type_, namespace=self.namespace, **fields)
 
     def ingest(self) -> StageReport:
-        """The report of the last run of the stage that did something, else of the last."""
+        """Ingest; return the report of the stage's last run that did something, else of its last run."""
         reports = [r for r in self.world.ingest() if r.stage == neo4j_subgraph.STAGE]
         return next((r for r in reversed(reports) if r.skipped is None), reports[-1])
 
@@ -56,7 +56,7 @@ class Place:
         self.world.workspace = self.world.open(self.world.home)
 
     def prepare(self, source_id: str) -> None:
-        """All stages before this one."""
+        """Run all stages before this one."""
         for stage in CHAIN.names[: CHAIN.names.index(neo4j_subgraph.STAGE)]:
             run_stage(self.world.workspace, stage, source_id)
 
@@ -418,7 +418,7 @@ def test_without_a_url_the_stage_is_empty_and_the_driver_is_not_imported(
 
     code = (
         "import sys; from pathlib import Path; from taboot_pipelines_tests.world import World; from"
-        f" taboot_pipelines.stages import neo4j_subgraph as s\nw = World(Path({str(tmp_path)!r}),"
+        f" taboot_pipelines.stages.neo4j_subgraph import TARGET as s\nw = World(Path({str(tmp_path)!r}),"
         f" {tei.url!r}); p = w.source('notes'); (p / 'a.md').write_text('Some words.'); w.ingest()\nr ="
         " s.run(w.workspace, 'default', 'notes'); k = w.kb();"
         " k.neighbors(k.nodes().column('name')[0].as_py()); assert r.skipped == 'skipped: TABOOT_NEO4J__URL'"

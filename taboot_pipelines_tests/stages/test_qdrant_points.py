@@ -1,5 +1,6 @@
-"""The points in Qdrant equal the live chunks: after any changes, kills and outages, and with work in
-proportion to them.
+"""The points in Qdrant equal the live chunks after any changes, kills and outages.
+
+The work is in proportion to the changes.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def collection(world: World) -> str:
 
 
 def expected(world: World, namespace: str = "default") -> dict[str, dict[str, Any]]:
-    """The points that the tables ask for, put together anew: {id: {field: value}}, an occurrence as
-    (chunk_id, fields).
+    """Return the points that the tables ask for, put together independently: {id: {field: value}}.
+
+    An occurrence is given as (chunk_id, fields).
     """
     places: dict[str, list[dict[str, Any]]] = {}
     catalog, tables = world.workspace.catalog, world.workspace.tables
@@ -113,7 +115,7 @@ def expected(world: World, namespace: str = "default") -> dict[str, dict[str, An
 
 
 def assert_equal(world: World, qdrant: FakeQdrant, namespace: str = "default") -> None:
-    """The server holds what the tables ask for, and the audit says so."""
+    """Assert that the server holds what the tables ask for, and that the audit says so."""
     wanted = expected(world, namespace)
     held = {p: c for p, c in qdrant.payloads(collection(world)).items() if c["namespace"] == namespace}
     assert held.keys() == wanted.keys()
@@ -388,6 +390,10 @@ def test_an_erasure_waits_for_a_server_that_is_not_configured_now(world, qdrant)
         v for k, v in receipt.stores.items() if k != "qdrant"
     } == {"done"}
     world.ingest()
+    # A repair of the namespace's tables does not make it forget the server.
+    world.workspace.tables.drop("default", NAMESPACE, "doc_state")
+    assert storage_audit.run(world.workspace, "default", repair=True).left == []
+    assert finish_pending(world.workspace, "default") == []
     assert (
         len(world.workspace.catalog.receipts.pending("default")) == 2
         and finish_pending(world.workspace, "default") == []

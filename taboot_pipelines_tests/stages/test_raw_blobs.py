@@ -26,7 +26,7 @@ MAX_BYTES = 400
 
 
 def fetch(world: World, **options: Any) -> StageReport:
-    """Run the stage under test, alone."""
+    """Run the stage under test alone; return its report."""
     return world.run("raw_blobs", SOURCE, **options)
 
 
@@ -40,9 +40,10 @@ def small_world(tmp_path: Path, tei: FakeTei) -> Iterator[World]:
 
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Call with the ends of paths that may not be opened or listed from then on; without any to end that.
+    """A function that refuses from its call on to open or list paths with certain endings.
 
-    The superuser may read everything, so the refusal of the system is simulated.
+    Called without endings it refuses nothing. The superuser may read everything, so the system's
+    refusal is simulated.
     """
     really_open, really_scan = os.open, os.scandir
 
@@ -76,7 +77,7 @@ def present(world: World) -> set[str]:
 
 
 def letters(world: World) -> dict[str, tuple[str, str]]:
-    """Of each item with a dead letter its code and kind."""
+    """Return {item: (code, kind)} of each item with a dead letter."""
     return {
         d["item"]: (d["code"], d["kind"])
         for d in world.workspace.catalog.dead_letters.find(NS, SOURCE, raw_blobs.STAGE)
@@ -84,18 +85,18 @@ def letters(world: World) -> dict[str, tuple[str, str]]:
 
 
 def blobs(world: World) -> set[str]:
-    """The hashes of all blobs on disk."""
+    """Return the hashes of all blobs on disk."""
     return {ids.sha256_hex(p.read_bytes()) for p in (world.home / "blobs").rglob("*") if p.is_file()}
 
 
 def fetch_log(world: World) -> list[tuple[Any, ...]]:
-    """(path, event, hash of the bytes) in the order in which they were logged."""
+    """Return (path, event, hash of the bytes) in the order in which they were logged."""
     with sqlite3.connect(world.home / "catalog.db") as connection:
         return connection.execute("SELECT path, event, sha256 FROM fetch ORDER BY id").fetchall()
 
 
 def pointer(world: World) -> tuple[Any, ...]:
-    """The published pointer as it is stored, with the time of its writing."""
+    """Return the published pointer as it is stored, with the time of its writing."""
     with sqlite3.connect(world.home / "catalog.db") as connection:
         (row,) = connection.execute(
             "SELECT * FROM pointer WHERE owner = ? AND stage = ?", (SOURCE, raw_blobs.STAGE)
@@ -104,8 +105,9 @@ def pointer(world: World) -> tuple[Any, ...]:
 
 
 def assert_ledger(world: World, report: StageReport) -> None:
-    """Every item that was discovered is accounted for, in the report and in the catalog's record of the
-    job.
+    """Assert that every item that was discovered is accounted for.
+
+    This holds in the report and in the catalog's record of the job.
     """
     counts = report.counts
     parts = ("fetched", "not_modified", "skipped", "failed")

@@ -73,7 +73,10 @@ def table(world: World, owner: str, name: str) -> pa.Table:
 
 
 def without_first(world: World, owner: str, name: str, key: str) -> str:
-    """Take the rows of one key out of a table, as a newest version that the catalog knows of; the key."""
+    """Take the rows of one key out of a table; return the key.
+
+    The catalog's pointer names the version without them.
+    """
     catalog, tables = world.workspace.catalog, world.workspace.tables
     rows = table(world, owner, name)
     lost = str(rows.column(key)[0].as_py())
@@ -159,7 +162,7 @@ def stray_blob(world: World) -> tuple[str, str]:
 
 
 def published(world: World) -> Path:
-    """The folder of a shard that the manifest names; older ones lie beside it for a while."""
+    """Return the folder of a shard that the manifest names; older ones lie beside it for a while."""
     return world.home / "kb" / f"{OURS}.duckdb.shards" / world.kb().manifest.of_kind("documents")[0].key
 
 

@@ -1,4 +1,4 @@
-"""Tier A's observations: which units a change re-interprets, and what is remembered of their runs."""
+"""Tier A's observations: which units a change interprets again, and what is remembered of their runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERVICE = "services:\n  {0}:\n    image: {1}\n"
 
 
 def interpret(world: World, source: str) -> StageReport:
-    """Bring a source's observations up to date; the report of the last stage."""
+    """Bring a source's observations up to date; return the report of the last stage."""
     for stage in ("raw_blobs", "documents", "chunks"):
         world.run(stage, source)
     return world.run(STAGE, source)
@@ -31,7 +31,7 @@ def observations(world: World, source: str) -> list[dict[str, Any]]:
 
 
 def units(world: World, source: str) -> dict[str, str]:
-    """{unit: run} of what is remembered."""
+    """Return {unit: run} of the runs that are remembered."""
     states = world.workspace.catalog.runs.unit_states("default", source, TIER.source)
     return {unit: state["run_id"] for unit, state in states.items()}
 

@@ -1,5 +1,6 @@
-"""An object store that does not answer holds nothing up: bytes wait, and are uploaded when it does (seed 003
-§7).
+"""An object store that does not answer holds nothing up (seed 003 §7).
+
+Bytes wait, and are uploaded when the store answers.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def remote(tmp_path: Path, tei: FakeTei):  # type: ignore[no-untyped-def]
 
 
 class Unreachable:
-    """Makes every request to the store by URL fail, as a lost network does; the waiting directory is not
-    touched.
+    """Makes every request to the store by URL fail, as a lost network does.
+
+    The directory of waiting bytes is not touched.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, world: World) -> None:

@@ -1,7 +1,7 @@
 """State that may be lost: caches, retry queues, rate limits, locks, circuit breakers.
 
-The catalog's database by default, Redis when ``TABOOT_REDIS__URL`` is set. What must not vanish is in the
-catalog; a queue here is rebuilt from it.
+It is in the catalog's database by default, and in Redis when ``TABOOT_REDIS__URL`` is set. What must not
+vanish is in the catalog; a queue here is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ __all__ = ["Grant", "Lenient", "State", "open_state"]
 
 
 def open_state(settings: Settings, catalog: Catalog) -> State:
-    """Touches no network. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
-    ``redis``.
+    """Open the state backend that the settings name, without touching the network.
+
+    Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``redis``.
     """
     if settings.redis.url is not None:
         from taboot_pipelines.stores.state.redis import RedisState

@@ -1,8 +1,8 @@
 """State in the catalog's database: the default, with nothing to start.
 
-A call is one transaction; what is read and then written is locked first (a row of PostgreSQL, the database of
-SQLite). The clock is the database's; SQLite, which has none of its own, is of one machine and takes the
-process's. What has expired is removed in passing, a bounded number of rows once in a while.
+A call is one transaction. What is read and then written is locked first (a row of PostgreSQL, the database of
+SQLite). The clock is the database's; SQLite has none of its own and belongs to one machine, so there it is
+the process's. What has expired is removed in passing, once in a while and a bounded number of rows at a time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from taboot_pipelines.stores.state.protocol import Grant, grant
 
 _SECOND = 1_000_000
 _PURGE_SECONDS, _PURGE_ROWS = 60.0, 500
-#: Buckets and circuits that nobody touched for so long say nothing any more; no bucket takes as long to fill.
+#: Buckets and circuits that nobody has touched for so long tell nothing; no bucket takes as long to fill.
 _FORGOTTEN = 30 * 24 * 3600 * _SECOND
 _PART = 500
 
 
 class CatalogState:
-    """Safe to share by threads. The catalog stays its owner's: :meth:`close` leaves it open."""
+    """The state as tables of the catalog. Threads may share one.
+
+    The catalog belongs to whoever opened it: :meth:`close` leaves it open.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -96,7 +99,7 @@ class CatalogState:
             yield held
         finally:
             if held:
-                # Where it cannot be released, its time releases it.
+                # If the lock cannot be released, it is free once it expires.
                 with contextlib.suppress(TabootError), self._begin(namespace) as c:
                     c.execute(sa.delete(table).where(*_row(table, namespace, name), table.c.holder == holder))
 
@@ -115,7 +118,7 @@ class CatalogState:
         return grant(allowed, left, rate=rate, burst=burst, tokens=tokens)
 
     def enqueue(self, namespace: str, queue: str, due: Mapping[str, float]) -> None:
-        # In one order everywhere: two writers of the same members cannot wait for each other.
+        # One order everywhere, so that two writers of the same members cannot wait for each other.
         rows = [
             {
                 "namespace": namespace,
@@ -166,7 +169,7 @@ class CatalogState:
 
     def circuit_open(self, namespace: str, name: str) -> float:
         table = t.state_circuit
-        # Nearly always there is nothing to write: a closed circuit costs a read, which waits for no writer.
+        # There is hardly ever anything to write: a closed circuit costs one read, which waits for no writer.
         with self._read(namespace) as c:
             row = c.execute(
                 sa.select(*table.c, _clock(c).label("now")).where(*_row(table, namespace, name))
@@ -176,7 +179,7 @@ class CatalogState:
         if row.trial_at > row.now:
             return float(row.trial_at - row.now) / _SECOND
         with self._begin(namespace) as c:
-            # Of those who saw that the rest is over, one finds its end still where it was.
+            # Of the callers who saw the rest end, only one finds the time of the trial unchanged and may try.
             mine = (*_row(table, namespace, name), table.c.trial_at == row.trial_at)
             half = (
                 sa.update(table)
@@ -222,7 +225,7 @@ class CatalogState:
         return probe("state", "catalog", ask)
 
     def close(self) -> None:
-        """Nothing of its own is open."""
+        """Do nothing: this class opens nothing of its own."""
 
     @contextlib.contextmanager
     def _begin(self, namespace: str) -> Iterator[Connection]:
@@ -235,7 +238,7 @@ class CatalogState:
             yield c
 
     def _purge(self, c: Connection, namespace: str) -> None:
-        """Remove what has expired, at most so many rows of a table, once in a while."""
+        """Remove what has expired, once in a while, at most a bounded number of rows of each table."""
         with self._lock:
             if time.monotonic() - self._purged.get(namespace, float("-inf")) < _PURGE_SECONDS:
                 return
@@ -253,8 +256,8 @@ class CatalogState:
             ),
         )
         for table, name, expired in old:
-            # A row that another transaction holds is left to the next time, or two purges could wait for each
-            # other.
+            # A row that another transaction has locked is left to the next purge, or two purges could
+            # wait for each other.
             names = (
                 c.execute(
                     sa.select(name)
@@ -273,19 +276,22 @@ _PG_NOW = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _SECOND, sa.B
 
 
 def _clock(c: Connection) -> sa.ColumnElement[int]:
-    """Microseconds since the epoch when the statement runs; where it locks a row, after the lock."""
+    """Return the time as microseconds since the epoch when the statement runs.
+
+    If the statement locks a row, that is after the lock.
+    """
     return _PG_NOW if c.dialect.name == "postgresql" else sa.literal(now_micros(), sa.BigInteger)
 
 
 def _row(table: sa.Table, namespace: str, name: str) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """The row of a name: the second column of every table's key."""
+    """Return the conditions for the row of a name, which is the second column of every table's key."""
     return table.c.namespace == namespace, list(table.c)[1] == keys.check_name(name)
 
 
 def _upsert(
     c: Connection, table: sa.Table, row: Mapping[str, Any], *, where: sa.ColumnElement[bool] | None = None
 ) -> Any:
-    """Insert, or replace the row that is there, if it fits ``where``."""
+    """Return a statement that inserts the row, or replaces the existing one if that fits ``where``."""
     statement = insert(c, table).values(row)
     changed = {n: statement.excluded[n] for n in row if not table.c[n].primary_key}
     return statement.on_conflict_do_update(
@@ -294,11 +300,12 @@ def _upsert(
 
 
 def _locked(c: Connection, table: sa.Table, namespace: str, name: str, **initial: Any) -> tuple[Any, int]:
-    """The row, made if it is not there and locked until the end of the transaction; and the time once it is
-    locked.
+    """Return a row and the time once it is locked; the lock lasts until the end of the transaction.
+
+    If there is no such row, it is inserted with the values in ``initial``.
     """
     statement = insert(c, table).values(namespace=namespace, name=keys.check_name(name), **initial)
-    # An update that changes nothing locks the row, where `do nothing` would not even return it.
+    # An update that changes nothing locks the row, while `do nothing` would not even return it.
     statement = statement.on_conflict_do_update(
         index_elements=list(table.primary_key.columns), set_={"name": table.c.name}
     )
@@ -311,14 +318,14 @@ def _rest(row: Any) -> int:
 
 
 def _forgotten(row: Any, now: int) -> bool:
-    """Whether a circuit has had no failure for as long as they count."""
+    """Whether a circuit has had no failure for so long that its earlier ones do not count."""
     rest = _rest(row) if row.state != "closed" else 0
     last = max(row.last_failure or 0, row.opened_at or 0)
     return bool(last + keys.circuit_life(rest / _SECOND) * _SECOND <= now)
 
 
 def _by_code_point(c: Connection, column: sa.Column[Any]) -> Any:
-    """PostgreSQL orders text by its locale unless told."""
+    """Return the column in the order of code points: PostgreSQL orders text by its locale otherwise."""
     return sa.collate(column, "C") if c.dialect.name == "postgresql" else column
 
 

@@ -1,7 +1,7 @@
 """The seeds' key patterns inside a namespace, how long each lives, and how a key is written in Redis.
 
-Sources: seed 000 "Redis State Model", seed 001 §5 (hashes cut to 32 digits there, whole in 000). What the
-seeds keep only in Redis and must not vanish is in the catalog instead: ``dlq:extraction``,
+Sources: seed 000 "Redis State Model", seed 001 §5 (where hashes are cut to 32 digits; in 000 they are whole).
+What the seeds keep only in Redis although it must not vanish is in the catalog instead: ``dlq:extraction``,
 ``dlq:retry`` and ``dlq:failed`` are columns of its ``dead_letter`` table, and ``dlq:pending`` is rebuilt from
 it. Every key expires except the queues.
 """
@@ -16,14 +16,17 @@ from taboot_pipelines.model.ids import check_namespace
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-#: A longer life than this is none of a cache's.
+#: The longest time to live of a key; no cache needs more.
 _MAX_TTL = 3650 * DAY
 _MAX_NAME = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``{prefix}{ident}``. ``ttl_seconds`` None: a queue, which is rebuilt."""
+    """A pattern of names, ``{prefix}{ident}``.
+
+    ``ttl_seconds`` is None for a queue, which does not expire, since it is rebuilt.
+    """
 
     prefix: str
     ttl_seconds: float | None
@@ -33,21 +36,21 @@ class Pattern:
         return self.prefix + ident
 
 
-#: Answers of a model by the hash of window, model, prompt and schema; and what made them.
+#: Answers of a model by the hash of window, model, prompt and schema, and what made them.
 EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
 EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
-#: Letters to try again by when they are due.
+#: Letters that are to be tried again, ordered by the time when they are due.
 DLQ_PENDING = Pattern("dlq:pending", None, "000 §Redis State Model, 2")
-#: Progress of a job; the life begins anew with each write, the last of which is its completion.
+#: The progress of a job; the time to live begins anew with each write, the last of which is the job's end.
 JOB = Pattern("job:", 7 * DAY, "000 §Redis State Model, 3")
 CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
 CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
 CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
 CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
-#: The least life of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s whatever the
-#: rate).
+#: The least time to live of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s
+#: whatever the rate).
 RATE = Pattern("rate:", 60.0, "001 §5.3, §8.9")
-#: The least life of a circuit after its last failure.
+#: The least time to live of a circuit after its last failure.
 CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
 QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
 QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
@@ -56,8 +59,9 @@ LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
 
 
 def check_name(name: str) -> str:
-    """A key's, queue's or member's name as it is. ``E_INTERNAL`` if a backend could not hold it: names are
-    made by our own code.
+    """Return the name of a key, queue or member unchanged.
+
+    Raises ``E_INTERNAL`` if a backend could not hold it: names are made by our own code.
     """
     if not 0 < len(name) <= _MAX_NAME or "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise TabootError(
@@ -69,34 +73,35 @@ def check_name(name: str) -> str:
 
 
 def redis_key(namespace: str, name: str) -> str:
-    """``taboot:{namespace}:{the seed's pattern}``."""
+    """Return the key in Redis: ``taboot:{namespace}:{the seed's pattern}``."""
     return f"taboot:{check_namespace(namespace)}:{check_name(name)}"
 
 
 def milliseconds(seconds: float) -> int:
-    """A time to live as backends take it: at least 1 ms, at most ten years."""
+    """Return a time to live as backends take it: at least 1 ms, at most ten years."""
     return max(1, int(min(seconds, _MAX_TTL) * 1000))
 
 
 def check_due(due: float) -> float:
-    """A time that orders a queue. ``E_INTERNAL`` for what has no order."""
+    """Return a time that orders a queue. Raises ``E_INTERNAL`` for NaN, which has no order."""
     if math.isnan(due):
         raise TabootError("E_INTERNAL", "The time that a member of a queue is due is not a number.")
     return float(due)
 
 
 def bucket_life(rate: float, burst: float) -> int:
-    """Milliseconds until a bucket may be forgotten: it is full again by then."""
+    """Return the milliseconds until a bucket may be forgotten: it is full again by then."""
     return milliseconds(max(RATE.ttl_seconds or 0.0, burst / rate if rate > 0 else math.inf))
 
 
 def circuit_life(rest_seconds: float) -> float:
-    """Seconds until a circuit without further failures is forgotten: it must outlive its own rest and the
-    trial after it.
+    """Return the seconds until a circuit without further failures is forgotten.
+
+    A circuit must outlive its own rest and the trial after it.
     """
     return max(CIRCUIT.ttl_seconds or 0.0, 2 * rest_seconds)
 
 
-#: Seconds that one of our own servers is given after five failures in a row. The seed's 300 s are for
-#: strangers' sites: here an operator has just started the server again and waits.
+#: Seconds that one of our own servers rests after five failures in a row. The seed's 300 s are for other
+#: people's sites: here an operator has just restarted the server and waits for it.
 SERVER_REST_SECONDS = 30.0

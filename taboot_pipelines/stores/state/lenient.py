@@ -1,5 +1,6 @@
-"""State for what is only quicker or shown by it: progress, caches, politeness. A backend that does not answer
-never fails the work.
+"""State for uses that can do without it: progress, caches, politeness.
+
+A backend that does not answer never fails the work.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Lenient:
-    """After a failure the backend is left alone for ``rest_seconds``, so that work does not wait for its
-    time-outs one by one.
+    """A state backend whose failures are passed over. Threads may share one.
 
-    The first failure and the return are logged, by their code only. Safe to share by threads.
+    After a failure the backend is left alone for ``rest_seconds``, so that work does not wait for its
+    time-outs one by one. The first failure and the return are logged, by their code only.
     """
 
     def __init__(self, state: State, *, rest_seconds: float = 30.0) -> None:
@@ -33,7 +34,7 @@ class Lenient:
         self._lock = threading.Lock()
 
     def ask(self, use: Callable[[State], T], otherwise: T) -> T:
-        """What ``use`` gives; ``otherwise`` where the backend does not answer, or is being left alone."""
+        """Return what ``use`` gives; ``otherwise`` if the backend does not answer or is left alone."""
         if time.monotonic() < self._until:
             return otherwise
         try:

@@ -1,7 +1,7 @@
-"""What every state backend offers. One conformance suite runs against all of them.
+"""What every state backend offers; one conformance suite runs against all of them.
 
 Keys are the seeds' patterns inside a namespace (``extraction:{hash}``, ``cache:query_embed:{hash}``,
-``job:{id}``, ``dlq:pending`` …); in Redis they become ``taboot:{namespace}:{pattern}``. Times are seconds;
+``job:{id}``, ``dlq:pending`` …); in Redis they become ``taboot:{namespace}:{pattern}``. Times are in seconds;
 ``due`` times are Unix time.
 """
 
@@ -18,8 +18,10 @@ from taboot_pipelines.model.health import Health
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token bucket said: whether the tokens were given, how many are left, else how long until they
-    would be.
+    """The answer of a token bucket.
+
+    It says whether the tokens were given, how many are left, and if they were not given, how long
+    until they would be.
     """
 
     allowed: bool
@@ -28,8 +30,9 @@ class Grant:
 
 
 def grant(allowed: bool, remaining: float, *, rate: float, burst: float, tokens: float) -> Grant:
-    """The answer of a bucket that holds ``remaining`` now; the wait is endless where it can never hold
-    enough.
+    """Return the answer of a bucket that holds ``remaining`` tokens.
+
+    The wait is infinite if the bucket can never hold enough.
     """
     if allowed:
         return Grant(True, remaining, 0.0)
@@ -37,67 +40,71 @@ def grant(allowed: bool, remaining: float, *, rate: float, burst: float, tokens:
 
 
 class State(Protocol):
-    """Raises ``E_REDIS`` or ``E_CATALOG`` when the backend does not answer, ``E_NAMESPACE`` for what is no
-    namespace.
+    """A state backend. Threads may share one.
 
-    Every method is atomic and one round trip (on the catalog: one transaction; very long lists go in parts).
-    Names are whole patterns of :mod:`~taboot_pipelines.stores.state.keys`, so that one name is never two
-    kinds of thing. Safe to share by threads.
+    Every method is atomic and takes one round trip (on the catalog: one transaction; very long lists go in
+    parts). Names are whole patterns of :mod:`~taboot_pipelines.stores.state.keys`, so that one name is never
+    two kinds of thing. Every method raises ``E_REDIS`` or ``E_CATALOG`` when the backend does not answer,
+    ``E_NAMESPACE`` for an invalid namespace.
     """
 
     def get(self, namespace: str, key: str) -> bytes | None:
-        """The value, unless it has expired."""
+        """Return the value; None if there is none, or it has expired."""
 
     def set(self, namespace: str, key: str, value: bytes, ttl_seconds: float) -> None:
-        """Raises ``E_TOO_LARGE`` above 50 MB."""
+        """Store a value for so many seconds. Raises ``E_TOO_LARGE`` above 50 MB."""
 
     def delete(self, namespace: str, names: Collection[str]) -> int:
-        """How many were there."""
+        """Delete keys; return how many of them existed."""
 
     def lock(self, namespace: str, name: str, ttl_seconds: float) -> AbstractContextManager[bool]:
-        """Whether this caller holds ``name`` now; never waits. Only the holder's exit releases it, or the
-        time.
+        """Try to take the lock ``name`` without waiting; give whether this caller holds it.
+
+        Only the end of the holder's block releases it, or its time to live.
         """
 
     def take_tokens(
         self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0
     ) -> Grant:
-        """A token bucket that refills by ``rate`` a second up to ``burst`` (seed 001 §8.9), on the backend's
-        clock.
+        """Take tokens from a bucket that refills by ``rate`` a second up to ``burst`` (seed 001 §8.9).
+
+        The time is the backend's.
         """
 
     def enqueue(self, namespace: str, queue: str, due: Mapping[str, float]) -> None:
-        """Put members into a queue ordered by when they are due; a member that is there moves."""
+        """Put members into a queue ordered by when they are due; a member that is already there moves."""
 
     def due(self, namespace: str, queue: str, now: float, limit: int = 100) -> list[str]:
-        """Members due by ``now``, the oldest first, ties by their code points. They stay until
-        :meth:`dequeue`.
+        """Return members due by ``now``, the oldest first, ties by their code points.
+
+        They stay in the queue until :meth:`dequeue`.
         """
 
     def dequeue(self, namespace: str, queue: str, members: Collection[str]) -> int:
-        """How many were there."""
+        """Remove members from a queue; return how many of them were there."""
 
     def queued(self, namespace: str, queue: str) -> dict[str, float]:
-        """Every member with when it is due."""
+        """Return {member: when it is due} of the whole queue."""
 
     def circuit_open(self, namespace: str, name: str) -> float:
-        """Seconds until the circuit may be tried again; 0: go on (closed, or half open and this caller may
-        try).
+        """Return the seconds until the circuit may be tried again.
 
-        After the rest one caller gets 0. If it says neither that it failed nor that it succeeded, another may
-        try after a further rest.
+        0 means that this caller may go on: the circuit is closed, or half open and this caller is the one to
+        try. After the rest one caller gets 0. If it reports neither failure nor success, another may try
+        after a further rest.
         """
 
     def circuit_failed(
         self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300
     ) -> bool:
-        """Count a failure; whether the circuit is open now (seed 001 §8.8: 5 failures, 300 s).
+        """Count a failure; return whether the circuit is open (seed 001 §8.8: 5 failures, 300 s).
 
-        Failures are forgotten an hour after the last; one after the rest opens the circuit again at once.
+        Failures are forgotten an hour after the last one. A failure after the rest opens the
+        circuit again at once.
         """
 
     def circuit_succeeded(self, namespace: str, name: str) -> None:
-        """Closes the circuit and forgets its failures."""
+        """Close the circuit and forget its failures."""
 
     def health(self) -> Health: ...
 

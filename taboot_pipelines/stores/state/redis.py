@@ -1,10 +1,10 @@
 """State in Redis (5 or newer; the tests run on 7), one round trip a call.
 
-What is more than one command is a Lua script, which Redis runs atomically and on its own clock. A call whose
-connection broke is made again while the time of one command lasts, so that a restarted server is bridged; it
-may then have been carried out twice, which every operation bears: a bucket gives fewer tokens, a circuit
-counts one failure more, a count of what was removed may be 0. No message repeats Redis' words or the URL,
-which holds the password.
+Operations of more than one command are Lua scripts, which Redis runs atomically and on its own clock. A call
+whose connection broke is retried within the time-out of one command, so that a restart of the server is
+bridged. It may then be carried out twice, which every operation tolerates: a bucket gives fewer tokens, a
+circuit counts one failure more, a count of what was removed may be 0. No message repeats the words of Redis
+or the URL, which holds the password.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HEALTH_CHECK_SECONDS = 30
-#: Full jitter (Brooker, AWS 2015): a wait of up to this, doubled with each try up to the second.
+#: Backoff with full jitter (Brooker, AWS 2015): a random wait of up to the first, which is doubled with each
+#: retry up to the second.
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 0.5
-#: Members of one command.
+#: Members in one command.
 _PART = 5000
 
 _TIME = "local t = redis.call('TIME'); local now = t[1] * 1000000 + t[2]\n"
-#: KEYS: lock. ARGV: holder, ms. A try repeated by its own holder is granted.
+#: KEYS: lock. ARGV: holder, ms. A retry by the lock's own holder is granted.
 _LOCK = """
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0
 """
 _UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-#: KEYS: bucket. ARGV: rate, burst, tokens, ms to live. Numbers go back as text: Redis would cut them to
-#: integers.
+#: KEYS: bucket. ARGV: rate, burst, tokens, ms to live. Numbers are returned as text: Redis would truncate
+#: them to integers.
 _TAKE = (
     _TIME
     + """
@@ -58,7 +59,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {given, string.format('%.17g', have)}
 """
 )
-#: KEYS: circuit. Returns microseconds to wait; to one caller after the rest 0, and the next rest begins.
+#: KEYS: circuit. Returns microseconds to wait. After the rest one caller gets 0, and the next rest begins.
 _CIRCUIT_OPEN = (
     _TIME
     + """
@@ -71,7 +72,7 @@ redis.call('PEXPIRE', KEYS[1], c[4])
 return 0
 """
 )
-#: KEYS: circuit. ARGV: threshold, rest in microseconds, its life in ms, the life of a closed one.
+#: KEYS: circuit. ARGV: threshold, rest in microseconds, ms to live, ms to live of a closed circuit.
 _CIRCUIT_FAILED = (
     _TIME
     + """
@@ -90,7 +91,7 @@ return state == 'open' and 1 or 0
 
 
 class RedisState:
-    """Safe to share by threads; connections are pooled and made when first used."""
+    """The state in Redis. Threads may share one; connections are pooled and made when first used."""
 
     def __init__(self, settings: RedisSettings) -> None:
         try:
@@ -107,8 +108,8 @@ class RedisState:
         self._timeout = settings.timeout_seconds
         url = settings.url.get_secret_value() if settings.url is not None else ""
         try:
-            # Trying again is done here, with a bound on the whole; redis-py would do so inside of its own
-            # tries.
+            # Retries are made here, with a bound on the whole; redis-py would make its own inside
+            # of each of them.
             pool = redis.ConnectionPool.from_url(
                 url,
                 socket_timeout=self._timeout,
@@ -155,7 +156,7 @@ class RedisState:
             yield held
         finally:
             if held:
-                # Where it cannot be released, its time releases it.
+                # If the lock cannot be released, it is free once it expires.
                 with contextlib.suppress(TabootError):
                     self._ask(lambda: self._unlock(keys=[key], args=[holder]))
 
@@ -232,8 +233,9 @@ class RedisState:
         self._client.connection_pool.disconnect()
 
     def _ask(self, command: Callable[[], Any], *, patient: bool = True) -> Any:
-        """The command's answer; ``E_REDIS`` when the tries are used up, at once for a refusal that another
-        try would not change.
+        """Return the command's answer, after retries with backoff if ``patient``.
+
+        Raises ``E_REDIS`` when the retries are used up, and at once for a refusal that no retry would change.
         """
         deadline = time.monotonic() + (self._timeout if patient else 0)
         wait = _FIRST_WAIT

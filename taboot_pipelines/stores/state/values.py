@@ -1,4 +1,4 @@
-"""How a value is kept: as it is, or gzip-compressed beyond 10 KB; at most 50 MB (seed 001 §5.2)."""
+"""How a value is stored: as it is, or gzip-compressed beyond 10 KB; at most 50 MB (seed 001 §5.2)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _MAGIC = b"\x1f\x8b"
 
 
 def pack(value: bytes) -> bytes:
-    """The bytes to store. A short value that looks like gzip is compressed too, so that none is mistaken when
-    read. Raises ``E_TOO_LARGE``."""
+    """Return the bytes to store. Raises ``E_TOO_LARGE``.
+
+    A short value that looks like gzip is compressed, too, so that it is not mistaken when read.
+    """
     if len(value) > MAX_BYTES:
         raise TabootError(
             "E_TOO_LARGE",
@@ -27,7 +29,7 @@ def pack(value: bytes) -> bytes:
 
 
 def unpack(stored: bytes) -> bytes | None:
-    """The value; None where the stored bytes are damaged: what is kept here may be lost."""
+    """Return the value; None if the stored bytes are damaged, since state may be lost."""
     if not stored.startswith(_MAGIC):
         return stored
     machine = zlib.decompressobj(31)
