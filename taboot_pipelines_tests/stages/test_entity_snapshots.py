@@ -233,7 +233,7 @@ def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path
     assert source_versions(catalog, "default", {}, (*AGREEING, "tier_b_triples")) == {}
     # With the stage that makes the documents it is the same vector.
     assert source_versions(catalog, "default", {}, ("documents", *AGREEING)) == source_versions(
-        catalog, "default", {}
+        catalog, "default", {}, AGREEING
     )
 
 

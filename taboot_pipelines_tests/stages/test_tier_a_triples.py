@@ -115,7 +115,9 @@ def test_equal_input_makes_the_archived_run_active_again(world: World, stacks: P
         [first, second]
     ), "archived, never deleted"
     assert sorted(map(str, observations(world, "stacks"))) == sorted(map(str, rows))
-    fingerprint = world.workspace.catalog.runs.unit_states("default", "stacks", TIER)[unit]["fingerprint"]
+    fingerprint = world.workspace.catalog.runs.unit_states("default", "stacks", TIER.source)[unit][
+        "fingerprint"
+    ]
     assert first == ids.run_id(unit, "tier_a", fingerprint)
 
 

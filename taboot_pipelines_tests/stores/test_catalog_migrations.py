@@ -20,7 +20,7 @@ import taboot_pipelines.stores.catalog as package
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
-from taboot_pipelines.stores.catalog.database import HEAD, REVISIONS
+from taboot_pipelines.stores.catalog.migrator import HEAD, REVISIONS
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer

@@ -136,8 +136,7 @@ def test_two_writers_that_wait_for_each_other_both_succeed(
 
     catalog.pointers.publish("n", "s1", pointer(1))
     catalog.pointers.publish("n", "s2", pointer(1))
-    settings = Settings(home=tmp_path, catalog_url=url)
-    both = [Crossing.open(tmp_path, open_leases(settings, 5), url) for _ in range(2)]
+    both = [Crossing(opened(tmp_path, url).database) for _ in range(2)]
     threads = [
         threading.Thread(target=both[0].cross, args=("a", "s1", "s2")),
         threading.Thread(target=both[1].cross, args=("b", "s2", "s1")),
