@@ -51,7 +51,7 @@ lint-imports:
 	$(BIN)/lint-imports
 
 check: lint
-	$(BIN)/python -m pytest -q -n auto -m "not server and not ui and not slow and not soak"
+	$(BIN)/python -m pytest -q -n logical -m "not server and not ui and not slow and not soak"
 
 # The tests start their servers themselves and stop them again. This says first, in words, what they cannot do without.
 servers-check:

@@ -81,9 +81,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """``-n auto``: one worker more than there are cores, since a good part of the tests' time is waiting."""
-    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or 1 + (os.cpu_count() or 1))
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """``-n auto``: one worker more than there are cores, since a good part of the tests' time is waiting.
+
+    ``-n logical`` stays one for each core, for tests that wait little: a worker takes ten seconds of a core
+    to import and collect all tests.
+    """
+    named = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    if named or config.option.numprocesses != "auto":
+        return int(named) if named else None
+    return 1 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)

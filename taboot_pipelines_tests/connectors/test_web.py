@@ -90,6 +90,8 @@ def one(path: str, site: Site, **kwargs: Any) -> Event:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """One path per behaviour."""
+    # Made before it is asked for: compressing it takes a good part of the time that an answer may take.
+    bomb = gzip.compress(bytes(30_000_000))
 
     def answer(h: BaseHTTPRequestHandler) -> None:
         path = h.path.partition("?")[0]
@@ -140,7 +142,7 @@ def site() -> Iterator[Site]:
                     h.wfile.flush()
                     time.sleep(0.1)
             case ["bomb"]:
-                send(h, 200, gzip.compress(bytes(30_000_000)), content_encoding="gzip", **HTML)
+                send(h, 200, bomb, content_encoding="gzip", **HTML)
             case ["big"]:
                 send(h, 200, b"x" * 1_000_001, **HTML)
             case ["big-chunked"]:

@@ -164,6 +164,7 @@ def test_the_pages_python_runs(ingested: Path, tmp_path: Path, monkeypatch: pyte
         assert "3010" in out.getvalue(), "the answer about Grafana's port"
 
 
+@pytest.mark.slow
 def test_the_served_folder_alone_can_be_searched(ingested: Path, tmp_path: Path) -> None:
     from taboot_pipelines import KnowledgeBase
 
