@@ -153,6 +153,7 @@ def test_every_secret_setting_is_planted() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [closed, echo])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_secret_is_seen_whatever_a_server_does(

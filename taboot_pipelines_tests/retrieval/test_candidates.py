@@ -22,6 +22,8 @@ from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def qdrant() -> Iterator[FakeQdrant]:
@@ -82,7 +84,6 @@ FILTERS = [
 ]
 
 
-@pytest.mark.slow
 def test_hundreds_of_searches_are_the_same(world, pair, qdrant):
     served, shards = pair
     words, rng = vocabulary(world), random.Random(19)
@@ -249,7 +250,6 @@ def test_the_bound_holds_for_every_frequency_and_length(lengths, tf, k1, b, pick
     assert ours <= stored * stretch * (1 + 1e-9)
 
 
-@pytest.mark.slow
 def test_nothing_of_qdrant_is_imported_where_it_is_not_set(tmp_path: Path, embedder: FakeTei):
     import subprocess
     import sys
