@@ -36,16 +36,10 @@ class Pattern:
         return self.prefix + ident
 
 
-#: Answers of a model by the hash of window, model, prompt and schema, and what made them.
-EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
-EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
 #: Letters that are to be tried again, ordered by the time when they are due.
 DLQ_PENDING = Pattern("dlq:pending", None, "000 §Redis State Model, 2")
 #: The progress of a job; the time to live begins anew with each write, the last of which is the job's end.
 JOB = Pattern("job:", 7 * DAY, "000 §Redis State Model, 3")
-CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
-CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
-CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
 CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
 #: The least time to live of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s
 #: whatever the rate).
@@ -53,9 +47,20 @@ RATE = Pattern("rate:", 60.0, "001 §5.3, §8.9")
 #: The least time to live of a circuit after its last failure.
 CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
 QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
-QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
-LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
 LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
+
+# Patterns of the seeds that nothing uses yet, each with the issue it waits for.
+#: Answers of a model by the hash of window, model, prompt and schema, and what made them: Tier C (issue 13).
+EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
+EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
+#: Crawling (issue 11).
+CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
+LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
+#: Results of searches, and vectors by text (issue 10).
+CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
+CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
+#: Webhooks on the status of runs; no issue asks for them by name yet (seed 001 §5.5).
+QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
 
 
 def check_name(name: str) -> str:
