@@ -6,19 +6,11 @@ import dagster as dg
 import orjson
 
 from taboot_pipelines.defs.jobs import ingest_source
-from taboot_pipelines.defs.partitions import NAME, TAG, partition_change, sources_partitions
+from taboot_pipelines.defs.partitions import NAME, TAG, is_busy, partition_change, sources_partitions
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.workspace import Workspace
-
-_BUSY = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 @dg.sensor(
@@ -38,7 +30,7 @@ def sources_sensor(
     # changed (rule ``complete-enumeration``).
     opened.sync_sources()
     change = partition_change(context.instance, opened)
-    drop = [key for key in change.drop if not _busy(context.instance, key)]
+    drop = [key for key in change.drop if not is_busy(context.instance, key)]
     requests = []
     for row in opened.catalog.sources.find():
         source_id, namespace = row["source_id"], row["namespace"]
@@ -82,7 +74,7 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
         # due as soon as it is free.
         if seen.get(source_id, fire) == fire:
             cursor[source_id] = fire
-        elif _busy(context.instance, source_id) or not context.instance.has_dynamic_partition(
+        elif is_busy(context.instance, source_id) or not context.instance.has_dynamic_partition(
             NAME, source_id
         ):
             cursor[source_id] = seen[source_id]
@@ -117,7 +109,7 @@ def due_dead_letters(
         for namespace in namespaces
         for d in dead_letters.due(opened, namespace)
         if context.instance.has_dynamic_partition(NAME, d.source_id)
-        and not _busy(context.instance, d.source_id)
+        and not is_busy(context.instance, d.source_id)
     ]
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("No dead letter is due.")
 
@@ -147,10 +139,6 @@ def run_failures(context: dg.RunFailureSensorContext) -> None:
 
 def _request(source_id: str, run_key: str) -> dg.RunRequest:
     return dg.RunRequest(partition_key=source_id, run_key=run_key)
-
-
-def _busy(instance: dg.DagsterInstance, source_id: str) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1))
 
 
 def _schedules(workspace: Workspace) -> dict[str, str]:

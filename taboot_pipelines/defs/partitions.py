@@ -13,6 +13,14 @@ NAME = "sources"
 TAG = "dagster/partition"
 sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
 
+_BUSY = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
 
 @dataclass(frozen=True)
 class Change:
@@ -38,3 +46,8 @@ def apply_change(instance: dg.DagsterInstance, change: Change) -> None:
         instance.add_dynamic_partitions(NAME, list(change.add))
     for key in change.drop:
         instance.delete_dynamic_partition(NAME, key)
+
+
+def is_busy(instance: dg.DagsterInstance, source_id: str) -> bool:
+    """Whether a run of the source's partition is queued or under way."""
+    return bool(instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1))

@@ -9,18 +9,10 @@ import time
 import dagster as dg
 
 from taboot_pipelines.defs.jobs import ingest_source
-from taboot_pipelines.defs.partitions import NAME, TAG
+from taboot_pipelines.defs.partitions import NAME, is_busy
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.point_retries import QUEUE
 from taboot_pipelines.stages.qdrant_points import STAGE
-
-_BUSY = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 @dg.sensor(
@@ -52,7 +44,7 @@ def qdrant_retries(
             due is not None
             and due <= now
             and free is not None
-            and not any(_busy(context.instance, s) for s in names)
+            and not any(is_busy(context.instance, s) for s in names)
         ):
             # The run key names the failure, so no second run is requested for the same one if the first
             # never retries it.
@@ -64,10 +56,6 @@ def qdrant_retries(
                 )
             )
     return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("No namespace is due.")
-
-
-def _busy(instance: dg.DagsterInstance, source_id: str) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1))
 
 
 SENSORS = [qdrant_retries]
