@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.model.ids import doc_bucket
-from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines.stores.tables import Tables, TableVersion
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def replace_keys(
     namespace: str,
     owner: str,
     name: str,
-    version: int | None,
+    version: TableVersion | None,
     *,
     key: str,
     buckets: Iterable[int],
@@ -80,7 +80,7 @@ def replace_keys(
     rows: pa.Table,
     txn: str,
     order: Sequence[str] = (),
-) -> int | None:
+) -> TableVersion | None:
     """Drop the rows of the ``drop`` keys in the given buckets and put ``rows`` in; return the new version.
 
     A version of None means that the table is new. Where nothing would change nothing is written.

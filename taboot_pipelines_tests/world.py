@@ -55,7 +55,7 @@ class World:
     server.
     """
 
-    def __init__(self, root: Path, tei: str, **settings: Any) -> None:
+    def __init__(self, root: Path, tei: str, /, **settings: Any) -> None:
         self.root, self.home, self.tei = root, root / "home", tei
         self.directory = root / "sources"
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -64,19 +64,23 @@ class World:
         self.workspace = self.open(self.home)
 
     def settings(self, home: Path) -> Settings:
+        tei = {"url": self.tei, **self.overrides.get("tei", {})}
         return load_settings(
-            home=home, sources=self.directory / "sources.yaml", tei={"url": self.tei}, **self.overrides
+            **{**self.overrides, "home": home, "sources": self.directory / "sources.yaml", "tei": tei}
         )
 
     def open(self, home: Path) -> Workspace:
         return Workspace(self.settings(home))
 
     def source(self, source_id: str, type_: str = "files", **fields: Any) -> Path:
-        """Declare a source; returns its directory, which is created."""
+        """Declare a source; returns its directory, which is created. A field that is None is left out."""
         path = self.directory / source_id
         path.mkdir(exist_ok=True)
         self.entries = [e for e in self.entries if e["id"] != source_id]
-        self.entries.append({"id": source_id, "type": type_, "path": source_id, **fields})
+        fields = {"path": source_id, **fields}
+        self.entries.append(
+            {"id": source_id, "type": type_} | {k: v for k, v in fields.items() if v is not None}
+        )
         self.declare()
         return path
 

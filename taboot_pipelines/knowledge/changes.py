@@ -45,11 +45,17 @@ class Changes:
 
 
 def source_state(
-    documents: pa.Table, chunks: pa.Table, observations: Mapping[str, pa.Table], salt: str
+    documents: pa.Table,
+    chunks: pa.Table,
+    observations: Mapping[str, pa.Table],
+    salt: str,
+    *,
+    without: Collection[str] = frozenset(),
 ) -> SourceState:
     """The state of a source from its tables (see the columns above; observations by table name).
 
-    ``salt`` is the snapshot's own version: with another one every document counts as changed.
+    ``salt`` is the snapshot's own version: with another one every document counts as changed. The documents
+    ``without`` count as not being there.
     """
     grouped = chunks.group_by("doc_id").aggregate([("fingerprint", "min"), ("fingerprint", "count")])
     runs: dict[str, set[str]] = {}
@@ -61,7 +67,9 @@ def source_state(
             runs.setdefault(doc_id, set()).add(run_id)
             held.setdefault(doc_id, set()).add(bucket)
     return SourceState(
-        documents={d: ids.digest(f, salt) for d, f in rows_of(documents, *FINGERPRINT_COLUMNS)},
+        documents={
+            d: ids.digest(f, salt) for d, f in rows_of(documents, *FINGERPRINT_COLUMNS) if d not in without
+        },
         chunks=dict(rows_of(grouped, "doc_id", "fingerprint_min")),
         chunk_counts=dict(rows_of(grouped, "doc_id", "fingerprint_count")),
         runs={doc_id: ids.digest(*sorted(found)) for doc_id, found in runs.items()},

@@ -13,7 +13,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import Interpretation, NodeRef, Problem
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stores.blobs import UNREADABLE, BlobStore
-from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines.stores.tables import Tables, TableVersion
 
 KIND = "document"
 
@@ -43,7 +43,7 @@ class Document:
 class SourceDocuments:
     """The documents of a source at one version of their table."""
 
-    def __init__(self, tables: Tables, namespace: str, source_id: str, version: int | None) -> None:
+    def __init__(self, tables: Tables, namespace: str, source_id: str, version: TableVersion | None) -> None:
         self.namespace = namespace
         self._tables = tables
         self._source_id = source_id

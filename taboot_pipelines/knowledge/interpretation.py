@@ -14,7 +14,7 @@ from taboot_pipelines.knowledge.units import Reading, Reads, Unit, UnitExtractor
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stores.catalog import Catalog
-from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines.stores.tables import Tables, TableVersion
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Interpreted:
     """What :meth:`Interpretation.apply` has done."""
 
     #: Of the table of observations; None if there is nothing to say.
-    version: int | None
+    version: TableVersion | None
     #: Units, those interpreted, reused and removed, new observations, letters that are failures or notes.
     counts: Mapping[str, int]
     #: The letters that are failures.
@@ -126,7 +126,7 @@ class Interpretation:
         applied = dict.fromkeys(held, "") | {name: state.fingerprint for name, state in states.items()}
         return difference(wanted, applied)
 
-    def _homes(self, version: int | None) -> dict[str, int]:
+    def _homes(self, version: TableVersion | None) -> dict[str, int]:
         """{unit_id: bucket} of the units that have rows."""
         rows = self._tables.read(
             self._namespace, self._source_id, self._tier.table, version, columns=["bucket", "unit_id"]
@@ -177,12 +177,12 @@ class Interpretation:
 
     def _replace(
         self,
-        version: int | None,
+        version: TableVersion | None,
         buckets: Iterable[int],
         drop: Collection[str],
         rows: Sequence[Observation],
         txn: str,
-    ) -> int | None:
+    ) -> TableVersion | None:
         return replace_keys(
             self._tables,
             self._namespace,
@@ -198,7 +198,9 @@ class Interpretation:
 
     # --- units that others take in --------------------------------------------------------------------------
 
-    def _suppress(self, version: int | None, txn: str, batch: int) -> tuple[int | None, list[dict[str, str]]]:
+    def _suppress(
+        self, version: TableVersion | None, txn: str, batch: int
+    ) -> tuple[TableVersion | None, list[dict[str, str]]]:
         """A file that another unit takes in by `extends` or `include` is no unit of its own (rule
         ``unit-of-interpretation``).
 

@@ -7,18 +7,24 @@ no store is pending. Holds rules ``complete-enumeration`` and ``deleted-stays-de
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
+from taboot_pipelines.stages import chunks, documents
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive
+from taboot_pipelines.stages.snapshot import needed_snapshot
+from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+from taboot_pipelines.stages.vacuum import vacuum, versions_in_use
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -75,13 +81,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             doc_ids=unknown[:10],
         )
     receipt_id = uuid.uuid4().hex
-    # An erasure removes files and vectors that a run of any source might be about to use.
-    sources = (
-        {r["source_id"] for r in catalog.sources.find(namespace)}
-        if erase
-        else {source for source, _ in located}
-    )
-    with workspace.leases.several(namespace, sources):
+    with _alone(workspace, namespace, None if erase else {source for source, _ in located}):
         # The receipt comes first: if the process is killed after it, the next run carries the deletion out.
         stores = [
             *(STORES if erase else _DERIVED),
@@ -98,8 +98,7 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
     done = []
     absent = set(_absent_servers(workspace, namespace))
     for receipt_id in [row["receipt_id"] for row in workspace.catalog.receipts.pending(namespace)]:
-        sources = [r["source_id"] for r in workspace.catalog.sources.find(namespace)]
-        with workspace.leases.several(namespace, sources):
+        with _alone(workspace, namespace, None):
             # Read again under the leases: meanwhile the deletion may have been finished, or
             # its documents restored.
             row = next(
@@ -137,9 +136,19 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
         catalog.tombstones.remove(namespace, wanted)
         _take_out_of_receipts(catalog, namespace, set(wanted))
         catalog.audit_log.record(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
-        _run_chain(workspace, namespace, {source for source, _ in located})
-    back = tuple(sorted(x.doc_id for x in stored))
+        failure = _run_chain(workspace, namespace, {source for source, _ in located}).failure
+        back = tuple(sorted(x.doc_id for x in stored))
+        if failure is not None and not _served(workspace, namespace, back):
+            # What was decided stands: the next run that reaches the embedder brings them back.
+            raise failure
     return Restored(back, tuple(d for d in wanted if d not in back))
+
+
+def _served(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> bool:
+    """Whether the snapshot holds all of these documents."""
+    snapshot = needed_snapshot(workspace, namespace)
+    rows = SnapshotReader(workspace, namespace, snapshot).snapshot("doc_state", ["doc_id"])
+    return set(doc_ids) <= set(rows.column("doc_id").to_pylist())
 
 
 def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[str]) -> None:
@@ -167,6 +176,21 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
         workspace.catalog.sources.set_state(entry.namespace, entry.source_id, "retired")
 
 
+@contextlib.contextmanager
+def _alone(workspace: Workspace, namespace: str, sources: Collection[str] | None) -> Iterator[None]:
+    """Hold the leases of these sources and of the namespace.
+
+    None is for all sources, and keeps new ones from being added: an erasure removes files, vectors and blobs
+    that a run of any source might be about to use.
+    """
+    with contextlib.ExitStack() as stack:
+        if sources is None:
+            stack.enter_context(workspace.adding_sources(namespace))
+            sources = [row["source_id"] for row in workspace.catalog.sources.find(namespace)]
+        stack.enter_context(workspace.leases.several(namespace, sources))
+        yield
+
+
 def _carry_out(
     workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool
 ) -> Receipt:
@@ -182,17 +206,18 @@ def _carry_out(
             [x for s, x in located if s == source and x.state == "present"],
             "deleted",
         )
-    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done") | _run_chain(
-        workspace, namespace, sources
-    )
+    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done")
+    stores |= _run_chain(workspace, namespace, sources).pending
     stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")
+    if _still_held(workspace, namespace, doc_ids):
+        stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
     if erase:
         blobs = catalog.locators.hashes_only_of(namespace, doc_ids)
         _drop_dead_vectors(workspace, namespace)
         with workspace.leases.exclusive(f"{namespace}.vectors"):
             for owner in [*sorted(r["source_id"] for r in catalog.sources.find(namespace)), NAMESPACE]:
                 for name in workspace.tables.names(namespace, owner):
-                    workspace.tables.vacuum(namespace, owner, name)
+                    vacuum(workspace, namespace, owner, name)
         workspace.tables.empty_trash(namespace)
         prune(workspace.shards, namespace)
         workspace.blobs.delete(namespace, *blobs)
@@ -204,6 +229,24 @@ def _carry_out(
             stores["catalog"] = "pending"
     catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
+
+
+def _still_held(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> bool:
+    """Whether a version of a documents table that is in use holds one of the documents.
+
+    That is so while another change of its source cannot be completed: the documents beside it are served from
+    the same rows.
+    """
+    wanted = sorted(set(doc_ids))
+    for row in workspace.catalog.sources.find(namespace):
+        source = row["source_id"]
+        in_use = versions_in_use(workspace, namespace, source).get(documents.STAGE, set())
+        for version in in_use:
+            if workspace.tables.read(
+                namespace, source, documents.STAGE, version, columns=["doc_id"], members=("doc_id", wanted)
+            ).num_rows:
+                return True
+    return False
 
 
 def _servers(workspace: Workspace) -> list[str]:
@@ -224,37 +267,50 @@ def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
     ]
 
 
-def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Ran:
+    """What the chain could not do: ``pending`` stores, and why a source could not be completed."""
+
+    pending: dict[str, str]
+    failure: TabootError | None
+
+
+def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> _Ran:
     """Run the stages that follow from a change of the catalog alone, without fetching anything.
 
-    A server that does not answer does not keep anything else from being deleted. It is returned as
-    ``pending``, and the next run of the namespace carries the receipt out.
+    A server that does not answer, an embedder included, does not keep anything else from being deleted. It is
+    returned as ``pending``, and the next run of the namespace carries the receipt out.
     """
-    derive(workspace, namespace, sources)
-    pending = {}
+    pending: dict[str, str] = {}
+    failure: TabootError | None = None
+    try:
+        derive(workspace, namespace, sources)
+    except TabootError as error:
+        if error.code not in UNANSWERED:
+            raise
+        failure = error
     for stage in CHAIN.of_namespace:
         try:
             stage.run(workspace, namespace, "")
         except TabootError as error:
-            if stage.target is None or error.code not in stage.target.failures:
+            server_failed = stage.target is not None and error.code in stage.target.failures
+            if stage.serving is None or not (server_failed or error.code in UNANSWERED):
                 raise
-            pending[stage.target.store] = "pending"
-    return pending
+            pending[stage.serving.store] = "pending"
+    return _Ran(pending, failure)
 
 
 def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
-    """Delete the vectors of texts that no document of the namespace holds."""
+    """Delete the vectors of texts that no document of the namespace holds, in any version in use."""
     tables = workspace.tables
     live: set[str] = set()
     for row in workspace.catalog.sources.find(namespace):
         source = row["source_id"]
-        live |= set(
-            tables.read(
-                namespace, source, "chunks", tables.version(namespace, source, "chunks"), columns=["sha256"]
-            )
-            .column("sha256")
-            .to_pylist()
-        )
+        newest = tables.version(namespace, source, chunks.STAGE)
+        in_use = versions_in_use(workspace, namespace, source).get(chunks.STAGE, set())
+        for one in in_use | ({newest} if newest else set()):
+            rows = tables.read(namespace, source, chunks.STAGE, one, columns=["sha256"])
+            live |= set(rows.column("sha256").to_pylist())
     for name in tables.names(namespace, NAMESPACE):
         if not name.startswith("vectors."):
             continue

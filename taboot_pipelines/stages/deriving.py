@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.stage import SourceStage, SourceWork
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.tables import NAMESPACE
 
 
 def run_source_stage(
@@ -69,13 +65,20 @@ def run_tracked(
 def derive(workspace: Workspace, namespace: str, source_ids: Collection[str]) -> None:
     """Run the stages of these sources that follow from the catalog alone, without fetching anything.
 
-    This is for changes of the catalog that no fetch made: deletions, repairs, and replays from scratch.
+    This is for changes of the catalog that no fetch made: deletions, repairs, and replays from scratch. A
+    source that fails keeps none of the others; the first failure is raised last.
     """
+    failure: TabootError | None = None
     for entry in workspace.entries_of(namespace):
         if entry.source_id in source_ids:
-            raw_blobs.publish_listing(workspace, entry)
-            for stage in CHAIN.derived:
-                run_source_stage(workspace, stage, entry)
+            try:
+                raw_blobs.publish_listing(workspace, entry)
+                for stage in CHAIN.derived:
+                    run_source_stage(workspace, stage, entry)
+            except TabootError as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[str, Pointer]:
@@ -95,27 +98,9 @@ def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[st
 def _published(workspace: Workspace, stage: SourceStage, entry: Entry) -> Pointer | None:
     """Return what the stage has published; None if it has published nothing or a table of it is lost.
 
-    If a table is lost, the stages that follow are compared anew as well.
+    A table that is made again has other versions, so the stages that follow are compared anew as well.
     """
     pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, stage.name)
     if pointer is None or workspace.tables.exist(entry.namespace, entry.source_id, pointer.tables):
         return pointer
-    _forget_what_follows(workspace, entry.namespace, entry.source_id, stage.name)
     return None
-
-
-def _forget_what_follows(workspace: Workspace, namespace: str, source_id: str, stage: str) -> None:
-    """Make everything that follows from this stage be compared anew, row by row.
-
-    A table of the stage is lost. A table that is made again counts its versions from the beginning, so a
-    version number that was applied once may come to mean other rows.
-    """
-    catalog = workspace.catalog
-    catalog.pointers.drop(namespace, source_id, [stage, *(s.name for s in CHAIN.following(stage))])
-    with workspace.leases.namespace(namespace):
-        snapshot = snapshot_pointer(workspace, namespace)
-        if snapshot is not None and source_id in snapshot.applied:
-            # A version vector that no source can publish: whatever comes next differs from it.
-            lost = {**snapshot.applied, source_id: {**snapshot.applied[source_id], "lost": stage}}
-            inputs = digest(snapshot.inputs, "lost")
-            catalog.pointers.publish(namespace, NAMESPACE, replace(snapshot, inputs=inputs, applied=lost))

@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from taboot_pipelines.embedding import Space
+from taboot_pipelines.embedding.remembered import SpaceChanged
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion, table_id
 
 STAGE = "embeddings"
 #: A slice is committed before the next begins; the bound on time limits what a kill costs with
@@ -31,6 +33,14 @@ def table_name(space_id: str) -> str:
 
 def run(work: SourceWork) -> None:
     """Embed the texts of this source for which the namespace has no vector yet."""
+    try:
+        _run(work)
+    except SpaceChanged:
+        # The server's model was changed since the last text was embedded: every text lacks a vector now.
+        _run(work)
+
+
+def _run(work: SourceWork) -> None:
     workspace, report = work.workspace, work.report
     namespace, source_id = work.namespace, work.source_id
     tables = workspace.tables
@@ -39,14 +49,14 @@ def run(work: SourceWork) -> None:
     name = table_name(space.id)
     inputs = ids.digest(work.upstream["chunks"].tables, space.id)
     report.data_version = inputs
-    table = tables.identity(namespace, NAMESPACE, name)
+    table = tables.version(namespace, NAMESPACE, name)
     if (
         work.old is not None
         and work.old.inputs == inputs
-        and work.old.applied == _applied(workspace, chunks, table)
+        and work.old.applied == _applied(space, chunks, table)
     ):
         report.skipped = "unchanged"
-        report.tables = {name: None if table is None else table[0]}
+        report.tables = {name: table}
         return
     present = tables.read(namespace, source_id, "chunks", chunks, columns=["sha256", "bucket"])
     homes = dict(rows_of(present, "sha256", "bucket"))
@@ -56,47 +66,62 @@ def run(work: SourceWork) -> None:
     for texts in _embed(workspace, namespace, name, slices, inputs):
         report.add("new", texts)
         work.progress(STAGE, report.counts["new"], len(missing))
-    table = tables.identity(namespace, NAMESPACE, name)
-    work.publish(inputs, tables={}, applied=_applied(workspace, chunks, table))
-    report.tables = {name: None if table is None else table[0]}
+    table = tables.version(namespace, NAMESPACE, name)
+    work.publish(inputs, tables={}, applied=_applied(space, chunks, table))
+    report.tables = {name: table}
 
 
-def _applied(workspace: Workspace, chunks: int | None, table: tuple[int, str] | None) -> dict[str, Any]:
+def _applied(space: Space, chunks: TableVersion | None, table: TableVersion | None) -> dict[str, Any]:
     """Return what has been done: which chunks, in which space, into which table.
 
     A table that was lost and made again counts as another table.
     """
-    return {
-        "chunks": chunks,
-        "space": workspace.embedder.space.id,
-        "table": table[1] if table is not None else None,
-    }
+    return {"chunks": chunks, "space": space.id, "table": table_id(table) if table is not None else None}
 
 
 def fill(
-    workspace: Workspace, namespace: str, versions: Mapping[str, int | None], progress: Progress = no_progress
-) -> int:
-    """Embed what the chunks of these sources ({source: version}) lack in the present space.
+    workspace: Workspace,
+    namespace: str,
+    versions: Mapping[str, TableVersion | None],
+    progress: Progress = no_progress,
+) -> Space:
+    """Embed what the chunks of these sources ({source: version}) lack in the present space; return the space.
 
-    Returns the number of texts. A source is skipped if its pointer says that this has been done.
+    A source is skipped if its pointer says that this has been done.
     """
+    try:
+        return _fill(workspace, namespace, versions, progress)
+    except SpaceChanged:
+        return _fill(workspace, namespace, versions, progress)
+
+
+def _fill(
+    workspace: Workspace, namespace: str, versions: Mapping[str, TableVersion | None], progress: Progress
+) -> Space:
     space = workspace.embedder.space
     name, done = table_name(space.id), 0
-    table = workspace.tables.identity(namespace, NAMESPACE, name)
+    table = workspace.tables.version(namespace, NAMESPACE, name)
+    pointers = workspace.catalog.pointers.of_stages(namespace, [STAGE])
     for source, version in versions.items():
-        pointer = workspace.catalog.pointers.get(namespace, source, STAGE)
-        if pointer is not None and pointer.applied == _applied(workspace, version, table):
+        pointer = pointers.get((source, STAGE))
+        if pointer is not None and pointer.applied == _applied(space, version, table):
             continue
-        rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])
-        homes = dict(rows_of(rows, "sha256", "bucket"))
-        known = _known(workspace, namespace, name)
-        missing = {s: b for s, b in homes.items() if s not in known}
+        missing = lacking(workspace, namespace, space, source, version)
         for texts in _embed(
             workspace, namespace, name, _texts(workspace, namespace, source, version, missing), "fill"
         ):
             done += texts
             progress(STAGE, done, 0)
-    return done
+    return space
+
+
+def lacking(
+    workspace: Workspace, namespace: str, space: Space, source: str, version: TableVersion | None
+) -> dict[str, int]:
+    """Return {hash: bucket of its chunk} of the texts of a source's chunks that have no vector in a space."""
+    rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])
+    known = _known(workspace, namespace, table_name(space.id))
+    return {sha256: bucket for sha256, bucket in rows_of(rows, "sha256", "bucket") if sha256 not in known}
 
 
 def _known(workspace: Workspace, namespace: str, name: str) -> set[str]:
@@ -138,7 +163,11 @@ def _embed(
 
 
 def _texts(
-    workspace: Workspace, namespace: str, source_id: str, version: int | None, missing: Mapping[str, int]
+    workspace: Workspace,
+    namespace: str,
+    source_id: str,
+    version: TableVersion | None,
+    missing: Mapping[str, int],
 ) -> Iterator[dict[str, str]]:
     """Yield slices of {hash: text} of the missing texts, each text once.
 

@@ -55,9 +55,10 @@ from taboot_pipelines.knowledge.token_index import documents_holding, tokens
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import DECLARATIONS, DOC_STATE, ENTITIES, RELATIONS, rows_of
 from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
-from taboot_pipelines.stores.catalog import Catalog, Pointer
-from taboot_pipelines.stores.tables import NAMESPACE, Tables
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
 VERSION = "1"
@@ -84,67 +85,26 @@ def run(
                 _apply(workspace, namespace, stages, observation_tables, report, progress)
                 # Another source's run may have finished meanwhile: whoever waited for it then
                 # finds the work done.
-                while _pending(workspace.catalog, namespace, None, stages):
+                while _pending(workspace, namespace, None, stages):
                     _apply(workspace, namespace, stages, observation_tables, report, progress)
         except TabootError as error:
-            if error.code != "E_BUSY" or _pending(workspace.catalog, namespace, source_id, stages):
+            if error.code != "E_BUSY" or _pending(workspace, namespace, source_id, stages):
                 raise
             report.skipped = "applied by another run"
     return report
 
 
-def _pending(catalog: Catalog, namespace: str, source_id: str | None, stages: Sequence[str]) -> bool:
+def _pending(workspace: Workspace, namespace: str, source_id: str | None, stages: Sequence[str]) -> bool:
     """Whether a source (None: any) has a version that the snapshot has not applied."""
-    pointer = catalog.pointers.get(namespace, NAMESPACE, STAGE)
+    pointer = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
     if pointer is None:
         return True
-    versions = source_versions(catalog, namespace, pointer.applied, stages)
+    versions = source_versions(workspace, namespace, pointer.applied, stages).versions
     return (
         versions != dict(pointer.applied)
         if source_id is None
         else versions.get(source_id) != pointer.applied.get(source_id)
     )
-
-
-def source_versions(
-    catalog: Catalog, namespace: str, applied: Mapping[str, Any], stages: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """Return {source: {table: version}}, the newest version that all ``stages`` of each source have applied.
-
-    While a run of a source is under way, this is the source's last version, which ``applied`` holds.
-    """
-    published = catalog.pointers.of_stages(namespace, stages)
-    versions = {}
-    for row in catalog.sources.find(namespace):
-        source = row["source_id"]
-        vector = _agreed([published.get((source, stage)) for stage in stages])
-        if vector is not None:
-            versions[source] = vector
-        elif source in applied:
-            versions[source] = applied[source]
-    return versions
-
-
-def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:
-    """Return the tables that the stages have published, and those that they were made from.
-
-    None if a stage has published nothing yet, or two stages have applied different versions of a table.
-    """
-    found = [pointer for pointer in pointers if pointer is not None]
-    if len(found) < len(pointers):
-        return None
-    vector: dict[str, Any] = {}
-    for pointer in found:
-        # A stage without tables of its own also applies things that are not tables.
-        vector |= pointer.applied if pointer.tables else {}
-    for pointer in found:
-        vector |= pointer.tables
-    agreed = all(
-        pointer.applied.get(table, version) == version
-        for pointer in found
-        for table, version in vector.items()
-    )
-    return vector if agreed else None
 
 
 # --- the tables ---------------------------------------------------------------------------------------------
@@ -153,7 +113,9 @@ def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:
 class _Snapshot:
     """The snapshot's own tables, at the versions that this run has made so far."""
 
-    def __init__(self, tables: Tables, namespace: str, versions: Mapping[str, int | None], txn: str) -> None:
+    def __init__(
+        self, tables: Tables, namespace: str, versions: Mapping[str, TableVersion | None], txn: str
+    ) -> None:
         self.versions = dict(versions)
         self._tables = tables
         self._namespace = namespace
@@ -170,17 +132,21 @@ class _Snapshot:
 
 
 class _Sources:
-    """The tables of the namespace's sources, at the versions that this run applies."""
+    """The tables of the namespace's sources, at the versions that this run applies.
+
+    Documents that are gone since are left out.
+    """
 
     def __init__(
         self,
         tables: Tables,
         namespace: str,
-        versions: Mapping[str, Mapping[str, Any]],
+        applied: SourceVersions,
         observation_tables: Sequence[str],
         salt: str,
     ) -> None:
-        self.versions = versions
+        self.versions = applied.versions
+        self._withdrawn = applied.withdrawn
         #: What the fingerprint of every document depends on besides its tables.
         self.salt = salt
         self._tables = tables
@@ -193,6 +159,7 @@ class _Sources:
             self._read(source, "chunks", columns=FINGERPRINT_COLUMNS),
             {name: self._read(source, name, columns=RUN_COLUMNS) for name in self._observation_tables},
             self.salt,
+            without=self._withdrawn.get(source, frozenset()),
         )
 
     def declaring(self, source: str) -> Iterator[dict[str, Any]]:
@@ -276,7 +243,8 @@ def _apply(
     catalog, tables = workspace.catalog, workspace.tables
     pointer = catalog.pointers.get(namespace, NAMESPACE, STAGE)
     applied: Mapping[str, Any] = pointer.applied if pointer else {}
-    versions = source_versions(catalog, namespace, applied, stages)
+    current = source_versions(workspace, namespace, applied, stages)
+    versions = current.versions
     inputs = ids.digest(versions, VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
     report.data_version = inputs
     whole = pointer is not None and tables.exist(namespace, NAMESPACE, pointer.tables)
@@ -294,7 +262,7 @@ def _apply(
     )
     # A new version of the reducer examines every document again; the fingerprints of the old one are void.
     salt = ids.digest(VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
-    sources = _Sources(tables, namespace, versions, observation_tables, salt)
+    sources = _Sources(tables, namespace, current, observation_tables, salt)
 
     changes = _compare(snapshot, sources, applied)
     report.counts |= {

@@ -12,7 +12,7 @@ import pyarrow as pa
 from taboot_pipelines.model.tables import GRAPH_ROWS
 from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
 #: (label or type, id) -> fingerprint; "" if it is unknown whether the row was written.
 Rows = dict[tuple[str, str], str]
@@ -28,7 +28,7 @@ class Ledger:
     def __init__(self, workspace: Workspace, namespace: str, name: str, txn: str) -> None:
         self._tables, self._namespace, self._name, self._txn = workspace.tables, namespace, name, txn
 
-    def version(self) -> int | None:
+    def version(self) -> TableVersion | None:
         return self._tables.version(self._namespace, NAMESPACE, self._name)
 
     def load(self, buckets: Collection[int] | None = None) -> dict[int, Rows]:

@@ -1,8 +1,8 @@
 """Removes what no pointer names: old Delta files and old shards.
 
 It is done in passing and never waited for. Files are removed only under the source's and the namespace's
-lease, and only while every table stands at its published version: nobody can then be about to read an older
-one. Old shards stay for a while, for readers that have just opened the previous manifest.
+lease, and never those of a version that a pointer names. Old shards stay for a while, for readers that have
+just opened the previous manifest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import prune
 from taboot_pipelines.stages.snapshot import snapshot_pointer
+from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -60,9 +61,7 @@ def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:
         return 0
     removed = 0
     for owner, published in ((source_id, snapshot.applied[source_id]), (NAMESPACE, snapshot.tables)):
-        versions = {name: tables.version(namespace, owner, name) for name in published}
-        if versions == dict(published):
-            for name in versions:
-                if tables.stale_files(namespace, owner, name) >= STALE_FILES:
-                    removed += tables.vacuum(namespace, owner, name)
+        for name in published:
+            if tables.stale_files(namespace, owner, name) >= STALE_FILES:
+                removed += vacuum(workspace, namespace, owner, name)
     return removed

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from taboot_pipelines.embedding import Space
+from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
@@ -36,25 +38,29 @@ VERSION = "1"
 def run(
     workspace: Workspace, namespace: str, source_id: str, progress: Progress = no_progress
 ) -> StageReport:
-    """Publish the shards of the snapshot's exact versions; write nothing if nothing changed."""
+    """Publish the shards of the snapshot's exact versions; write nothing if nothing changed.
+
+    While the embedder does not answer, what needs none of its vectors is published all the same: a deletion
+    does not wait for them.
+    """
     catalog = workspace.catalog
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
         snapshot = needed_snapshot(workspace, namespace)
-        report.data_version = inputs = _inputs(workspace, namespace, snapshot)
         old = catalog.pointers.get(namespace, NAMESPACE, STAGE)
         if (
             old is not None
-            and old.inputs == inputs
+            and old.inputs == _known_inputs(workspace, namespace, snapshot)
             and _published(workspace.shards, namespace) == old.applied["manifest"]
         ):
-            report.skipped = "unchanged"
+            report.data_version, report.skipped = old.inputs, "unchanged"
             report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
             return report
-        # After a change of the embedder, sources that have not run since are embedded here: nothing waits
-        # for their next run.
-        embeddings.fill(workspace, namespace, {s: v["chunks"] for s, v in snapshot.applied.items()}, progress)
+        space = _space(workspace, namespace, snapshot, progress)
+        report.data_version = inputs = _inputs(workspace, namespace, snapshot, space)
         published = publish(
-            workspace.shards, _input(workspace, namespace, snapshot, progress), workspace.settings.shards
+            workspace.shards,
+            _input(workspace, namespace, snapshot, space, progress),
+            workspace.settings.shards,
         )
         shards = published.shards_new + published.shards_reused
         for source in snapshot.applied:
@@ -92,7 +98,9 @@ class _Shards:
         """Whether the published shards are those of the newest snapshot, as far as the catalog knows."""
         snapshot = snapshot_pointer(workspace, namespace)
         own = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
-        return snapshot is None or (own is not None and own.inputs == _inputs(workspace, namespace, snapshot))
+        return snapshot is None or (
+            own is not None and own.inputs == _known_inputs(workspace, namespace, snapshot)
+        )
 
     def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
         """Yield what the published shards lack or have in excess of the snapshot, by key.
@@ -116,7 +124,8 @@ class _Shards:
             yield Discrepancy(
                 "shards", "different", namespace, "The manifest is of another snapshot than the newest.", True
             )
-        wanted = plan(_input(workspace, namespace, snapshot, no_progress), workspace.settings.shards)
+        space = workspace.embedder.space
+        wanted = plan(_input(workspace, namespace, snapshot, space, no_progress), workspace.settings.shards)
         held = {s.key: s for s in manifest.shards}
         for key in sorted(wanted.keys() ^ held.keys()):
             if key in wanted:
@@ -153,11 +162,45 @@ class _Shards:
 SERVING = _Shards()
 
 
-def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str:
+def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Space) -> str:
     sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
-    return ids.digest(
-        snapshot.tables, snapshot.inputs, sources, workspace.embedder.space.id, settings, VERSION
-    )
+    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION)
+
+
+def _known_inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str | None:
+    """Return the inputs that the shards should have; None while nobody knows which space is in force."""
+    try:
+        return _inputs(workspace, namespace, snapshot, workspace.embedder.space)
+    except TabootError as error:
+        if error.code not in UNANSWERED:
+            raise
+        return None
+
+
+def _space(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Progress) -> Space:
+    """Return the space to serve in, in which every text of the snapshot has a vector.
+
+    After a change of the embedder, sources that have not run since are embedded here: nothing waits for
+    their next run. If the new embedder does not answer, the shards stay in the space that they are in,
+    provided that it has all vectors. Raises the embedder's failure if neither will do.
+    """
+    chunks = {source: versions["chunks"] for source, versions in snapshot.applied.items()}
+    try:
+        return embeddings.fill(workspace, namespace, chunks, progress)
+    except TabootError as error:
+        if error.code not in UNANSWERED:
+            raise
+        try:
+            manifest = load_manifest(workspace.shards, namespace)
+        except TabootError:
+            raise error from None
+        space = None if manifest is None else manifest.space.space()
+        if space is None or any(
+            embeddings.lacking(workspace, namespace, space, source, version)
+            for source, version in chunks.items()
+        ):
+            raise
+        return space
 
 
 def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[str, dict[str, Any]]:
@@ -172,9 +215,10 @@ def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[st
     }
 
 
-def _input(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Progress) -> ShardInput:
+def _input(
+    workspace: Workspace, namespace: str, snapshot: Pointer, space: Space, progress: Progress
+) -> ShardInput:
     """Return the snapshot in the form that a publisher takes."""
-    space = workspace.embedder.space
     reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id))
     docs, done = reader.docs(), 0
 

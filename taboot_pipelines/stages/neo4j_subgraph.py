@@ -29,6 +29,7 @@ from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, rows_of
 from taboot_pipelines.stages.graph_ledger import UNSURE, Ledger, Rows
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.snapshot import needed_snapshot
+from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stages.target import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
@@ -79,12 +80,8 @@ class _GraphWriter:
     # --- what should be there -------------------------------------------------------------------------------
 
     def _assembly(self) -> Assembly:
-        parts = [
-            self.tables.read(
-                self.namespace, source, "documents", versions["documents"], columns=DOCUMENT_COLUMNS
-            )
-            for source, versions in sorted(self.snapshot.applied.items())
-        ]
+        reader = SnapshotReader(self.workspace, self.namespace, self.snapshot)
+        parts = [rows for _, rows in reader.rows("documents", DOCUMENT_COLUMNS)]
         documents = pa.concat_tables(
             [pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts]
         )

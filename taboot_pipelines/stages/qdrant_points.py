@@ -31,7 +31,7 @@ from taboot_pipelines.stages.target import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.state import keys
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 from taboot_pipelines.stores.vectors import QdrantPoints
 from taboot_pipelines.stores.vectors.points import sources_digest
 
@@ -173,7 +173,7 @@ class _PointsWriter:
             self.tables.drop(self.namespace, NAMESPACE, self.table)
             return None
 
-    def _version(self) -> int | None:
+    def _version(self) -> TableVersion | None:
         return self.tables.version(self.namespace, NAMESPACE, self.table)
 
     def _applied(self) -> dict[str, tuple[int, str]]:

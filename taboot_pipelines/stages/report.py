@@ -27,7 +27,7 @@ class StageReport:
     problems: list[dict[str, str]] = field(default_factory=list)
     #: Error codes that a person must act on (E_MASS_DELETE), though the stage itself succeeded.
     held: list[dict[str, Any]] = field(default_factory=list)
-    tables: dict[str, int | None] = field(default_factory=dict)
+    tables: dict[str, str | None] = field(default_factory=dict)
     #: A few rows of ids and counts, as examples.
     sample: list[dict[str, Any]] = field(default_factory=list)
     #: Why there was nothing to do: ``unchanged``, or the setting that is missing.

@@ -9,13 +9,16 @@ from taboot_pipelines.stores.tables import NAMESPACE
 
 #: The stage that makes it.
 SNAPSHOT = "entity_snapshots"
+#: Stands beside the tables of a source that is applied without some of its documents.
+WITHDRAWN = "withdrawn"
 
 
 def snapshot_pointer(workspace: Workspace, namespace: str) -> Pointer | None:
     """Return the pointer of the newest snapshot; None if there is none yet.
 
     Its ``tables`` are the snapshot's own; its ``applied`` is {source: {table: version}} of
-    what it was made of.
+    what it was made of. A source with the key :data:`WITHDRAWN` was applied without documents that its tables
+    still hold.
     """
     return workspace.catalog.pointers.get(namespace, NAMESPACE, SNAPSHOT)
 

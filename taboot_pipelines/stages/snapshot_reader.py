@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import DocumentRows
+from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -22,10 +23,10 @@ class SnapshotReader:
     """The rows behind one snapshot of a namespace.
 
     ``pointer`` is the pointer of entity_snapshots, and ``vectors`` names the table of the
-    embedding space in force.
+    embedding space in force; without one, nothing may be read that needs vectors.
     """
 
-    def __init__(self, workspace: Workspace, namespace: str, pointer: Pointer, vectors: str) -> None:
+    def __init__(self, workspace: Workspace, namespace: str, pointer: Pointer, vectors: str = "") -> None:
         self._namespace, self._pointer, self._vectors = namespace, pointer, vectors
         self._tables = workspace.tables
         self._owner: dict[str, str] = {}
@@ -96,10 +97,14 @@ class SnapshotReader:
     def rows(self, name: str, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
         """Yield (source, its rows) of ``documents`` or ``chunks`` for each source of the snapshot.
 
-        All rows are given, with only these columns.
+        All rows of the snapshot's documents are given, with only these columns, ``doc_id`` among them.
         """
         for source, versions in sorted(self._pointer.applied.items()):
-            yield source, self._tables.read(self._namespace, source, name, versions[name], columns=columns)
+            rows = self._tables.read(self._namespace, source, name, versions[name], columns=columns)
+            if WITHDRAWN in versions:
+                state = self.snapshot("doc_state", ["doc_id"])
+                rows = rows.filter(pc.is_in(rows.column("doc_id"), state.column("doc_id").combine_chunks()))
+            yield source, rows
 
     def texts(self, where: Mapping[str, tuple[str, str]]) -> dict[str, str]:
         """Return {hash: text} of chunk texts.

@@ -16,6 +16,7 @@ from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import TableVersion
 
 #: Whose rows a table holds: those of one source, or the namespace's.
 Owner = Literal["source", "namespace"]
@@ -112,7 +113,7 @@ class SourceWork:
         self,
         inputs: str,
         *,
-        tables: Mapping[str, int | None],
+        tables: Mapping[str, TableVersion | None],
         applied: Mapping[str, Any],
         txn: str | None = None,
     ) -> None:

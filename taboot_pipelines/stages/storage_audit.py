@@ -18,8 +18,9 @@ from taboot_pipelines.stages import documents, embeddings, entity_snapshots
 from taboot_pipelines.stages.chain import AGREEING, CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import snapshot_pointer
+from taboot_pipelines.stages.source_versions import source_versions
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
 #: The columns that are read of a source's tables, by schema.
 _COLUMNS = {
@@ -52,8 +53,12 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     cannot be asked at all.
     """
     report = AuditReport(namespace)
-    with workspace.leases.several(
-        namespace, (r["source_id"] for r in workspace.catalog.sources.find(namespace))
+    with (
+        # No source is added meanwhile: its first bytes would be taken for those that no fetch recorded.
+        workspace.adding_sources(namespace),
+        workspace.leases.several(
+            namespace, [r["source_id"] for r in workspace.catalog.sources.find(namespace)]
+        ),
     ):
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
@@ -138,7 +143,7 @@ class _Audit:
         return True
 
     def _read(
-        self, owner: str, name: str, version: int | None, columns: list[str]
+        self, owner: str, name: str, version: TableVersion | None, columns: list[str]
     ) -> dict[str, list[Any]] | None:
         """Return columns of a table as lists; None if the table cannot be read."""
         if version is None:
@@ -177,8 +182,8 @@ class _Audit:
                 return
             for column, values in rows.items():
                 read.setdefault(table.schema, {}).setdefault(column, []).extend(values)
-            newest = self.tables.version(self.namespace, source, name)
-            if newest != version:
+            if not self.tables.holds(self.namespace, source, name, version):
+                newest = self.tables.version(self.namespace, source, name)
                 yield self._table(
                     source,
                     "different",
@@ -262,7 +267,7 @@ class _Audit:
             self.checked["vectors"] = len(vectors["sha256"])
             for sha256 in sorted(self.texts.keys() - set(vectors["sha256"])):
                 yield self._table(self.texts[sha256], "missing", sha256, "A chunk's text has no vector.")
-        versions = entity_snapshots.source_versions(self.catalog, self.namespace, snapshot.applied, AGREEING)
+        versions = source_versions(self.workspace, self.namespace, snapshot.applied, AGREEING).versions
         # A source that has retired stays in the snapshot's list until the next run; rows of it
         # would be found below.
         for source in sorted(
@@ -294,7 +299,7 @@ class _Audit:
                     f"Version {version} of the table cannot be read.",
                 )
                 continue
-            if self.tables.version(self.namespace, NAMESPACE, table) != version:
+            if not self.tables.holds(self.namespace, NAMESPACE, table, version):
                 yield self._table(
                     NAMESPACE,
                     "different",

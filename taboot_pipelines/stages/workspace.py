@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +14,17 @@ import orjson
 
 from taboot_pipelines.connectors import SourceEntry
 from taboot_pipelines.connectors.sources_file import SourcesFile, load_sources, parse_entry
-from taboot_pipelines.embedding import check_limit, open_embedder
-from taboot_pipelines.embedding.protocol import Embedder
+from taboot_pipelines.embedding import Embedder, Space, check_limit, open_embedder
+from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.stores.blobs import open_blobs
-from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog import Pointer, open_catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
-from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.http import Circuit
@@ -74,6 +77,9 @@ class Workspace:
         embedder = self._embedder or open_embedder(
             self.settings, self._circuit("tei") if self.settings.tei.url else None
         )
+        if self.settings.tei.url:
+            # Only a server has to be asked for its space; it may be down while nothing is embedded.
+            embedder = RememberedEmbedder(embedder, _CatalogMemory(self))
         check_limit(embedder.space, self.settings.chunking)
         return embedder
 
@@ -117,18 +123,30 @@ class Workspace:
         An invalid file changes nothing.
         """
         sources = load_sources(self.settings.sources_file)
-        self.catalog.sources.sync(
-            {
-                entry.id: {
-                    "namespace": entry.namespace,
-                    "type": entry.type,
-                    "config": entry.config_json(),
-                    "root": str(sources.root),
+        known = {(r["namespace"], r["source_id"]) for r in self.catalog.sources.find()}
+        new = {e.namespace for e in sources.entries.values() if (e.namespace, e.id) not in known}
+        with contextlib.ExitStack() as stack:
+            for namespace in sorted(new):
+                stack.enter_context(self.adding_sources(namespace))
+            self.catalog.sources.sync(
+                {
+                    entry.id: {
+                        "namespace": entry.namespace,
+                        "type": entry.type,
+                        "config": entry.config_json(),
+                        "root": str(sources.root),
+                    }
+                    for entry in sources.entries.values()
                 }
-                for entry in sources.entries.values()
-            }
-        )
+            )
         return sources
+
+    def adding_sources(self, namespace: str) -> AbstractContextManager[None]:
+        """Hold what is needed to add a source to a namespace.
+
+        Whoever holds this and the leases of all its sources knows that nobody fetches into the namespace.
+        """
+        return self.leases.exclusive(f"{namespace}.sources")
 
     def entries(self, source_id: str) -> list[Entry]:
         """Return the entries of a partition: one, or two while a source moves to another namespace.
@@ -159,6 +177,31 @@ class Workspace:
                 part.close()
         self.catalog.close()
         self.leases.close()
+
+
+class _CatalogMemory:
+    """Keeps the space of the configured embedding server, as a pointer of the workspace's namespace."""
+
+    _STAGE = "embedding_space"
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._pointers = workspace.catalog.pointers
+        self._namespace = workspace.settings.namespace
+        self._server = digest(workspace.settings.tei.url)
+
+    def load(self) -> Remembered | None:
+        pointer = self._pointers.get(self._namespace, NAMESPACE, self._STAGE)
+        if pointer is None or pointer.inputs != self._server:
+            return None
+        return Remembered(Space(**pointer.applied["space"]), pointer.applied["asked_at"])
+
+    def store(self, remembered: Remembered) -> None:
+        applied = {"space": asdict(remembered.space), "asked_at": remembered.asked_at}
+        self._pointers.publish(
+            self._namespace,
+            NAMESPACE,
+            Pointer(stage=self._STAGE, tables={}, inputs=self._server, txn="", applied=applied),
+        )
 
 
 def _entry(row: Any) -> Entry:

@@ -2,8 +2,9 @@
 
 ``reference``: Delta Lake protocol. A table lives at ``{home}/tables/{namespace}/{source or _}/{table}``, or
 under ``TABOOT_TABLE_URL`` at the same path. Readers name the version they read: the one that a catalog
-pointer published. Statistics are off, since Delta's JSON log would keep minima and maxima of columns, that
-is, text (rule ``deleted-stays-deleted``).
+pointer published. A version carries the id of its table, so that the first version of a table that was lost
+and made again is another than that of the first table. Statistics are off, since Delta's JSON log would keep
+minima and maxima of columns, that is, text (rule ``deleted-stays-deleted``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 #: Stands for the namespace itself in place of a source id; it is not a legal source id.
 NAMESPACE = "_"
+#: A version of one table: Delta's number, a dot, and the beginning of the table's own id.
+TableVersion = str
+_ID_DIGITS = 12
 
 
 class Tables:
@@ -60,20 +64,12 @@ class Tables:
             else TableDirectory(directory or home / "tables")
         )
 
-    def version(self, namespace: str, owner: str, name: str) -> int | None:
+    def version(self, namespace: str, owner: str, name: str) -> TableVersion | None:
         """Return the newest version, published or not; None if the table does not exist."""
         table = self._open(namespace, owner, name, None)
-        return None if table is None else table.version()
+        return None if table is None else _version(table)
 
-    def identity(self, namespace: str, owner: str, name: str) -> tuple[int, str] | None:
-        """Return the newest version and the table's own id; None if the table does not exist.
-
-        Another table that is made later under the same name has another id.
-        """
-        table = self._open(namespace, owner, name, None)
-        return None if table is None else (table.version(), str(table.metadata().id))
-
-    def exist(self, namespace: str, owner: str, versions: Mapping[str, int | None]) -> bool:
+    def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
         """Whether every table that a pointer names is there (a version of None names none)."""
         there = set(self.names(namespace, owner)) if any(v is not None for v in versions.values()) else set()
         return all(v is None or name in there for name, v in versions.items())
@@ -92,7 +88,7 @@ class Tables:
         namespace: str,
         owner: str,
         name: str,
-        version: int | None,
+        version: TableVersion | None,
         *,
         columns: Sequence[str] | None = None,
         buckets: Collection[int] | None = None,
@@ -142,7 +138,7 @@ class Tables:
         *,
         buckets: Collection[int] | None,
         txn: str,
-    ) -> int:
+    ) -> TableVersion:
         """Replace whole buckets (None: the whole table) by ``rows`` in one commit; return the new version."""
         from deltalake import CommitProperties, write_deltalake
 
@@ -157,9 +153,9 @@ class Tables:
                 predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
-        return table.version()
+        return _version(table)
 
-    def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> int:
+    def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> TableVersion:
         from deltalake import CommitProperties, write_deltalake
 
         self._confirm()
@@ -171,12 +167,15 @@ class Tables:
                 mode="append",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
-        return table.version()
+        return _version(table)
 
-    def rollback(self, namespace: str, owner: str, name: str, version: int | None) -> int | None:
+    def rollback(
+        self, namespace: str, owner: str, name: str, version: TableVersion | None
+    ) -> TableVersion | None:
         """Make the newest version hold what ``version`` held (None: nothing).
 
-        This undoes commits that no pointer has published.
+        This undoes commits that no pointer has published. Nothing is written if the rows are those of
+        ``version`` anyway: then this is returned.
         """
         if version is None:
             self.drop(namespace, owner, name)
@@ -184,12 +183,19 @@ class Tables:
         table = self._open(namespace, owner, name, None)
         if table is None:
             return None
-        if table.version() == version:
+        if self._same_files(table, namespace, owner, name, version):
             return version
         self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
-            table.restore(version)
-        return table.version()
+            table.restore(_number(version))
+        return _version(table)
+
+    def holds(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> bool:
+        """Whether the newest version has the rows of ``version``: a vacuum, for one, changes none."""
+        table = self._open(namespace, owner, name, None)
+        if table is None or version is None:
+            return table is None and version is None
+        return self._same_files(table, namespace, owner, name, version)
 
     def files(self, namespace: str, owner: str, name: str) -> int:
         """Return the number of data files of the newest version."""
@@ -217,18 +223,26 @@ class Tables:
         """Remove what killed removals of the namespace's tables left behind."""
         self._place.empty_trash(namespace)
 
-    def vacuum(self, namespace: str, owner: str, name: str) -> int:
-        """Remove every file that the newest version does not use; return the number of files removed.
+    def vacuum(self, namespace: str, owner: str, name: str, keep: Collection[TableVersion] = ()) -> int:
+        """Remove every file that neither the newest version nor one of ``keep`` uses.
 
-        Only under both leases.
+        Returns the number of files removed. Versions of another table of the same name are passed over. Only
+        under both leases.
         """
         table = self._open(namespace, owner, name, None)
         if table is None:
             return 0
+        kept = {_number(version) for version in keep if _is_of(version, table)}
         self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             return len(
-                table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+                table.vacuum(
+                    retention_hours=0,
+                    enforce_retention_duration=False,
+                    dry_run=False,
+                    full=True,
+                    keep_versions=sorted(kept | {table.version()}),
+                )
             )
 
     def drop(self, namespace: str, owner: str, name: str) -> None:
@@ -251,15 +265,16 @@ class Tables:
     def close(self) -> None:
         """Do nothing: nothing is held open between requests."""
 
-    def _open(self, namespace: str, owner: str, name: str, version: int | None) -> DeltaTable | None:
+    def _open(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         path = _path(namespace, owner, name)
         if not self._place.may_exist(path):
             return None
+        number = None if version is None else _number(version)
         try:
-            return DeltaTable(self._place.uri(path), version=version, storage_options=self._place.options())
+            table = DeltaTable(self._place.uri(path), version=number, storage_options=self._place.options())
         except TableNotFoundError:
             # A process killed before its first commit leaves an empty log: the table does not exist yet.
             return None
@@ -267,9 +282,28 @@ class Tables:
             problem = self._place.failure(
                 f"Table {name} of {owner} cannot be opened", error, table=name, version=version
             )
+        else:
+            if version is None or _is_of(version, table):
+                return table
+            raise TabootError(
+                "E_TABLE",
+                f"Table {name} of {owner} was made again after version {version} was published.",
+                table=name,
+                version=version,
+            )
         if problem.code == "E_TABLE" and not self._place.whole(path):
             return None
         raise problem
+
+    def _same_files(
+        self, newest: DeltaTable, namespace: str, owner: str, name: str, version: TableVersion
+    ) -> bool:
+        if _version(newest) == version:
+            return True
+        if not _is_of(version, newest):
+            return False
+        other = self._open(namespace, owner, name, version)
+        return other is not None and sorted(other.file_uris()) == sorted(newest.file_uris())
 
     def _create(self, namespace: str, owner: str, name: str) -> DeltaTable:
         from deltalake import DeltaTable
@@ -304,6 +338,29 @@ class Tables:
 
 def _path(namespace: str, owner: str, name: str) -> str:
     return f"{namespace}/{owner}/{name}"
+
+
+def _version(table: DeltaTable) -> TableVersion:
+    return f"{table.version()}.{_id(table)}"
+
+
+def _id(table: DeltaTable) -> str:
+    return str(table.metadata().id).replace("-", "")[:_ID_DIGITS]
+
+
+def _number(version: TableVersion) -> int:
+    return int(str(version).partition(".")[0])
+
+
+def _is_of(version: TableVersion, table: DeltaTable) -> bool:
+    """Whether this is a version of that table. An earlier release wrote versions without an id."""
+    id_ = table_id(version)
+    return not id_ or id_ == _id(table)
+
+
+def table_id(version: TableVersion) -> str:
+    """Return the part of a version that names the table, whichever of its versions it is."""
+    return str(version).partition(".")[2]
 
 
 def _base(name: str) -> str:

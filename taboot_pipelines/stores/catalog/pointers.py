@@ -30,7 +30,7 @@ class Pointer:
     """
 
     stage: str
-    tables: Mapping[str, int | None]
+    tables: Mapping[str, str | None]
     inputs: str
     txn: str
     applied: Mapping[str, Any]
@@ -52,13 +52,16 @@ class Pointers:
         return None if row is None else _pointer(row)
 
     @retried
-    def of_stages(self, namespace: str, stages: Collection[str]) -> dict[tuple[str, str], Pointer]:
-        """What every owner has published of these stages, by (owner, stage), all as of one moment."""
+    def of_stages(
+        self, namespace: str, stages: Collection[str] | None = None
+    ) -> dict[tuple[str, str], Pointer]:
+        """What every owner has published of these stages (None: of all), by (owner, stage), all as of one
+        moment.
+        """
         p = t.pointer
+        query = sa.select(p).where(p.c.namespace == namespace)
         with self.database.read(namespace) as c:
-            rows = c.execute(
-                sa.select(p).where(p.c.namespace == namespace, p.c.stage.in_(sorted(stages)))
-            ).all()
+            rows = c.execute(query if stages is None else query.where(p.c.stage.in_(sorted(stages)))).all()
         return {(r.owner, r.stage): _pointer(r) for r in rows}
 
     @retried
@@ -93,7 +96,8 @@ class Pointers:
 def _pointer(row: sa.Row[Any]) -> Pointer:
     return Pointer(
         stage=row.stage,
-        tables=orjson.loads(row.tables),
+        # Earlier releases wrote versions as bare numbers.
+        tables={k: None if v is None else str(v) for k, v in orjson.loads(row.tables).items()},
         inputs=row.inputs,
         txn=row.txn,
         applied=orjson.loads(row.applied),

@@ -1,0 +1,105 @@
+"""An embedder behind a server whose space is remembered: nothing is asked while nothing is embedded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import Health
+
+#: What an embedder raises while its server does not answer.
+UNANSWERED = frozenset({"E_EMBEDDER", "E_CIRCUIT_OPEN"})
+#: The server is asked again what it serves after this many seconds, in case its model was changed.
+RECHECK_SECONDS = 3600.0
+
+
+class SpaceChanged(TabootError):
+    """The server serves another model than it is remembered to; the new space is remembered by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A space, and when the server was last asked for it (seconds since the epoch)."""
+
+    space: Space
+    asked_at: float
+
+
+class SpaceMemory(Protocol):
+    """Where the space of one embedder is kept between processes."""
+
+    def load(self) -> Remembered | None: ...
+
+    def store(self, remembered: Remembered) -> None: ...
+
+
+class RememberedEmbedder:
+    """An embedder that asks for its space only when a text is embedded, or the memory of it is old.
+
+    Threads may share it. What it raises is what ``embedder`` raises, and :class:`SpaceChanged`.
+    """
+
+    def __init__(self, embedder: Embedder, memory: SpaceMemory) -> None:
+        self._embedder = embedder
+        self._memory = memory
+        self._lock = threading.Lock()
+        self._space: Space | None = None
+
+    @property
+    def space(self) -> Space:
+        """The space as remembered. An old memory holds on while the server does not answer."""
+        with self._lock:
+            if self._space is None:
+                remembered = self._memory.load()
+                # A time in the future was written before the clock was set back.
+                fresh = remembered is not None and 0 <= time.time() - remembered.asked_at < RECHECK_SECONDS
+                if remembered is not None and fresh:
+                    self._space = remembered.space
+                else:
+                    self._space = self._ask(remembered)
+            return self._space
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Do as the embedder does. Raises :class:`SpaceChanged` if its vectors are of another space."""
+        if texts:
+            self._confirm()
+        return self._embedder.embed(texts)
+
+    def embed_query(self, text: str) -> Vectors:
+        self._confirm()
+        return self._embedder.embed_query(text)
+
+    def health(self) -> Health:
+        return self._embedder.health()
+
+    def close(self) -> None:
+        self._embedder.close()
+
+    def _ask(self, remembered: Remembered | None) -> Space:
+        try:
+            space = self._embedder.space
+        except TabootError as error:
+            if remembered is None or error.code not in UNANSWERED:
+                raise
+            return remembered.space
+        self._memory.store(Remembered(space, time.time()))
+        return space
+
+    def _confirm(self) -> None:
+        believed, actual = self.space, self._embedder.space
+        if actual != believed:
+            with self._lock:
+                self._memory.store(Remembered(actual, time.time()))
+                self._space = actual
+            raise SpaceChanged(
+                "E_EMBEDDER",
+                f"The embedding server serves {actual.id} now, and served {believed.id} before.",
+                remedy="Run the ingest again: everything is embedded anew.",
+                was=believed.id,
+                now=actual.id,
+            )

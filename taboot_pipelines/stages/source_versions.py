@@ -1,0 +1,94 @@
+"""Which version of each source a snapshot applies, and which of its documents are gone since.
+
+A version of a source is taken once all its stages have applied it. Until then, while a run is under way or
+a server does not answer, the version before stays in force, without the documents that are gone: a deletion
+does not wait for another change of its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.stages.snapshot import WITHDRAWN
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.catalog import Pointer
+
+
+@dataclass(frozen=True)
+class SourceVersions:
+    """What a snapshot has to apply.
+
+    ``versions`` is {source: {table: version}}; a source without some of its documents also has
+    ``{WITHDRAWN: digest of their ids}``, and ``withdrawn`` holds these ids.
+    """
+
+    versions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    withdrawn: dict[str, frozenset[str]] = field(default_factory=dict)
+
+
+def source_versions(
+    workspace: Workspace, namespace: str, applied: Mapping[str, Any], stages: Sequence[str]
+) -> SourceVersions:
+    """Return the newest version of each source that all ``stages`` have applied.
+
+    For a source with a newer one that they have not all applied, this is the version that ``applied`` (what
+    the last snapshot applied) holds, without what is gone since.
+    """
+    published = workspace.catalog.pointers.of_stages(namespace, stages)
+    found = SourceVersions()
+    for row in workspace.catalog.sources.find(namespace):
+        source = row["source_id"]
+        vector = _agreed([published.get((source, stage)) for stage in stages])
+        if vector is not None:
+            found.versions[source] = vector
+        elif source in applied:
+            before = {table: version for table, version in applied[source].items() if table != WITHDRAWN}
+            gone = _gone(workspace, namespace, source, before)
+            found.versions[source] = before | ({WITHDRAWN: ids.digest(*sorted(gone))} if gone else {})
+            found.withdrawn[source] = gone
+    return found
+
+
+def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:
+    """Return the tables that the stages have published, and those that they were made from.
+
+    None if a stage has published nothing yet, or two stages have applied different versions of a table.
+    """
+    found = [pointer for pointer in pointers if pointer is not None]
+    if len(found) < len(pointers):
+        return None
+    vector: dict[str, Any] = {}
+    for pointer in found:
+        # A stage without tables of its own also applies things that are not tables.
+        vector |= pointer.applied if pointer.tables else {}
+    for pointer in found:
+        vector |= pointer.tables
+    agreed = all(
+        pointer.applied.get(table, version) == version
+        for pointer in found
+        for table, version in vector.items()
+    )
+    return vector if agreed else None
+
+
+def _gone(workspace: Workspace, namespace: str, source: str, version: Mapping[str, Any]) -> frozenset[str]:
+    """Return the documents of a version that were deleted since, or have vanished from their origin.
+
+    One whose bytes are now at another path of the source has moved: it stays until the new place is served.
+    """
+    documents = version.get("documents")
+    if documents is None or not workspace.tables.exist(namespace, source, {"documents": documents}):
+        return frozenset()
+    rows = workspace.tables.read(namespace, source, "documents", documents, columns=["doc_id", "blob_sha256"])
+    present = workspace.catalog.locators.of_source(namespace, source).values()
+    doc_ids, blobs = {x.doc_id for x in present}, {x.sha256 for x in present}
+    tombstones = workspace.catalog.tombstones.all(namespace)
+    return frozenset(
+        doc_id
+        for doc_id, sha256 in rows_of(rows, "doc_id", "blob_sha256")
+        if doc_id not in doc_ids and (sha256 not in blobs or doc_id in tombstones)
+    )
