@@ -167,7 +167,7 @@ class Directory:
             if error.errno in _GONE:
                 return None
             if error.errno == errno.ELOOP:
-                return Skipped(name, "E_CYCLE", f"The symbolic link {name} leads to itself.")
+                return Skipped(name, "E_CYCLE", f"The symbolic link {name} leads to itself.", outside=True)
             return Failed(name, _unreadable(name, error, "file"))
         outside = (
             is_link and location != self._real and not location.startswith(self._real.rstrip(os.sep) + os.sep)
@@ -188,9 +188,14 @@ class Directory:
                 return Skipped("", "E_CYCLE", f"The symbolic link {name} leads to a directory that holds it.")
             return raw, location, (*chain, _identity(info)), linked or is_link
         if outside:
-            return Skipped(name, "E_FORBIDDEN", refusal)
+            return Skipped(name, "E_FORBIDDEN", refusal, outside=True)
         if not stat.S_ISREG(info.st_mode):
-            return Skipped(name, "E_UNREADABLE", f"{name} is not a regular file (a pipe, socket or device).")
+            return Skipped(
+                name,
+                "E_UNREADABLE",
+                f"{name} is not a regular file (a pipe, socket or device).",
+                outside=True,
+            )
         return File(name, location, names)
 
 
@@ -209,6 +214,7 @@ def read(file: File, limit: int) -> bytes | Skipped | Failed | None:
                         file.path,
                         "E_UNREADABLE",
                         f"{file.path} is not a regular file (a pipe, socket or device).",
+                        outside=True,
                     )
                 if before.st_size > limit:
                     return Skipped(

@@ -152,7 +152,12 @@ class WebConnector:
                     pending.append(Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose."))
                 elif taken >= self._entry.max_pages:
                     pending.append(
-                        Skipped(key, "E_TOO_LARGE", f"{key} lies beyond max_pages ({self._entry.max_pages}).")
+                        Skipped(
+                            key,
+                            "E_TOO_LARGE",
+                            f"{key} lies beyond max_pages ({self._entry.max_pages}).",
+                            outside=True,
+                        )
                     )
                 else:
                     taken += 1

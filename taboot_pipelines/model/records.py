@@ -57,12 +57,16 @@ class NotModified:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Seen but not wanted, with a typed reason (a tombstone, robots, a size limit …). It still exists, so
-    this is no deletion."""
+    """Seen but not wanted, with a typed reason (a tombstone, a size limit …).
+
+    It still exists, so this is no deletion, unless it is ``outside`` of what the source reads (a link out of
+    the root, a pipe, a page beyond ``max_pages``): then it counts as absent.
+    """
 
     path: str
     code: str
     message: str
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

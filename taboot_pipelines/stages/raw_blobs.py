@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
@@ -97,6 +98,10 @@ def _is_long(path: str) -> bool:
     return len(path.encode()) > MAX_PATH_BYTES
 
 
+def _day(micros: int) -> str:
+    return datetime.fromtimestamp(micros / 1e6, UTC).date().isoformat()
+
+
 def _shown(path: str) -> str:
     """Return the path itself, or of a long one its beginning and a hash that tells it from others."""
     return f"{path[:200]}…{ids.sha256_hex(path.encode())[:16]}" if _is_long(path) else path
@@ -133,12 +138,16 @@ class _Batch:
         )
 
     def _fresh(self) -> set[str]:
-        """Return the paths that first appeared in batches that were killed or failed.
+        """Return the paths that first appeared in batches that were killed, failed or held deletions.
 
-        Deletions are judged by what the last whole batch left.
+        Deletions are judged by what the last whole batch left: a file that moved while deletions were held
+        has still moved when the next batch looks.
         """
         jobs = self.catalog.jobs.find(self.namespace, self.source_id, limit=1000)
-        unfinished = {j["job_id"] for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value, jobs)}
+        unfinished = {
+            j["job_id"]
+            for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value or j["held"], jobs)
+        }
         whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
         return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
 
@@ -253,8 +262,10 @@ class _Batch:
                 if old is not None and old.role != event.role:
                     self.changed.append(replace(old, role=event.role, job_id=self.job_id))
             case Skipped():
-                self.seen.add(event.path)
                 counts["skipped"] += 1
+                old = self.known.get(event.path)
+                if not event.outside:
+                    self.seen.add(event.path)
                 if event.code == "E_TOMBSTONED":
                     # Of a deleted document only the id is recorded: its path may be what was erased.
                     self._letter(
@@ -263,8 +274,16 @@ class _Batch:
                         "The document was deleted; its tombstone holds.",
                         "skipped",
                     )
-                else:
+                elif event.outside or old is None:
                     self._letter(event.path, event.code, event.message, "skipped")
+                else:
+                    # What was read before is still served, though the origin has something else by now.
+                    self.report.add("stale")
+                    message = (
+                        f"{event.message} Its bytes of {_day(old.since)} are served until it is read again."
+                    )
+                    self._letter(event.path, event.code, message, "skipped")
+                    self.report.problem(event.code, _shown(event.path), message)
             case Failed():
                 # The state of the item is unknown, so what is known of it stays.
                 self.seen.add(event.path)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import socket
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines_tests.connectors.servers import send, serve
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
@@ -349,3 +351,92 @@ def test_a_source_that_cannot_be_enumerated_fails_and_keeps_what_is_known(world:
     job = world.workspace.catalog.jobs.find(NS, SOURCE)[0]
     assert job["state"] == "failed" and json.loads(job["error"])["error"]["code"] == "E_PATH"
     assert len(present(world)) == 2 and pointer(world) == published
+
+
+def documents(world: World) -> set[str]:
+    return {Path(url).name for url in world.kb().documents().column("url").to_pylist()}
+
+
+@pytest.mark.parametrize("how", ["a link out of the root", "a pipe", "a socket", "a link to itself"])
+def test_what_is_put_in_a_files_place_and_is_not_read_is_absent(
+    world: World, how: str, tmp_path: Path
+) -> None:
+    """Outside of the source is absent: the old bytes are not served for ever."""
+    path = world.source("notes")
+    for i in range(4):
+        (path / f"{i}.md").write_text(f"Note {i} of four.\n")
+    world.ingest()
+    (path / "1.md").unlink()
+    match how:
+        case "a link out of the root":
+            (tmp_path / "elsewhere.md").write_text("Not of this source.\n")
+            (path / "1.md").symlink_to(tmp_path / "elsewhere.md")
+        case "a pipe":
+            os.mkfifo(path / "1.md")
+        case "a socket":
+            here = os.getcwd()
+            with socket.socket(socket.AF_UNIX) as server:
+                os.chdir(path)
+                server.bind("1.md")
+                os.chdir(here)
+        case _:
+            (path / "1.md").symlink_to("1.md")
+    report = world.ingest()[0]
+    assert report.counts["removed"] == 1 and report.counts["skipped"] == 1 and not report.held
+    assert documents(world) == {"0.md", "2.md", "3.md"}
+    (path / "1.md").unlink()
+    (path / "1.md").write_text("Note 1 is back.\n")
+    world.ingest()
+    assert documents(world) == {f"{i}.md" for i in range(4)}
+
+
+def test_a_file_that_has_grown_over_the_limit_is_reported_as_stale(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url, limits={"max_blob_bytes": 1000})
+    path = world.source("notes")
+    (path / "a.md").write_text("A short note.\n")
+    (path / "b.md").write_text("Another note.\n")
+    (path / "c.md").write_text("c" * 2000)
+    world.ingest()
+    (path / "a.md").write_text("A long note. " * 200)
+    report = world.ingest()[0]
+    assert (
+        report.counts["stale"] == 1 and report.counts["removed"] == 0 and documents(world) == {"a.md", "b.md"}
+    )
+    (problem,) = report.problems
+    assert (problem["code"], problem["item"]) == ("E_TOO_LARGE", "a.md") and "are served until" in problem[
+        "message"
+    ]
+    letters = {d["item"]: d["message"] for d in world.workspace.catalog.dead_letters.find("default", "notes")}
+    assert letters["a.md"] == problem["message"] and "served" not in letters["c.md"]
+    world.workspace.close()
+
+
+def test_pages_beyond_a_lowered_limit_are_absent(world: World) -> None:
+    with serve(
+        lambda h: send(h, 200, f"The page {h.path} of the site.".encode(), content_type="text/plain")
+    ) as site:
+        urls = [f"{site.base}/{i}.txt" for i in range(6)]
+        world.source("site", "web", urls=urls, allow_cidrs=["127.0.0.0/8"], max_pages=6, path=None)
+        world.ingest()
+        assert world.kb().documents().num_rows == 6
+        world.source("site", "web", urls=urls, allow_cidrs=["127.0.0.0/8"], max_pages=4, path=None)
+        report = world.ingest()[0]
+    assert report.counts["removed"] == 2 and world.kb().documents().num_rows == 4
+
+
+def test_files_that_moved_while_deletions_are_held_have_still_moved(world: World) -> None:
+    path = world.source("many")
+    for i in range(30):
+        (path / f"{i}.md").write_text(f"Document number {i} of many.\n")
+    world.ingest()
+    (path / "sub").mkdir()
+    for i in range(30):
+        if i < 8:
+            (path / f"{i}.md").rename(path / "sub" / f"{i}.md")
+        elif i < 28:
+            (path / f"{i}.md").unlink()
+    for _ in range(3):
+        (held,) = world.ingest()[0].held
+        assert held["deletions"] == 20
+    world.ingest(confirm_deletes=True)
+    assert len(documents(world)) == 10
