@@ -76,7 +76,7 @@ class ComposeConnector:
         for path in [p for p in listing.items if self._exclude.matches(p)]:
             del listing.items[path]
         roles = self._roles(listing, tombstoned)
-        yield from items(directory, listing, roles, self._access.max_blob_bytes, tombstoned)
+        yield from items(directory, listing, roles, self._access.max_blob_bytes, known, tombstoned)
 
     def _roles(self, listing: Listing, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
         roles: dict[str, Role] = {}

@@ -16,8 +16,17 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.walk import Directory, File, Listing, read
-from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Known, Role, Skipped
+from taboot_pipelines.connectors.walk import Content, Directory, File, Listing, read_signed
+from taboot_pipelines.model.records import (
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Known,
+    NotModified,
+    Role,
+    Skipped,
+)
 
 DEFAULT_INCLUDE = (
     "*.md",
@@ -82,7 +91,9 @@ class FilesConnector:
         """
         directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
         listing = directory.list()
-        yield from items(directory, listing, self._roles(listing), self._access.max_blob_bytes, tombstoned)
+        yield from items(
+            directory, listing, self._roles(listing), self._access.max_blob_bytes, known, tombstoned
+        )
 
     def _roles(self, listing: Listing) -> dict[str, Role]:
         return {
@@ -104,10 +115,11 @@ def items(
     listing: Listing,
     roles: Mapping[str, Role],
     limit: int,
+    known: Mapping[str, Known],
     tombstoned: Callable[[str], bool],
 ) -> Iterator[Event]:
     """The events of a listing: problems of directories, then what ``roles`` names in the order of paths, then
-    the end.
+    the end. A file with the signature by which it is known is not read again.
     """
     yield from listing.directories
     for path in sorted(roles):
@@ -115,11 +127,15 @@ def items(
         if tombstoned(path):
             yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
         elif isinstance(item, File):
-            data = read(item, limit)
-            if isinstance(data, bytes):
-                yield Fetched(path, data, roles[path])
-            elif data is not None:
-                yield data
+            before = known.get(path)
+            if before is not None and before.etag == item.signature:
+                yield NotModified(path, roles[path])
+                continue
+            content = read_signed(item, limit)
+            if isinstance(content, Content):
+                yield Fetched(path, content.data, roles[path], etag=content.signature)
+            elif content is not None:
+                yield content
         else:
             yield item
     if listing.complete and not directory.still_there():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -41,18 +42,21 @@ PRUNED = frozenset(
 )
 #: A tree with more entries is not one that a person meant.
 MAX_ENTRIES = 1_000_000
+#: The coarsest resolution of file times in use (FAT), in seconds.
+_SETTLED_SECONDS = 2.0
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
     """A regular file. ``location`` is what to open; ``names`` its own name and, for a link, that of its
-    target.
+    target. While ``signature`` stays, so do the bytes (see :func:`signature_of`).
     """
 
     path: str
     location: str
     names: tuple[str, ...]
+    signature: str
 
 
 @dataclass
@@ -196,13 +200,36 @@ class Directory:
                 f"{name} is not a regular file (a pipe, socket or device).",
                 outside=True,
             )
-        return File(name, location, names)
+        return File(name, location, names, signature_of(info))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The bytes of a file, and their signature; None if the file is so new that it might change unseen."""
+
+    data: bytes
+    signature: str | None
+
+
+def signature_of(info: os.stat_result) -> str:
+    """What changes with every write to a file: size, times of the last write and of the last change, inode.
+
+    No program can set the time of the last change, so a file that was given an old date is told apart.
+    """
+    return f"{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}:{info.st_ino}"
 
 
 def read(file: File, limit: int) -> bytes | Skipped | Failed | None:
+    """As :func:`read_signed`, the bytes alone."""
+    content = read_signed(file, limit)
+    return content.data if isinstance(content, Content) else content
+
+
+def read_signed(file: File, limit: int) -> Content | Skipped | Failed | None:
     """The file's bytes; None if it has vanished, Skipped over ``limit`` bytes (unread), Failed if it cannot
     be read or changes while being read (it is read again once)."""
     for _ in range(2):
+        begun = time.time()
         try:
             # The location is a resolved path: a link put in its place since then is not followed, a pipe does
             # not block.
@@ -229,7 +256,9 @@ def read(file: File, limit: int) -> bytes | Skipped | Failed | None:
                 return None
             return Failed(file.path, _unreadable(file.path, error, "file"))
         if len(data) == before.st_size == after.st_size and before.st_mtime_ns == after.st_mtime_ns:
-            return data
+            # A file that was written this moment may be written again within the resolution of its times.
+            settled = begun - max(after.st_mtime, after.st_ctime) > _SETTLED_SECONDS
+            return Content(data, signature_of(after) if settled else None)
     return Failed(
         file.path, TabootError("E_CONFLICT", f"{file.path} changes while it is being read.", path=file.path)
     )
@@ -260,7 +289,7 @@ def _named(found: list[tuple[str, File | Skipped | Failed]]) -> Iterator[tuple[s
             )
         else:
             taken.add(path)
-            yield path, File(path, outcome.location, outcome.names) if isinstance(outcome, File) else outcome
+            yield path, replace(outcome, path=path) if isinstance(outcome, File) else outcome
 
 
 def _free(name: str, raw: str, taken: set[str]) -> str:

@@ -29,8 +29,11 @@ def run(work: SourceWork) -> None:
     if work.unchanged(inputs):
         return
     upstream = documents.tables["documents"]
+    applied = {"documents": upstream, "chunking": chunker.fingerprint}
+    # None stands for all buckets.
+    at = work.changed_buckets("documents", applied)
     listing = tables.read(
-        namespace, source_id, "documents", upstream, columns=["doc_id", "text_sha256", "mime"]
+        namespace, source_id, "documents", upstream, columns=["doc_id", "text_sha256", "mime"], buckets=at
     )
     wanted = {
         d: ids.digest(sha, mime, chunker.fingerprint)
@@ -38,12 +41,13 @@ def run(work: SourceWork) -> None:
     }
     version = tables.version(namespace, source_id, STAGE)
     current = fingerprints(
-        tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"]), "doc_id"
+        tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"], buckets=at),
+        "doc_id",
     )
     diff = difference(wanted, current)
     report.counts |= {
         "documents": len(diff.changed),
-        "reused_documents": len(wanted) - len(diff.changed),
+        "reused_documents": 0,
         "removed_documents": len(diff.removed),
         "new": 0,
     }
@@ -94,4 +98,7 @@ def run(work: SourceWork) -> None:
         )
         done += len(changed)
         work.progress(STAGE, done, len(diff.changed))
-    work.publish(inputs, tables={STAGE: version}, applied={"documents": upstream})
+    work.publish(inputs, tables={STAGE: version}, applied=applied)
+    report.counts["reused_documents"] = (
+        tables.count(namespace, source_id, "documents", upstream) - report.counts["documents"]
+    )

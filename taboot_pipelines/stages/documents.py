@@ -5,7 +5,8 @@ Holds rules ``offsets-carried`` and ``secrets-stop-at-the-blob``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -22,6 +23,7 @@ from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.blobs import UNREADABLE
 from taboot_pipelines.stores.catalog import Locator
+from taboot_pipelines.stores.tables import TableVersion
 
 STAGE = "documents"
 VERSION = "1"
@@ -32,6 +34,18 @@ PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 
 
+@dataclass(frozen=True)
+class _Examined:
+    """The documents that a run compares with the table."""
+
+    #: {doc_id: locator} of those that are present.
+    present: Mapping[str, Locator]
+    #: All of them, the vanished ones included; None if the whole table is compared.
+    only: frozenset[str] | None
+    #: Their paths, whose dead letters are written anew; None for every letter.
+    paths: frozenset[str] | None
+
+
 def run(work: SourceWork) -> None:
     """Parse the blobs that changed.
 
@@ -39,29 +53,87 @@ def run(work: SourceWork) -> None:
     """
     workspace, entry, report = work.workspace, work.entry, work.report
     namespace, source_id = work.namespace, work.source_id
-    catalog, tables = workspace.catalog, workspace.tables
     settings = (
         PARSING,
         entry.config.languages,
         entry.config.type,
         workspace.settings.limits.max_document_chars,
     )
-    inputs = ids.digest(work.upstream["raw_blobs"].inputs, *settings)
-    letters = {d["item"]: d for d in catalog.dead_letters.find(namespace, source_id, STAGE)}
+    raw = work.upstream["raw_blobs"]
+    inputs = ids.digest(raw.inputs, *settings)
+    letters = {d["item"]: d for d in workspace.catalog.dead_letters.find(namespace, source_id, STAGE)}
     # A blob that could not be read is tried again, whether or not anything changed.
-    transient = any(d["code"] in UNREADABLE for d in letters.values())
+    transient = {item for item, d in letters.items() if d["code"] in UNREADABLE}
     if not transient and work.unchanged(inputs):
         report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
         return
     report.data_version = inputs
+    applied = {"position": raw.applied.get("position"), "settings": ids.digest(*settings)}
+    examined = _since_last_run(work, applied, transient)
+    version = _apply(work, settings, inputs, letters, examined)
+    if examined.only is not None and not _complete(work, version):
+        # Log entries may have been purged together with what they said.
+        version = _apply(work, settings, inputs, letters, _everything(work))
+    for letter in workspace.catalog.dead_letters.find(namespace, source_id, STAGE):
+        report.add("failed" if letter["kind"] == "failed" else "rejected")
+        if letter["kind"] == "failed":
+            report.problem(letter["code"], letter["item"], letter["message"])
+    work.publish(inputs, tables={STAGE: version}, applied=applied)
+    report.counts["total"] = workspace.tables.count(namespace, source_id, STAGE, version)
+    report.counts["reused"] = report.counts["total"] - report.counts["new"]
 
-    locators = {
-        x.doc_id: x for x in catalog.locators.of_source(namespace, source_id).values() if x.role == "document"
-    }
-    table_version = tables.version(namespace, source_id, STAGE)
-    current = fingerprints(
-        tables.read(namespace, source_id, STAGE, table_version, columns=["doc_id", "fingerprint"]), "doc_id"
+
+def _everything(work: SourceWork) -> _Examined:
+    located = work.workspace.catalog.locators.of_source(work.namespace, work.source_id)
+    return _Examined({x.doc_id: x for x in located.values() if x.role == "document"}, None, None)
+
+
+def _since_last_run(work: SourceWork, applied: Mapping[str, Any], transient: Collection[str]) -> _Examined:
+    """Return what changed since the table was published; everything if the table is not as it was then."""
+    catalog, old = work.workspace.catalog, work.old
+    if (
+        old is None
+        or old.applied.get("settings") != applied["settings"]
+        or old.applied.get("position") is None
+        or not work.workspace.tables.holds(work.namespace, work.source_id, STAGE, old.tables[STAGE])
+    ):
+        return _everything(work)
+    changed = catalog.locators.changed_since(work.namespace, work.source_id, old.applied["position"])
+    changed |= catalog.locators.at(work.namespace, work.source_id, transient)
+    present = {x.doc_id: x for x in changed.values() if x.state == "present" and x.role == "document"}
+    return _Examined(
+        present, frozenset(x.doc_id for x in changed.values()), frozenset({*changed, *transient})
     )
+
+
+def _complete(work: SourceWork, version: TableVersion | None) -> bool:
+    """Whether every document of the source is in the table or has a dead letter."""
+    catalog, namespace, source_id = work.workspace.catalog, work.namespace, work.source_id
+    rows = work.workspace.tables.count(namespace, source_id, STAGE, version)
+    letters = len(catalog.dead_letters.find(namespace, source_id, STAGE))
+    return rows + letters == catalog.locators.count(namespace, source_id, "document")
+
+
+def _apply(
+    work: SourceWork,
+    settings: Sequence[Any],
+    inputs: str,
+    letters: Mapping[str, Mapping[str, Any]],
+    examined: _Examined,
+) -> TableVersion | None:
+    """Make the table hold the examined documents as they are now; return its version."""
+    workspace, report = work.workspace, work.report
+    namespace, source_id = work.namespace, work.source_id
+    catalog, tables = workspace.catalog, workspace.tables
+    locators = examined.present
+    version = tables.version(namespace, source_id, STAGE)
+    at = None if examined.only is None else {ids.doc_bucket(d) for d in examined.only}
+    held = tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"], buckets=at)
+    current = {
+        doc_id: fingerprint
+        for doc_id, fingerprint in fingerprints(held, "doc_id").items()
+        if examined.only is None or doc_id in examined.only
+    }
     wanted = {d: _fingerprint(x, settings) for d, x in locators.items()}
     known_bad = {
         d
@@ -73,7 +145,7 @@ def run(work: SourceWork) -> None:
     diff = difference({d: f for d, f in wanted.items() if d not in known_bad}, current)
     report.counts |= {
         "new": 0,
-        "reused": len(wanted) - len(known_bad) - len(diff.changed),
+        "reused": 0,
         "removed": len(diff.removed),
         "failed": 0,
         "rejected": 0,
@@ -85,7 +157,7 @@ def run(work: SourceWork) -> None:
         for doc_id in changed:
             x = locators[doc_id]
             try:
-                rows.append(_row(workspace, entry, x, wanted[doc_id]))
+                rows.append(_row(workspace, work.entry, x, wanted[doc_id]))
             except TabootError as error:
                 new_letters.append(
                     {
@@ -97,12 +169,12 @@ def run(work: SourceWork) -> None:
                     }
                 )
         report.add("new", len(rows))
-        table_version = replace_keys(
+        version = replace_keys(
             tables,
             namespace,
             source_id,
             STAGE,
-            table_version,
+            version,
             key="doc_id",
             buckets=buckets,
             drop=[*changed, *removed],
@@ -113,13 +185,9 @@ def run(work: SourceWork) -> None:
         done += len(changed)
         work.progress(STAGE, done, len(diff.changed))
     still_bad = {locators[d].path for d in known_bad} | {x["item"] for x in new_letters}
-    catalog.dead_letters.record(namespace, source_id, STAGE, new_letters, set(letters) - still_bad)
-    for letter in catalog.dead_letters.find(namespace, source_id, STAGE):
-        report.add("failed" if letter["kind"] == "failed" else "rejected")
-        if letter["kind"] == "failed":
-            report.problem(letter["code"], letter["item"], letter["message"])
-    work.publish(inputs, tables={STAGE: table_version}, applied={})
-    report.counts["total"] = len(wanted) - report.counts["failed"] - report.counts["rejected"]
+    examined_letters = set(letters) if examined.paths is None else set(letters) & examined.paths
+    catalog.dead_letters.record(namespace, source_id, STAGE, new_letters, examined_letters - still_bad)
+    return version
 
 
 def _fingerprint(x: Locator, settings: Iterable[Any]) -> str:

@@ -6,7 +6,7 @@ Holds rules ``equal-text-once`` and ``spaces-never-mix``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -58,9 +58,17 @@ def _run(work: SourceWork) -> None:
         report.skipped = "unchanged"
         report.tables = {name: table}
         return
-    present = tables.read(namespace, source_id, "chunks", chunks, columns=["sha256", "bucket"])
+    at = work.changed_buckets("chunks", _applied(space, chunks, table))
+    present = tables.read(namespace, source_id, "chunks", chunks, columns=["sha256", "bucket"], buckets=at)
     homes = dict(rows_of(present, "sha256", "bucket"))
-    missing = homes.keys() - _known(workspace, namespace, name)
+    if at is not None and work.old is not None:
+        # The texts that were there before have their vectors.
+        before = tables.read(
+            namespace, source_id, "chunks", work.old.applied["chunks"], columns=["sha256"], buckets=at
+        )
+        for sha256 in before.column("sha256").to_pylist():
+            homes.pop(sha256, None)
+    missing = homes.keys() - _known(workspace, namespace, name, homes)
     report.counts |= {"distinct_texts": len(homes), "reused": len(homes) - len(missing), "new": 0}
     slices = _texts(workspace, namespace, source_id, chunks, {s: homes[s] for s in missing})
     for texts in _embed(workspace, namespace, name, slices, inputs):
@@ -120,19 +128,26 @@ def lacking(
 ) -> dict[str, int]:
     """Return {hash: bucket of its chunk} of the texts of a source's chunks that have no vector in a space."""
     rows = workspace.tables.read(namespace, source, "chunks", version, columns=["sha256", "bucket"])
-    known = _known(workspace, namespace, table_name(space.id))
-    return {sha256: bucket for sha256, bucket in rows_of(rows, "sha256", "bucket") if sha256 not in known}
+    homes = dict(rows_of(rows, "sha256", "bucket"))
+    known = _known(workspace, namespace, table_name(space.id), homes)
+    return {sha256: bucket for sha256, bucket in homes.items() if sha256 not in known}
 
 
-def _known(workspace: Workspace, namespace: str, name: str) -> set[str]:
+def _known(workspace: Workspace, namespace: str, name: str, wanted: Collection[str]) -> set[str]:
+    """Return which of the wanted texts have vectors."""
     # Under the lease, so that no housekeeping removes the files while they are read.
     with workspace.leases.exclusive(f"{namespace}.vectors"):
         version = workspace.tables.version(namespace, NAMESPACE, name)
-        return set(
-            workspace.tables.read(namespace, NAMESPACE, name, version, columns=["sha256"])
-            .column("sha256")
-            .to_pylist()
+        found = workspace.tables.read(
+            namespace,
+            NAMESPACE,
+            name,
+            version,
+            columns=["sha256"],
+            buckets={ids.bucket(sha256) for sha256 in wanted},
+            members=("sha256", sorted(wanted)),
         )
+        return set(found.column("sha256").to_pylist())
 
 
 def _embed(

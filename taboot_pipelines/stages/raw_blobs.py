@@ -68,30 +68,19 @@ def run(work: SourceWork) -> None:
         batch.publish()
 
 
-def publish_listing(workspace: Workspace, entry: Entry) -> tuple[dict[str, Locator], str]:
-    """Publish the raw pointer; return the present locators and their hash.
+def publish_listing(workspace: Workspace, entry: Entry) -> Pointer:
+    """Publish the raw pointer, which names the last entry of the source's log, and return it.
 
-    The pointer's inputs are that hash, which is what the next stages depend on.
+    The present locators are what the log says up to there, so the next stages depend on its position alone.
     """
-    present = workspace.catalog.locators.of_source(entry.namespace, entry.source_id)
+    position = workspace.catalog.locators.position(entry.namespace, entry.source_id)
     old = workspace.catalog.pointers.get(entry.namespace, entry.source_id, STAGE)
-    listing = _listing(present)
-    if old is None or old.inputs != listing:
-        workspace.catalog.pointers.publish(
-            entry.namespace,
-            entry.source_id,
-            Pointer(stage=STAGE, tables={}, inputs=listing, txn=listing, applied={}),
-        )
-    return present, listing
-
-
-def _listing(present: dict[str, Locator]) -> str:
-    return ids.digest(
-        *(
-            (x.path, x.sha256, x.role, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id)
-            for _, x in sorted(present.items())
-        )
-    )
+    listing = ids.digest("log", position)
+    if old is not None and old.inputs == listing:
+        return old
+    pointer = Pointer(stage=STAGE, tables={}, inputs=listing, txn=listing, applied={"position": position})
+    workspace.catalog.pointers.publish(entry.namespace, entry.source_id, pointer)
+    return pointer
 
 
 def _is_long(path: str) -> bool:
@@ -143,11 +132,17 @@ class _Batch:
         Deletions are judged by what the last whole batch left: a file that moved while deletions were held
         has still moved when the next batch looks.
         """
-        jobs = self.catalog.jobs.find(self.namespace, self.source_id, limit=1000)
-        unfinished = {
-            j["job_id"]
-            for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value or j["held"], jobs)
-        }
+        # As a rule the last job was whole, and the history behind it need not be read.
+        for limit in (2, 1000):
+            jobs = self.catalog.jobs.find(self.namespace, self.source_id, limit=limit)
+            unfinished = {
+                j["job_id"]
+                for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value or j["held"], jobs)
+            }
+            if len(unfinished) < len(jobs) or len(jobs) < limit:
+                break
+        if not unfinished:
+            return set()
         whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
         return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
 
@@ -224,12 +219,13 @@ class _Batch:
         )
 
     def publish(self) -> None:
-        present, self.report.data_version = publish_listing(self.workspace, self.entry)
+        self.report.data_version = publish_listing(self.workspace, self.entry).inputs
+        locators = self.catalog.locators
         self.report.sample = [
             {"path": x.path, "sha256": x.sha256[:12], "bytes": x.byte_size, "doc_id": x.doc_id}
-            for x in list(present.values())[:10]
+            for x in locators.sample(self.namespace, self.source_id, 10)
         ]
-        self.report.counts["present"] = len(present)
+        self.report.counts["present"] = locators.count(self.namespace, self.source_id)
 
     def _doc_id(self, path: str) -> str:
         return ids.doc_id(self.namespace, ids.locator(self.source_id, path))

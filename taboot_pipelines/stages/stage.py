@@ -109,6 +109,25 @@ class SourceWork:
         self.report.tables, self.report.skipped = dict(self.old.tables), "unchanged"
         return True
 
+    def changed_buckets(self, table: str, applied: Mapping[str, Any]) -> frozenset[int] | None:
+        """Return the buckets of an upstream table whose rows may differ from those that were applied last.
+
+        ``applied`` is what this run is to publish as its ``applied``, which names the version of ``table``.
+        None stands for all buckets: something else was applied too, or a table of this stage is not as it was
+        published.
+        """
+        old, tables = self.old, self.workspace.tables
+        if old is None or {**old.applied, table: None} != {**applied, table: None}:
+            return None
+        if not all(
+            tables.holds(self.namespace, self.source_id, name, version)
+            for name, version in old.tables.items()
+        ):
+            return None
+        return tables.changed_buckets(
+            self.namespace, self.source_id, table, old.applied.get(table), applied[table]
+        )
+
     def publish(
         self,
         inputs: str,

@@ -197,6 +197,45 @@ class Tables:
             return table is None and version is None
         return self._same_files(table, namespace, owner, name, version)
 
+    def changed_buckets(
+        self,
+        namespace: str,
+        owner: str,
+        name: str,
+        before: TableVersion | None,
+        after: TableVersion | None,
+    ) -> frozenset[int] | None:
+        """Return the buckets in which ``after`` may have other rows than ``before``, from the log alone.
+
+        None stands for any bucket: the versions cannot be compared, because they are of two tables or the log
+        no longer reaches back.
+        """
+        if before == after:
+            return frozenset()
+        if before is None or after is None or table_id(before) != table_id(after) or not table_id(after):
+            return None
+        try:
+            old, new = (self._open(namespace, owner, name, version) for version in (before, after))
+            if old is None or new is None:
+                return None
+            files = [dict(_files(table)) for table in (old, new)]
+        except (TabootError, OSError, ValueError):
+            return None
+        buckets = {
+            bucket
+            for here, there in (files, files[::-1])
+            for path, bucket in here.items()
+            if path not in there
+        }
+        return None if None in buckets else frozenset(b for b in buckets if b is not None)
+
+    def count(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> int:
+        """Return the number of rows of a version, from the log alone."""
+        table = None if version is None else self._open(namespace, owner, name, version)
+        if table is None:
+            return 0
+        return int(pc.sum(pa.table(table.get_add_actions(flatten=True)).column("num_records")).as_py() or 0)
+
     def files(self, namespace: str, owner: str, name: str) -> int:
         """Return the number of data files of the newest version."""
         table = self._open(namespace, owner, name, None)
@@ -346,6 +385,16 @@ def _version(table: DeltaTable) -> TableVersion:
 
 def _id(table: DeltaTable) -> str:
     return str(table.metadata().id).replace("-", "")[:_ID_DIGITS]
+
+
+def _files(table: DeltaTable) -> Iterator[tuple[str, int | None]]:
+    """Yield (path, bucket) of the files of a version; None for a file outside of all buckets."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    buckets = (
+        actions.column("partition.bucket").to_pylist() if "partition.bucket" in actions.column_names else []
+    )
+    paths = actions.column("path").to_pylist()
+    yield from zip(paths, buckets or [None] * len(paths), strict=True)
 
 
 def _number(version: TableVersion) -> int:

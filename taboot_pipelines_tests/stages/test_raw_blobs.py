@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,8 +161,10 @@ def test_the_ledger_adds_up_over_every_kind_of_file(small_world: World, refuse: 
         "locked.md": ("E_UNREADABLE", "failed"),
         "born-locked.md": ("E_UNREADABLE", "failed"),
     }
+    # Of what is too large, only that is a problem of which earlier bytes are served.
     assert [(p["code"], p["item"]) for p in report.problems] == [
         ("E_UNREADABLE", "born-locked.md"),
+        ("E_TOO_LARGE", "grown.md"),
         ("E_UNREADABLE", "locked.md"),
     ]
     # What was seen but not read keeps its last known bytes.
@@ -440,3 +443,37 @@ def test_files_that_moved_while_deletions_are_held_have_still_moved(world: World
         assert held["deletions"] == 20
     world.ingest(confirm_deletes=True)
     assert len(documents(world)) == 10
+
+
+def test_a_file_is_read_again_only_if_it_may_have_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = world.source(SOURCE)
+    for i in range(5):
+        (path / f"{i}.md").write_text(f"Note {i}: first\n")
+    really_open, opened = os.open, []
+
+    def counting(name: Any, *args: Any, **kwargs: Any) -> int:
+        if str(name).endswith(".md"):
+            opened.append(Path(name).name)
+        return really_open(name, *args, **kwargs)
+
+    monkeypatch.setattr("taboot_pipelines.connectors.walk.os.open", counting)
+    # Files that were written this moment are read again: they might have changed within a tick of the clock.
+    fetch(world)
+    time.sleep(2.1)
+    fetch(world)
+    opened.clear()
+    report = fetch(world)
+    assert opened == [] and report.counts["not_modified"] == 5
+    # The same length and the same date: only the time of the last change tells.
+    before = (path / "1.md").stat()
+    (path / "1.md").write_text("Note 1: other\n")
+    os.utime(path / "1.md", ns=(before.st_atime_ns, before.st_mtime_ns))
+    # Put in place by a rename, with the date of the old one.
+    (path / "new").write_text("Note 2: other\n")
+    os.utime(path / "new", ns=(before.st_atime_ns, (path / "2.md").stat().st_mtime_ns))
+    (path / "new").rename(path / "2.md")
+    report = fetch(world)
+    assert sorted(opened) == ["1.md", "2.md"] and report.counts["fetched"] == 2
+    assert_ledger(world, report)

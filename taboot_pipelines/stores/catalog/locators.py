@@ -68,6 +68,82 @@ class Locators:
             return {r.path: Locator(*r) for r in c.execute(query)}
 
     @retried
+    def at(self, namespace: str, source_id: str, paths: Collection[str]) -> dict[str, Locator]:
+        """The locators at some paths of a source, in any state."""
+        found: dict[str, Locator] = {}
+        with self.database.read(namespace) as c:
+            for part in parts(sorted(set(paths))):
+                query = sa.select(*_COLUMNS).where(
+                    t.locator.c.namespace == namespace,
+                    t.locator.c.source_id == source_id,
+                    t.locator.c.path.in_(part),
+                )
+                found |= {r.path: Locator(*r) for r in c.execute(query)}
+        return found
+
+    @retried
+    def sample(self, namespace: str, source_id: str, limit: int) -> list[Locator]:
+        """The first present locators of a source, by path."""
+        query = (
+            sa.select(*_COLUMNS)
+            .where(
+                t.locator.c.namespace == namespace,
+                t.locator.c.source_id == source_id,
+                t.locator.c.state == "present",
+            )
+            .order_by(t.locator.c.path)
+            .limit(limit)
+        )
+        with self.database.read(namespace) as c:
+            return [Locator(*r) for r in c.execute(query)]
+
+    @retried
+    def count(self, namespace: str, source_id: str, role: str | None = None) -> int:
+        """How many locators of a source are present (with a ``role``: of those in it)."""
+        query = (
+            sa.select(sa.func.count())
+            .select_from(t.locator)
+            .where(
+                t.locator.c.namespace == namespace,
+                t.locator.c.source_id == source_id,
+                t.locator.c.state == "present",
+            )
+        )
+        if role is not None:
+            query = query.where(t.locator.c.role == role)
+        with self.database.read(namespace) as c:
+            return int(c.execute(query).scalar_one())
+
+    @retried
+    def position(self, namespace: str, source_id: str) -> int:
+        """The number of the source's last log entry, 0 without one: while it stays, so does every locator."""
+        query = sa.select(sa.func.max(t.fetch.c.id)).where(
+            t.fetch.c.namespace == namespace, t.fetch.c.source_id == source_id
+        )
+        with self.database.read(namespace) as c:
+            return int(c.execute(query).scalar_one() or 0)
+
+    @retried
+    def changed_since(self, namespace: str, source_id: str, position: int) -> dict[str, Locator]:
+        """The locators, in any state, that have log entries after ``position``, by path."""
+        entries = (
+            sa.select(t.fetch.c.path)
+            .distinct()
+            .where(
+                t.fetch.c.namespace == namespace,
+                t.fetch.c.source_id == source_id,
+                t.fetch.c.id > position,
+            )
+        )
+        query = sa.select(*_COLUMNS).where(
+            t.locator.c.namespace == namespace,
+            t.locator.c.source_id == source_id,
+            t.locator.c.path.in_(entries),
+        )
+        with self.database.read(namespace) as c:
+            return {r.path: Locator(*r) for r in c.execute(query)}
+
+    @retried
     def of_documents(self, namespace: str, doc_ids: Collection[str]) -> list[tuple[str, Locator]]:
         """(source id, locator) of documents by id, whatever their state."""
         found = []
