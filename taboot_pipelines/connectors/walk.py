@@ -47,7 +47,7 @@ _SETTLED_SECONDS = 2.0
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class File:
     """A regular file. ``location`` is what to open; ``names`` its own name and, for a link, that of its
     target. While ``signature`` stays, so do the bytes (see :func:`signature_of`).
@@ -268,6 +268,10 @@ def _named(found: list[tuple[str, File | Skipped | Failed]]) -> Iterator[tuple[s
     """Give each item its locator's path. Of two names with one NFC form, that which has it already (else the
     smallest) keeps it; a name that is not UTF-8 has no form."""
     taken: set[str] = set()
+    if all(raw.isascii() for raw, _ in found):
+        # Every name is its own normal form: as a rule there is nothing to decide.
+        yield from found
+        return
     for raw, outcome in sorted(found, key=lambda f: (not _decodable(f[0]), _nfc(f[0]) != f[0], f[0])):
         path = _nfc(raw)
         if not _decodable(raw):
@@ -289,7 +293,8 @@ def _named(found: list[tuple[str, File | Skipped | Failed]]) -> Iterator[tuple[s
             )
         else:
             taken.add(path)
-            yield path, replace(outcome, path=path) if isinstance(outcome, File) else outcome
+            renamed = isinstance(outcome, File) and outcome.path != path
+            yield path, replace(outcome, path=path) if renamed else outcome
 
 
 def _free(name: str, raw: str, taken: set[str]) -> str:
@@ -307,11 +312,15 @@ def _identity(info: os.stat_result) -> tuple[int, int]:
 
 
 def _nfc(raw: str) -> str:
-    return unicodedata.normalize("NFC", raw)
+    return raw if raw.isascii() else unicodedata.normalize("NFC", raw)
 
 
 def _decodable(raw: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in raw)
+    try:
+        raw.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _escaped(raw: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of
@@ -16,6 +17,8 @@ from taboot_pipelines.model.tables import rows_of
 #: Columns of a source's tables that :func:`source_state` needs.
 FINGERPRINT_COLUMNS = ("doc_id", "fingerprint")
 RUN_COLUMNS = ("doc_id", "bucket", "run_id")
+#: Columns of the snapshot's list of documents by which the sources to compare are found.
+LISTING_COLUMNS = ("bucket", "source_id", "document_fingerprint", "relations_fingerprint")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class Changes:
 
     #: The sources that were compared; documents of no other have changed.
     sources: Mapping[str, SourceState]
-    #: {doc_id: source_id} of every document, the removed ones included.
+    #: The buckets of documents that were compared; documents of no other have changed. None: all.
+    buckets: frozenset[int] | None
+    #: {doc_id: source_id} of every document that was compared, the removed ones included.
     owner: Mapping[str, str]
     changed: frozenset[str]
     removed: frozenset[str]
@@ -77,16 +82,32 @@ def source_state(
     )
 
 
-def sources_to_compare(
-    held: Collection[Mapping[str, Any]], versions: Mapping[str, Any], applied: Mapping[str, Any], salt: str
-) -> list[str]:
-    """The sources whose documents may differ from what the snapshot holds (rows of ``tables.DOC_STATE``)."""
+@dataclass(frozen=True)
+class Scope:
+    """Where a snapshot has to look for changes: in these sources, and in these buckets of documents (None:
+    all)."""
+
+    sources: list[str]
+    buckets: set[int] | None
+
+
+def scope(listed: pa.Table, versions: Mapping[str, Any], applied: Mapping[str, Any], salt: str) -> Scope:
+    """What may differ as far as the snapshot itself says.
+
+    ``listed``: all rows of ``tables.DOC_STATE``, with :data:`LISTING_COLUMNS`. The buckets are those of
+    documents that could not be read last time, and of sources that are no longer in ``versions``; those in
+    which the ``sources`` have changed come on top.
+    """
     # After a change of the snapshot's own version every source is compared.
-    if any(not row["relations_fingerprint"].startswith(version_mark(salt)) for row in held):
-        return list(versions)
-    known = {row["source_id"] for row in held}
-    unread = {row["source_id"] for row in held if not row["document_fingerprint"]}
-    return [s for s in versions if versions[s] != applied.get(s) or s in unread or s not in known]
+    current = pc.all(pc.starts_with(listed.column("relations_fingerprint"), pattern=version_mark(salt)))
+    if current.as_py() is False:
+        return Scope(list(versions), None)
+    unread = pc.equal(listed.column("document_fingerprint"), "")
+    failed = set(pc.unique(listed.filter(unread).column("source_id")).to_pylist())
+    sources = [s for s in versions if versions[s] != applied.get(s) or s in failed]
+    gone = pc.invert(pc.is_in(listed.column("source_id"), pa.array(sorted(versions), pa.string())))
+    rows = listed.filter(pc.or_(gone, unread))
+    return Scope(sources, set(pc.unique(rows.column("bucket")).to_pylist()))
 
 
 def version_mark(salt: str) -> str:
@@ -95,11 +116,17 @@ def version_mark(salt: str) -> str:
 
 
 def compare(
-    held: Collection[Mapping[str, Any]], versions: Collection[str], sources: Mapping[str, SourceState]
+    held: Collection[Mapping[str, Any]],
+    versions: Collection[str],
+    sources: Mapping[str, SourceState],
+    *,
+    buckets: frozenset[int] | None,
+    documents: int,
 ) -> Changes:
     """Compare what the snapshot holds (rows of ``tables.DOC_STATE``) with the states of some sources.
 
-    ``versions``: the sources that there are; documents of others are removed.
+    ``versions``: the sources that there are; documents of others are removed. ``buckets``: those that
+    ``held`` and the states are of (None: all). ``documents``: how many the snapshot holds in all.
     """
     wanted: dict[str, str] = {}
     current: dict[str, str] = {}
@@ -123,5 +150,6 @@ def compare(
         owner=owner,
         changed=changed,
         removed=removed,
-        documents=len(known) - len(removed) + len(changed - known),
+        documents=documents - len(removed) + len(changed - known),
+        buckets=buckets,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,15 +41,23 @@ class Document:
 
 
 class SourceDocuments:
-    """The documents of a source at one version of their table."""
+    """The documents of a source at one version of their table, or those of some of its buckets."""
 
-    def __init__(self, tables: Tables, namespace: str, source_id: str, version: TableVersion | None) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        namespace: str,
+        source_id: str,
+        version: TableVersion | None,
+        buckets: Collection[int] | None = None,
+    ) -> None:
         self.namespace = namespace
         self._tables = tables
         self._source_id = source_id
         self._version = version
         columns = list(Document.__slots__)
-        self.listed = {row[0]: Document(*row) for row in rows_of(self._read(columns), *columns)}
+        rows = self._read(columns, buckets)
+        self.listed = {row[0]: Document(*row) for row in rows_of(rows, *columns)}
         #: {path: doc_id}
         self.by_path = {document.path: doc_id for doc_id, document in self.listed.items()}
 
@@ -59,7 +67,7 @@ class SourceDocuments:
         rows = self._read(["doc_id", "text", "offsets"], {ids.doc_bucket(d) for d in wanted})
         return {doc_id: (text, offsets) for doc_id, text, offsets in rows_of(rows) if doc_id in wanted}
 
-    def _read(self, columns: Sequence[str], buckets: set[int] | None = None) -> Any:
+    def _read(self, columns: Sequence[str], buckets: Collection[int] | None = None) -> Any:
         return self._tables.read(
             self.namespace, self._source_id, "documents", self._version, columns=columns, buckets=buckets
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from taboot_pipelines.incremental import Difference, batches, difference, replace_keys
 from taboot_pipelines.knowledge.observations import Observation, RunRows, observation_table
@@ -18,6 +19,14 @@ from taboot_pipelines.stores.tables import Tables, TableVersion
 
 
 @dataclass(frozen=True)
+class Only:
+    """Some units of a source, whether they are still there or not, and the buckets that their rows lie in."""
+
+    units: frozenset[str]
+    buckets: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Interpreted:
     """What :meth:`Interpretation.apply` has done."""
 
@@ -26,7 +35,7 @@ class Interpreted:
     #: Units, those interpreted, reused and removed, new observations, letters that are failures or notes.
     counts: Mapping[str, int]
     #: The letters that are failures.
-    failures: Sequence[Mapping[str, str]]
+    failures: Sequence[Mapping[str, Any]]
     #: No unit was kept from being read.
     whole: bool
 
@@ -66,17 +75,24 @@ class Interpretation:
         self._unread: dict[str, Outcome] = {}
 
     def apply(
-        self, txn: str, *, batch: int, table_is_empty: bool, progress: Callable[[int, int], None]
+        self,
+        txn: str,
+        *,
+        batch: int,
+        table_is_empty: bool,
+        progress: Callable[[int, int], None],
+        only: Only | None = None,
     ) -> Interpreted:
         """Interpret the units whose input changed, and take away the rows of those that left.
 
         ``batch``: how many units are committed together. ``table_is_empty``: no rows were published, so that
         there need be no table; else the memory of one that is missing is worth nothing. ``progress`` is
-        called with (done, total) units.
+        called with (done, total) units. ``only``: the input of no other unit has changed, and none of these
+        takes in another.
         """
         version = self._tables.version(self._namespace, self._source_id, self._tier.table)
-        remembered = self._runs.states()
-        homes = self._homes(version)
+        remembered = self._runs.states(None if only is None else only.units)
+        homes = self._homes(version, only)
         found = self._difference(
             remembered if version is not None or table_is_empty else {}, homes.keys() | remembered.keys()
         )
@@ -96,7 +112,11 @@ class Interpretation:
             observations += len(rows)
             done += len(changed)
             progress(done, len(found.changed))
-        version, letters = self._suppress(version, txn, batch)
+        if only is None:
+            version, letters = self._suppress(version, txn, batch)
+        else:
+            states = self._runs.states(only.units)
+            letters = self._runs.write_letters(self._letters(states), only.units)
         failures = [letter for letter in letters if letter["kind"] == "failed"]
         return Interpreted(
             version=version,
@@ -126,13 +146,19 @@ class Interpretation:
         applied = dict.fromkeys(held, "") | {name: state.fingerprint for name, state in states.items()}
         return difference(wanted, applied)
 
-    def _homes(self, version: TableVersion | None) -> dict[str, int]:
+    def _homes(self, version: TableVersion | None, only: Only | None = None) -> dict[str, int]:
         """{unit_id: bucket} of the units that have rows."""
         rows = self._tables.read(
-            self._namespace, self._source_id, self._tier.table, version, columns=["bucket", "unit_id"]
+            self._namespace,
+            self._source_id,
+            self._tier.table,
+            version,
+            columns=["bucket", "unit_id"],
+            buckets=None if only is None else only.buckets,
         )
         distinct = rows.group_by(["unit_id", "bucket"]).aggregate([])
-        return dict(rows_of(distinct, "unit_id", "bucket"))
+        homes = dict(rows_of(distinct, "unit_id", "bucket"))
+        return homes if only is None else {unit: b for unit, b in homes.items() if unit in only.units}
 
     # --- interpreting ---------------------------------------------------------------------------------------
 
@@ -200,7 +226,7 @@ class Interpretation:
 
     def _suppress(
         self, version: TableVersion | None, txn: str, batch: int
-    ) -> tuple[TableVersion | None, list[dict[str, str]]]:
+    ) -> tuple[TableVersion | None, list[Mapping[str, Any]]]:
         """A file that another unit takes in by `extends` or `include` is no unit of its own (rule
         ``unit-of-interpretation``).
 
@@ -224,8 +250,7 @@ class Interpretation:
             self._runs.suppress(back, False)
             self._runs.forget(sorted(self._unread.keys() & set(back)))
         letters = self._letters({unit: state for unit, state in states.items() if unit not in suppressed})
-        self._runs.write_letters(letters)
-        return version, letters
+        return version, self._runs.write_letters(letters)
 
     def _letters(self, states: Mapping[str, UnitState]) -> list[dict[str, str]]:
         found = {unit: (state.fingerprint, state.problems) for unit, state in states.items()}

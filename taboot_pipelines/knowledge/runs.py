@@ -73,9 +73,9 @@ class RunLog:
         self._source_id = source_id
         self._tier = tier
 
-    def states(self) -> dict[str, UnitState]:
-        """{unit_id: state} of every unit that has an active run, or one that is suppressed."""
-        rows = self._catalog.runs.unit_states(self._namespace, self._source_id, self._tier.source)
+    def states(self, units: Collection[str] | None = None) -> dict[str, UnitState]:
+        """{unit_id: state} of every unit (or of some) that has an active run, or one that is suppressed."""
+        rows = self._catalog.runs.unit_states(self._namespace, self._source_id, self._tier.source, units)
         return {
             unit: UnitState(
                 fingerprint=row["fingerprint"],
@@ -112,13 +112,17 @@ class RunLog:
             self._namespace, self._source_id, self._tier.source, dict.fromkeys(units, suppressed)
         )
 
-    def write_letters(self, letters: Sequence[Mapping[str, str]]) -> None:
-        """Make the dead letters of the stage equal to these."""
+    def write_letters(
+        self, letters: Sequence[Mapping[str, str]], units: Collection[str] | None = None
+    ) -> list[Mapping[str, Any]]:
+        """Make the dead letters of the stage (or those of some units) equal to these; return all of them."""
         place = (self._namespace, self._source_id, self._tier.stage)
         known = {row["item"] for row in self._catalog.dead_letters.find(*place)}
+        examined = known if units is None else known & set(units)
         self._catalog.dead_letters.record(
-            *place, [dict(letter) for letter in letters], known - {letter["item"] for letter in letters}
+            *place, [dict(letter) for letter in letters], examined - {letter["item"] for letter in letters}
         )
+        return self._catalog.dead_letters.find(*place)
 
     def _write(
         self, runs: Sequence[dict[str, Any]], states: Sequence[dict[str, Any]], gone: Collection[str]

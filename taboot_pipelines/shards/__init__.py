@@ -32,6 +32,7 @@ from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.plan import plan
 from taboot_pipelines.shards.protocol import Seen, ShardStore
 from taboot_pipelines.shards.publish import PublishReport, prune, publish
+from taboot_pipelines.shards.published_vectors import PublishedVectors
 from taboot_pipelines.shards.reader import DocumentShard, Shards
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "DocumentShard",
     "Manifest",
     "PublishReport",
+    "PublishedVectors",
     "Seen",
     "ShardInput",
     "ShardStore",

@@ -98,10 +98,10 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
     entities = given.entities.select(list(_ENTITY_COLUMNS))
     names = given.names.select(tables.NAMES.names)
     keys = [*entities.column("key").to_pylist(), *names.column("observed_key").to_pylist()]
-    hashes = [ids.sha256_hex(k) for k in keys]
+    hashes = [hashlib.sha256(k.encode("utf-8", "surrogatepass")).digest() for k in keys]
     order = sorted(range(len(keys)), key=hashes.__getitem__)
-    positions = [int(hashes[i], 16) for i in order]
-    for lo, hi in cut(positions, [1] * len(order), 256, settings.max_entities):
+    positions = [int.from_bytes(hashes[i][:8], "big") for i in order]
+    for lo, hi in cut(positions, [1] * len(order), 64, settings.max_entities):
         rows = np.array(order[lo:hi], dtype=np.int64)
         own_entities = (
             entities.take(pa.array(rows[rows < len(entities)]))
@@ -121,7 +121,7 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
         entry = ShardEntry(
             key=ids.digest("entities", layout.FORMAT, _fingerprint(own_entities), _fingerprint(own_names)),
             kind="entities",
-            first=hashes[order[lo]],
+            first=hashes[order[lo]].hex(),
             entities=len(own_entities),
             names=len(own_names),
         )
@@ -138,9 +138,14 @@ def _fingerprint(table: pa.Table) -> str:
         if pa.types.is_list(column.type):
             h.update(_lengths(pc.list_value_length(column)))
             column = column.flatten()
-        column = column.cast(pa.large_string())
-        h.update(_lengths(pc.binary_length(column.cast(pa.large_binary()))))
-        h.update("".join(v for v in column.to_pylist() if v is not None).encode())
+        column = column.cast(pa.large_binary())
+        h.update(_lengths(pc.binary_length(column)))
+        # Without null values, which have no bytes, the texts stand one behind the other.
+        values = column.drop_null()
+        if len(values):
+            _, offsets, data = values.buffers()
+            bounds = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
+            h.update(memoryview(data)[bounds[0] : bounds[-1]])
     return h.hexdigest()
 
 

@@ -159,6 +159,7 @@ _SOURCE_STAGES = (
         holds="What Compose, nginx, prose and code state, by deterministic extractors.",
         versions=tier_a_triples.versions,
         extractors=tier_a_triples.extractors,
+        has_projects=tier_a_triples.has_projects,
     ),
 )
 

@@ -19,12 +19,13 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import Difference, batches
 from taboot_pipelines.knowledge.changes import (
     FINGERPRINT_COLUMNS,
+    LISTING_COLUMNS,
     RUN_COLUMNS,
     Changes,
     SourceState,
     compare,
+    scope,
     source_state,
-    sources_to_compare,
     version_mark,
 )
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher
@@ -55,6 +56,7 @@ from taboot_pipelines.knowledge.token_index import documents_holding, tokens
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import DECLARATIONS, DOC_STATE, ENTITIES, RELATIONS, rows_of
 from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
@@ -153,20 +155,52 @@ class _Sources:
         self._namespace = namespace
         self._observation_tables = observation_tables
 
-    def state(self, source: str) -> SourceState:
+    def state(self, source: str, buckets: Collection[int] | None = None) -> SourceState:
+        """Return the state of all documents of a source, or of those in some buckets."""
+        documents = self._read(source, "documents", columns=FINGERPRINT_COLUMNS, buckets=buckets)
+        # The observations of a project lie in the bucket of its main file, wherever the document is.
+        members = None if buckets is None else ("doc_id", documents.column("doc_id").to_pylist())
         return source_state(
-            self._read(source, "documents", columns=FINGERPRINT_COLUMNS),
-            self._read(source, "chunks", columns=FINGERPRINT_COLUMNS),
-            {name: self._read(source, name, columns=RUN_COLUMNS) for name in self._observation_tables},
+            documents,
+            self._read(source, "chunks", columns=FINGERPRINT_COLUMNS, buckets=buckets),
+            {
+                name: self._read(source, name, columns=RUN_COLUMNS, members=members)
+                for name in self._observation_tables
+            },
             self.salt,
             without=self._withdrawn.get(source, frozenset()),
         )
 
-    def declaring(self, source: str) -> Iterator[dict[str, Any]]:
-        """Yield the observations of nodes that declare a name."""
+    def changed_buckets(self, source: str, before: Mapping[str, Any]) -> frozenset[int] | None:
+        """Return the buckets of the documents that may differ from those of another version of the source.
+
+        None stands for all buckets.
+        """
+        now = self.versions[source]
+        if WITHDRAWN in now or WITHDRAWN in before:
+            return None
+        found: set[int] = set()
+        for name in ("documents", "chunks", *self._observation_tables):
+            versions = (before.get(name), now.get(name))
+            changed = self._tables.changed_buckets(self._namespace, source, name, *versions)
+            if changed is None:
+                return None
+            if name in self._observation_tables:
+                for version in versions:
+                    rows = self._tables.read(
+                        self._namespace, source, name, version, columns=["doc_id"], buckets=changed
+                    )
+                    doc_ids = pc.unique(rows.column("doc_id")).to_pylist()
+                    found.update(ids.doc_bucket(doc_id) for doc_id in doc_ids)
+            else:
+                found |= changed
+        return frozenset(found)
+
+    def declaring(self, source: str, doc_ids: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Yield the observations of nodes that declare a name in some documents."""
         columns = ["doc_id", "kind", "start_label", "start_key", "start_name", "declared", "aliases"]
         for name in self._observation_tables:
-            rows = self._read(source, name, columns=columns)
+            rows = self._read(source, name, columns=columns, members=("doc_id", sorted(doc_ids)))
             yield from rows.filter(
                 pc.and_(rows.column("declared"), pc.equal(rows.column("kind"), "node"))
             ).to_pylist()
@@ -214,8 +248,8 @@ class _Names:
     #: {key of a bare service: key of the service that it means}
     resolved_before: Mapping[str, str]
     resolved: Mapping[str, str]
-    #: Unchanged documents that hold a name whose meaning changed.
-    rescan: frozenset[str]
+    #: {doc_id: source} of unchanged documents that hold a name whose meaning changed.
+    rescan: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -264,7 +298,7 @@ def _apply(
     salt = ids.digest(VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
     sources = _Sources(tables, namespace, current, observation_tables, salt)
 
-    changes = _compare(snapshot, sources, applied)
+    changes = _compare(snapshot, sources, applied if whole else {})
     report.counts |= {
         "documents": changes.documents,
         "changed": len(changes.changed),
@@ -300,11 +334,18 @@ def _apply(
 
 
 def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any]) -> Changes:
-    """Find the documents that changed."""
+    """Find the documents that changed, looking only into the buckets in which a source did."""
+    listed = snapshot.read("doc_state", columns=LISTING_COLUMNS)
+    found = scope(listed, sources.versions, applied, sources.salt)
+    buckets = found.buckets
+    for source in found.sources:
+        changed = None if buckets is None else sources.changed_buckets(source, applied.get(source, {}))
+        buckets = None if buckets is None or changed is None else buckets | changed
     columns = [f.name for f in DOC_STATE if f.name != "tokens"]
-    held = snapshot.read("doc_state", columns=columns).to_pylist()
-    to_compare = sources_to_compare(held, sources.versions, applied, sources.salt)
-    return compare(held, sources.versions, {source: sources.state(source) for source in to_compare})
+    held = snapshot.read("doc_state", columns=columns, buckets=buckets).to_pylist()
+    states = {source: sources.state(source, buckets) for source in found.sources}
+    at = None if buckets is None else frozenset(buckets)
+    return compare(held, sources.versions, states, buckets=at, documents=listed.num_rows)
 
 
 def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
@@ -314,15 +355,16 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
     """
     before = snapshot.read("declarations")
     kept = before.filter(pc.invert(_among(before, "doc_id", changes.changed | changes.removed)))
-    new = declarations(
-        o for source in changes.sources for o in sources.declaring(source) if o["doc_id"] in changes.changed
-    )
+    new = declarations(o for source in changes.sources for o in sources.declaring(source, changes.changed))
     after = pa.concat_tables([kept, new])
     known_before, known = meanings(before), meanings(after)
     moved = moved_names(known_before, known)
     holding: set[str] = set()
+    owner: dict[str, str] = {}
     if moved:
-        holding = documents_holding(moved, snapshot.read("doc_state", columns=["doc_id", "tokens"]))
+        state = snapshot.read("doc_state", columns=["doc_id", "source_id", "tokens"])
+        holding = documents_holding(moved, state) - changes.changed - changes.removed
+        owner = {d: source for d, source in rows_of(state, "doc_id", "source_id") if d in holding}
     if new.num_rows or kept.num_rows != before.num_rows:
         touched = {ids.doc_bucket(doc_id) for doc_id in changes.changed | changes.removed}
         rows = after.filter(pc.is_in(after.column("bucket"), pa.array(sorted(touched), pa.int32())))
@@ -337,7 +379,7 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
         changed=len(moved),
         resolved_before=resolutions(known_before),
         resolved=resolutions(known),
-        rescan=frozenset(holding - changes.changed - changes.removed),
+        rescan=owner,
     )
 
 
@@ -352,12 +394,13 @@ def _relate(
     progress: Callable[[int, int], None],
 ) -> _Related:
     """Make the edges of the documents that changed, or hold a name that did."""
-    todo = changes.changed | names.rescan
-    rescanned = {changes.owner[doc_id] for doc_id in names.rescan}
-    states = {
-        **changes.sources,
-        **{source: sources.state(source) for source in sorted(rescanned - changes.sources.keys())},
-    }
+    todo = changes.changed | names.rescan.keys()
+    owner = {**changes.owner, **names.rescan}
+    states = dict(changes.sources)
+    for source in sorted(set(names.rescan.values())):
+        at = {ids.doc_bucket(d) for d, its in names.rescan.items() if its == source}
+        if source not in states or (changes.buckets is not None and not at <= changes.buckets):
+            states[source] = sources.state(source, at | (changes.buckets or set()))
     matcher = NameMatcher(names.known)
     left: set[Node] = set()
     claims: list[tuple[Node, Claim]] = []
@@ -373,7 +416,7 @@ def _relate(
             left.update(rows_of(leaving, f"{end}_label", f"{end}_key"))
         relations: list[dict[str, Any]] = []
         doc_states: list[dict[str, Any]] = []
-        for source, doc_ids in _by_owner(changed, changes.owner):
+        for source, doc_ids in _by_owner(changed, owner):
             for given in sources.documents(source, doc_ids, buckets, states[source]):
                 facts = document_facts(given, matcher, names.known, read_blob)
                 relations += facts.relations
@@ -430,7 +473,7 @@ def _reduce(snapshot: _Snapshot, changes: Changes, names: _Names, related: _Rela
 
     Returns the number of entities that were reduced.
     """
-    looked_at = changes.changed | names.rescan | changes.removed
+    looked_at = changes.changed | names.rescan.keys() | changes.removed
     nodes = related.left | {node for node, _claim in related.claims}
     touched = touched_entities(nodes, names.resolved_before, names.resolved)
     old = snapshot.read("entities", buckets=sorted({ids.bucket(key) for _, key in touched}))

@@ -15,6 +15,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.shards import (
     DocumentRows,
+    PublishedVectors,
     ShardInput,
     ShardStore,
     damaged_shards,
@@ -219,7 +220,8 @@ def _input(
     workspace: Workspace, namespace: str, snapshot: Pointer, space: Space, progress: Progress
 ) -> ShardInput:
     """Return the snapshot in the form that a publisher takes."""
-    reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id))
+    published = PublishedVectors(workspace.shards, namespace, space)
+    reader = SnapshotReader(workspace, namespace, snapshot, embeddings.table_name(space.id), published)
     docs, done = reader.docs(), 0
 
     def load(doc_ids: Sequence[str]) -> DocumentRows:

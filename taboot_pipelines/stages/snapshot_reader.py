@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.shards import DocumentRows
+from taboot_pipelines.shards import DocumentRows, PublishedVectors
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
@@ -26,8 +26,17 @@ class SnapshotReader:
     embedding space in force; without one, nothing may be read that needs vectors.
     """
 
-    def __init__(self, workspace: Workspace, namespace: str, pointer: Pointer, vectors: str = "") -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        namespace: str,
+        pointer: Pointer,
+        vectors: str = "",
+        published: PublishedVectors | None = None,
+    ) -> None:
+        """``published``: vectors that need not be looked for in their table."""
         self._namespace, self._pointer, self._vectors = namespace, pointer, vectors
+        self._published = published
         self._tables = workspace.tables
         self._owner: dict[str, str] = {}
 
@@ -90,9 +99,13 @@ class SnapshotReader:
             buckets=buckets,
             members=("doc_id", doc_ids),
         )
-        return DocumentRows(
-            documents, chunks, self.vectors(pc.unique(chunks.column("sha256")).to_pylist()), relations
-        )
+        texts = pc.unique(chunks.column("sha256")).to_pylist()
+        if self._published is None:
+            return DocumentRows(documents, chunks, self.vectors(texts), relations)
+        held = self._published.of(doc_ids, texts)
+        missing = set(texts) - set(held.column("sha256").to_pylist())
+        vectors = pa.concat_tables([held, self.vectors(missing).cast(held.schema)])
+        return DocumentRows(documents, chunks, vectors, relations)
 
     def rows(self, name: str, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
         """Yield (source, its rows) of ``documents`` or ``chunks`` for each source of the snapshot.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.model.tables import TABLES, rows_of
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
@@ -63,8 +63,10 @@ def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:
         return None
     vector: dict[str, Any] = {}
     for pointer in found:
-        # A stage without tables of its own also applies things that are not tables.
-        vector |= pointer.applied if pointer.tables else {}
+        # Of a stage without tables of its own nothing is taken that is not the same for all.
+        noted = pointer.applied if pointer.tables else {}
+        # A stage also notes inputs that are not tables.
+        vector |= {name: v for name, v in noted.items() if name.partition(".")[0] in TABLES}
     for pointer in found:
         vector |= pointer.tables
     agreed = all(

@@ -40,6 +40,11 @@ def versions(source_type: str) -> Sequence[object]:
     return (VERSION, PROSE_VERSION, projects and (projects.name, projects.version))
 
 
+def has_projects(source_type: str) -> bool:
+    """Return whether a type of source has units that read several files."""
+    return source_type in EXTRACTORS
+
+
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     """Return the extractors for one source."""
     workspace, facts, documents = given.workspace, given.facts, given.documents

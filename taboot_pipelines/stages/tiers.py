@@ -7,14 +7,15 @@ keeps their runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from taboot_pipelines.knowledge.document_units import SourceDocuments
-from taboot_pipelines.knowledge.interpretation import Interpretation
+from taboot_pipelines.knowledge.document_units import KIND, SourceDocuments
+from taboot_pipelines.knowledge.interpretation import Interpretation, Only
 from taboot_pipelines.knowledge.runs import Tier
-from taboot_pipelines.knowledge.units import UnitExtractor
+from taboot_pipelines.knowledge.units import UnitExtractor, unit_id
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import SourceFacts
 from taboot_pipelines.stages import chunks, documents, raw_blobs
@@ -39,18 +40,21 @@ def tier_stage(
     holds: str,
     versions: Callable[[str], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
+    has_projects: Callable[[str], bool] = lambda _source_type: False,
 ) -> SourceStage:
     """Return the stage of a tier, named ``tier.stage``, with the table ``tier.table``.
 
     ``versions`` returns for a type of source, without reading anything, what decides the extractors' output:
     if it changes, every unit's fingerprint is compared again. ``extractors`` makes the extractors.
+    ``has_projects`` says of a type of source whether there are units that read several files; if not, only
+    the documents that changed are looked at.
     """
     return SourceStage(
         name=tier.stage,
         holds=holds,
         needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
         tables=(StageTable(name=tier.table, owner="source"),),
-        run=partial(_run, tier=tier, versions=versions, extractors=extractors),
+        run=partial(_run, tier=tier, versions=versions, extractors=extractors, has_projects=has_projects),
     )
 
 
@@ -60,18 +64,20 @@ def _run(
     tier: Tier,
     versions: Callable[[str], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
+    has_projects: Callable[[str], bool],
 ) -> None:
     """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
     source_type, facts = work.entry.config.type, _facts(work.entry)
-    inputs = ids.digest(
-        raw.inputs, parsed.tables, cut.tables, facts.host, facts.proxy, *versions(source_type)
-    )
+    settings = ids.digest(facts.host, facts.proxy, *versions(source_type))
+    inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
     if work.unchanged(inputs):
         return
     read = {"documents": parsed.tables["documents"], "chunks": cut.tables["chunks"]}
-    listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"])
+    applied = {**read, "settings": settings}
+    at = None if has_projects(source_type) else _changed(work, applied)
+    listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
     given = TierInput(workspace, source_type, facts, listing)
     result = Interpretation(
         workspace.catalog,
@@ -86,16 +92,45 @@ def _run(
         batch=workspace.settings.limits.batch_documents,
         table_is_empty=work.old is not None and work.old.tables[tier.table] is None,
         progress=lambda done, total: work.progress(tier.stage, done, total),
+        only=None if at is None else _only(work, listing, at),
     )
     report.counts |= result.counts
+    if at is not None:
+        units = workspace.tables.count(work.namespace, work.source_id, "documents", read["documents"])
+        report.counts |= {"units": units, "reused": units - result.counts["interpreted"]}
     for letter in result.failures:
         report.problem(letter["code"], letter["item"], letter["message"])
     work.publish(
         inputs if result.whole else ids.digest(inputs, "incomplete"),
         tables={tier.table: result.version},
-        applied=read,
+        applied=applied,
         txn=inputs,
     )
+
+
+def _changed(work: SourceWork, applied: Mapping[str, Any]) -> frozenset[int] | None:
+    """Return the buckets in which documents changed; None for all, as when a unit was not read last time."""
+    if work.old is None or work.old.inputs != work.old.txn:
+        return None
+    if "chunks" in work.old.applied:
+        # Units are documents; the chunks follow from these.
+        applied = {**applied, "chunks": work.old.applied["chunks"]}
+    return work.changed_buckets("documents", applied)
+
+
+def _only(work: SourceWork, listing: SourceDocuments, buckets: frozenset[int]) -> Only:
+    """Return the units of some buckets: the documents that are there, and those that were there before."""
+    assert work.old is not None
+    before = work.workspace.tables.read(
+        work.namespace,
+        work.source_id,
+        "documents",
+        work.old.applied["documents"],
+        columns=["doc_id"],
+        buckets=buckets,
+    )
+    doc_ids = {*listing.listed, *before.column("doc_id").to_pylist()}
+    return Only(frozenset(unit_id(KIND, doc_id) for doc_id in doc_ids), buckets)
 
 
 def _facts(entry: Entry) -> SourceFacts:

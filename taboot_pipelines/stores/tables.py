@@ -10,6 +10,8 @@ minima and maxima of columns, that is, text (rule ``deleted-stays-deleted``).
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
@@ -34,6 +36,8 @@ NAMESPACE = "_"
 #: A version of one table: Delta's number, a dot, and the beginning of the table's own id.
 TableVersion = str
 _ID_DIGITS = 12
+#: Tables at a version that are kept open.
+_MAX_OPENED = 64
 
 
 class Tables:
@@ -56,6 +60,9 @@ class Tables:
         are lost (``LeaseStore.confirm``).
         """
         self._confirm = confirm
+        #: Tables at a version, which never changes: a log is read once for all stages of a run.
+        self._opened: OrderedDict[tuple[str, TableVersion], DeltaTable] = OrderedDict()
+        self._lock = threading.Lock()
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
         self._place: TablePlace = (
@@ -115,9 +122,19 @@ class Tables:
 
         try:
             dataset = table.to_pyarrow_dataset()
-            result = dataset.to_table(
-                columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None
-            )
+            chosen_rows = reduce(and_, chosen) if chosen else None
+            if members is not None and any(pa.types.is_list(f.type) for f in wanted):
+                # Vectors are wide: only the files that hold a wanted row are read whole.
+                schema = dataset.schema
+                parts = [
+                    file.to_table(schema=schema, columns=list(wanted.names), filter=chosen_rows)
+                    for file in dataset.get_fragments(filter=chosen_rows)
+                    if file.to_table(schema=schema, columns=[members[0]], filter=chosen_rows).num_rows
+                ]
+                return pa.concat_tables(
+                    [wanted.empty_table(), *(part.select(wanted.names).cast(wanted) for part in parts)]
+                )
+            result = dataset.to_table(columns=list(wanted.names), filter=chosen_rows)
             return result.select(wanted.names).cast(wanted)
         except (pa.ArrowException, OSError, DeltaError) as error:
             what = f"Table {name} of {owner} cannot be read"
@@ -312,6 +329,11 @@ class Tables:
         if not self._place.may_exist(path):
             return None
         number = None if version is None else _number(version)
+        if version is not None:
+            with self._lock:
+                known = self._opened.get((path, version))
+            if known is not None:
+                return known
         try:
             table = DeltaTable(self._place.uri(path), version=number, storage_options=self._place.options())
         except TableNotFoundError:
@@ -322,7 +344,14 @@ class Tables:
                 f"Table {name} of {owner} cannot be opened", error, table=name, version=version
             )
         else:
-            if version is None or _is_of(version, table):
+            if version is None:
+                return table
+            if _is_of(version, table):
+                if table_id(version):
+                    with self._lock:
+                        self._opened[path, version] = table
+                        if len(self._opened) > _MAX_OPENED:
+                            self._opened.popitem(last=False)
                 return table
             raise TabootError(
                 "E_TABLE",

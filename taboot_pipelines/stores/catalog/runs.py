@@ -30,13 +30,16 @@ class Runs:
         self.database = database
 
     @retried
-    def unit_states(self, namespace: str, source_id: str, tier: str) -> dict[str, Row]:
-        """By unit id: the active run, what it read, and what came of it."""
+    def unit_states(
+        self, namespace: str, source_id: str, tier: str, units: Collection[str] | None = None
+    ) -> dict[str, Row]:
+        """By unit id (None: of all units): the active run, what it read, and what came of it."""
         u = t.unit_state
+        query = sa.select(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier)
+        queries = (
+            [query] if units is None else [query.where(u.c.unit_id.in_(p)) for p in parts(sorted(units))]
+        )
         with self.database.read(namespace) as c:
-            rows = c.execute(
-                sa.select(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier)
-            )
             return {
                 r.unit_id: {
                     "run_id": r.run_id,
@@ -47,7 +50,8 @@ class Runs:
                     "problems": orjson.loads(r.problems),
                     "suppressed": r.suppressed,
                 }
-                for r in rows
+                for one in queries
+                for r in c.execute(one)
             }
 
     @retried
