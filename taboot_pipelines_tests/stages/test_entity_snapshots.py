@@ -18,8 +18,9 @@ from taboot_pipelines.model.graph import Basis, EdgeSource
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 from taboot_pipelines.stages import entity_snapshots
 from taboot_pipelines.stages.chain import AGREEING, CHAIN
-from taboot_pipelines.stages.entity_snapshots import STAGE, TABLES, source_versions
+from taboot_pipelines.stages.entity_snapshots import STAGE, TABLES
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.source_versions import source_versions
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.world import World, differences, logical, rows_of
@@ -208,20 +209,24 @@ def test_an_edit_that_says_the_same_rewrites_no_entity(world: World, notes: Path
 # --- versions of sources ------------------------------------------------------------------------------------
 
 
+def versions_of(world: World, applied: Mapping[str, Any], stages: Sequence[str]) -> dict[str, Any]:
+    return source_versions(world.workspace, "default", applied, stages).versions
+
+
 def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) -> None:
     catalog = world.workspace.catalog
     pointer = catalog.pointers.get("default", NAMESPACE, STAGE)
     assert pointer is not None
-    assert source_versions(catalog, "default", {}, AGREEING) == dict(pointer.applied)
+    assert versions_of(world, {}, AGREEING) == dict(pointer.applied)
     assert set(pointer.applied["notes"]) == {"documents", "chunks", "observations"}
     (notes / "0.md").write_text("Something else.\n")
     for stage in [s.name for s in CHAIN.of_source]:
         world.run(stage, "notes")
-        versions = source_versions(catalog, "default", pointer.applied, AGREEING)
+        versions = versions_of(world, pointer.applied, AGREEING)
         # Until the chunks are cut anew nothing of the new version is published.
         assert (versions == pointer.applied) == (stage != "tier_a_triples"), stage
         if stage in ("chunks", "embeddings"):
-            assert source_versions(catalog, "default", {}, AGREEING) == {}, "no version is whole"
+            assert versions_of(world, {}, AGREEING) == {}, "no version is whole"
     assert versions["notes"] == {
         name: world.workspace.tables.version("default", "notes", name)
         for name in ("documents", "chunks", "observations")
@@ -230,11 +235,9 @@ def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) ->
 
 def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path) -> None:
     catalog = world.workspace.catalog
-    assert source_versions(catalog, "default", {}, (*AGREEING, "tier_b_triples")) == {}
+    assert versions_of(world, {}, (*AGREEING, "tier_b_triples")) == {}
     # With the stage that makes the documents it is the same vector.
-    assert source_versions(catalog, "default", {}, ("documents", *AGREEING)) == source_versions(
-        catalog, "default", {}, AGREEING
-    )
+    assert versions_of(world, {}, ("documents", *AGREEING)) == versions_of(world, {}, AGREEING)
 
 
 # --- a second tier ------------------------------------------------------------------------------------------

@@ -1,15 +1,20 @@
 """Incremental equals from scratch, under random sequences of changes and crashes.
 
-Holds rule ``incremental-equals-scratch``. The changes are add, edit, rename, delete and restore. Compose
-projects with overrides, ``.env`` and Dockerfiles, confs with includes, and prose change together; names
-become ambiguous and unambiguous again. After every ingest the stores equal a replay of the catalog's inputs
-into empty ones.
+Holds rule ``incremental-equals-scratch``. Documents are added, edited, renamed, deleted, erased and restored.
+Sources leave the sources file and come back with more files than a batch, are added, and change their path
+and globs. Runs are killed, stop half-way, and meet a disk that is full or a clock that was set; tables are
+vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and
+prose change together; names become ambiguous and unambiguous again. At the end the stores equal a replay of
+the catalog's inputs into empty ones.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +22,14 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
+from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
-from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
 
@@ -143,21 +150,55 @@ operation = st.one_of(
     st.tuples(st.just("restore"), place, st.just(0)),
     st.tuples(st.just("crash"), place, st.integers(1, 25)),
     st.tuples(st.just("ingest"), place, st.just(0)),
+    st.tuples(st.just("half"), place, st.integers(1, 5)),
+    st.tuples(st.just("vacuum"), place, st.just(0)),
+    st.tuples(st.just("retire"), place, st.integers(0, 1)),
+    st.tuples(st.just("many"), place, st.integers(0, 9)),
+    st.tuples(st.just("globs"), place, st.just(0)),
+    st.tuples(st.just("move"), place, st.just(0)),
+    st.tuples(st.just("add"), place, st.integers(0, 1)),
+    st.tuples(st.just("full"), place, st.integers(1, 25)),
+    st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
 )
+
+#: More documents of one source than this are several commits.
+BATCH = 4
+
+
+class Clock:
+    """Lets the process's clock step by whole hours."""
+
+    def __init__(self) -> None:
+        self.hours = 0
+        self.real = (time.time, time.time_ns)
+
+    def __enter__(self) -> Clock:
+        now, now_ns = self.real
+        time.time = lambda: now() + self.hours * 3600
+        time.time_ns = lambda: now_ns() + self.hours * 3600 * 10**9
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        time.time, time.time_ns = self.real
 
 
 class Crash(BaseException):
     """Stands for a kill: not an Exception, so nothing may handle it."""
 
 
+def no_space() -> TabootError:
+    return TabootError("E_STORAGE", "There is no space left on the device.")
+
+
 class Crashing:
     """Lets the n-th write of a table or the catalog be the last thing that happens.
 
-    The crash comes before or after the write took effect.
+    The crash comes before or after the write took effect. Instead of a kill, it may be the error ``failure``.
     """
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, failure: Callable[[], BaseException] = Crash) -> None:
         self.left, self.after = n, n % 2 == 0
+        self.failure = failure
 
     def __enter__(self) -> None:
         self.saved = [
@@ -174,10 +215,10 @@ class Crashing:
         def call(*args: Any, **kwargs: Any) -> Any:
             self.left -= 1
             if self.left == 0 and not self.after:
-                raise Crash
+                raise self.failure()
             result = original(*args, **kwargs)
             if self.left == 0:
-                raise Crash
+                raise self.failure()
             return result
 
         return call
@@ -187,9 +228,31 @@ class Crashing:
             setattr(owner, name, original)
 
 
-def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
+#: The sources as they are declared at first.
+DECLARED: dict[str, dict[str, Any]] = {
+    "stacks": {"type_": "compose", "host": "hearth.lan", "languages": ["en"]},
+    "proxy": {"type_": "swag", "proxy": "swag"},
+    "notes": {"type_": "files", "tags": ["notes"]},
+}
+
+
+def declared(world: World, source: str) -> dict[str, Any]:
+    """Return the source's entry; one that has left the file is put back as it was declared at first."""
+    for entry in world.entries:
+        if entry["id"] == source:
+            return entry
+    world.source(source, **DECLARED[source])
+    return world.entries[-1]
+
+
+def ingest(world: World, *sources: str) -> None:
+    world.ingest(*sources, confirm_deletes=True)
+
+
+def apply(world: World, clock: Clock, kind: str, where: tuple[str, str], n: int) -> None:
     source, path = where
-    file = world.directory / source / path
+    entry = declared(world, source)
+    file = world.directory / entry["path"] / path
     doc_ids = {
         x.path: x.doc_id
         for x in world.workspace.catalog.locators.of_source("default", source).values()
@@ -220,7 +283,7 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
         case "crash":
             try:
                 with Crashing(n):
-                    world.ingest(confirm_deletes=True)
+                    ingest(world)
             except Crash:
                 event("crashed")
                 # A killed process frees its locks; the next one opens everything anew.
@@ -228,7 +291,57 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
                 world.workspace = world.open(world.home)
                 world.workspace.catalog.jobs.fail_dead()
         case "ingest":
-            world.ingest(source, confirm_deletes=True)
+            ingest(world, source)
+        case "half":
+            event("half done")
+            for stage in [s.name for s in CHAIN.of_source][:n]:
+                world.run(stage, source, confirm_deletes=True)
+        case "vacuum":
+            event("vacuumed")
+            sources = [r["source_id"] for r in world.workspace.catalog.sources.find("default")]
+            with world.workspace.leases.several("default", sources):
+                for owner in (*sources, NAMESPACE):
+                    for name in world.workspace.tables.names("default", owner):
+                        vacuum(world.workspace, "default", owner, name)
+        case "retire":
+            if len(world.entries) > 1:
+                event("retired")
+                world.remove_source(source)
+                ingest(world)
+                if n:
+                    declared(world, source)
+        case "many":
+            event("many files")
+            for i in range(BATCH + 1 + n):
+                extra = file.parent / f"extra-{i}.md"
+                extra.parent.mkdir(parents=True, exist_ok=True)
+                extra.write_text(f"# Extra {i}\n\nThe vault of {source} is at http://10.0.0.{i}:82{n}0/.\n")
+        case "globs":
+            event("globs changed")
+            entry["exclude"] = [] if entry.get("exclude") else [path]
+            world.declare()
+        case "move":
+            event("path changed")
+            old, entry["path"] = entry["path"], f"{entry['path']}-b"
+            shutil.rmtree(world.directory / entry["path"], ignore_errors=True)
+            shutil.copytree(world.directory / old, world.directory / entry["path"])
+            world.declare()
+        case "add":
+            event("added")
+            (world.source("more") / f"{n}.md").write_text(f"# More {n}\n\nAsk theatre, not vault.\n")
+            world.workspace.sync_sources()
+            if n:
+                world.run("raw_blobs", "more")
+        case "full":
+            try:
+                with Crashing(n, no_space):
+                    ingest(world)
+            except TabootError as error:
+                event("disk full")
+                assert error.code == "E_STORAGE"
+        case "clock":
+            event("clock stepped")
+            clock.hours += n
 
 
 @settings(
@@ -247,17 +360,16 @@ def apply(world: World, kind: str, where: tuple[str, str], n: int) -> None:
     operations=st.lists(operation, min_size=2, max_size=8),
 )
 def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operations: list[Any]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        world = World(Path(directory), tei.url)
-        world.source("stacks", "compose", host="hearth.lan", languages=["en"])
-        world.source("proxy", "swag", proxy="swag")
-        world.source("notes", "files", tags=["notes"])
+    with tempfile.TemporaryDirectory() as directory, Clock() as clock:
+        world = World(Path(directory), tei.url, limits={"batch_documents": BATCH})
+        for source in DECLARED:
+            declared(world, source)
         for where, n in start:
-            apply(world, "write", where, n)
-        world.ingest(confirm_deletes=True)
+            apply(world, clock, "write", where, n)
+        ingest(world)
         for kind, where, n in operations:
-            apply(world, kind, where, n)
-        world.ingest(confirm_deletes=True)
+            apply(world, clock, kind, where, n)
+        ingest(world)
         scratch = world.replay()
         other = world.open(scratch)
         try:

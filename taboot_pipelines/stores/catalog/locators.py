@@ -366,18 +366,21 @@ class Locators:
         """Erase the log and the state of these paths."""
         for part in parts(sorted(paths)):
             for table in (t.fetch, t.locator):
-                c.execute(
-                    sa.delete(table).where(
-                        table.c.namespace == namespace,
-                        table.c.source_id == source_id,
-                        table.c.path.in_(part),
-                    )
+                where = (
+                    table.c.namespace == namespace,
+                    table.c.source_id == source_id,
+                    table.c.path.in_(part),
                 )
+                if table is t.fetch:
+                    self._keep_positions(c, namespace, where)
+                c.execute(sa.delete(table).where(*where))
 
     def forget_absent(self, c: Connection, namespace: str, blobs: Collection[str]) -> None:
         """Erase the log of these bytes, and the paths that held them and are absent now."""
         for part in parts(sorted(blobs)):
-            c.execute(sa.delete(t.fetch).where(t.fetch.c.namespace == namespace, t.fetch.c.sha256.in_(part)))
+            where = (t.fetch.c.namespace == namespace, t.fetch.c.sha256.in_(part))
+            self._keep_positions(c, namespace, where)
+            c.execute(sa.delete(t.fetch).where(*where))
             c.execute(
                 sa.delete(t.locator).where(
                     t.locator.c.namespace == namespace,
@@ -385,6 +388,16 @@ class Locators:
                     t.locator.c.state == "absent",
                 )
             )
+
+    def _keep_positions(self, c: Connection, namespace: str, where: Sequence[Any]) -> None:
+        """Empty the last log entry of a source if it is about to be deleted: the position of the log stays."""
+        last = (
+            sa.select(sa.func.max(t.fetch.c.id))
+            .where(t.fetch.c.namespace == namespace)
+            .group_by(t.fetch.c.source_id)
+        )
+        empty = {"path": "", "event": "forgotten", "sha256": None, "role": None, "attributes": None}
+        c.execute(sa.update(t.fetch).where(*where, t.fetch.c.id.in_(last)).values(**empty))
 
     def _set(self, c: Connection, namespace: str, source_id: str, locators: Sequence[Locator]) -> None:
         upsert(c, t.locator, [_row(namespace, source_id, x) for x in locators])

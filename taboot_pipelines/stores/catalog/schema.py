@@ -114,7 +114,7 @@ fetch = Table(
     Column("source_id", Text, nullable=False),
     Column("path", Text, nullable=False),
     Column("job_id", Text, nullable=False),
-    Column("event", Text, nullable=False),  # fetched | absent | deleted | restored
+    Column("event", Text, nullable=False),  # fetched | absent | deleted | restored | forgotten
     Column("sha256", Text),
     Column("role", Text),
     Column("attributes", Text),
