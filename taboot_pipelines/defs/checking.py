@@ -1,18 +1,23 @@
 """What all asset checks share: which sources a check is about, and how its errors are shown.
 
-A broken rule is an ERROR and blocks what lies downstream; what a person only has to know of is a WARN.
+A broken rule is an ERROR and blocks what lies downstream; what a person only has to know of is a WARN. A
+check after a run looks at what changed since it last passed, and once a day at everything; a check that a
+person runs by itself looks at everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import dagster as dg
 
 from taboot_pipelines import logs
 from taboot_pipelines.defs.materialize import failures
+from taboot_pipelines.defs.published import published_versions
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.stages.check_scope import CheckScope, check_scope, passed
 from taboot_pipelines.stages.workspace import Workspace
 
 
@@ -24,7 +29,7 @@ def checked(workspace: WorkspaceResource, asset: str) -> Iterator[Workspace]:
 
 def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[tuple[str, str]]:
     """Return (namespace, source id) of the run's partitions; of every source if the check runs alone."""
-    keys = set(context.partition_keys) if context.has_partition_key else None
+    keys = _partitions(context)
     return [
         (r["namespace"], r["source_id"])
         for r in workspace.catalog.sources.find()
@@ -32,16 +37,55 @@ def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> 
     ]
 
 
+def _partitions(context: dg.AssetCheckExecutionContext) -> set[str] | None:
+    """Return the run's partitions; None if the check runs alone."""
+    return set(context.partition_keys) if context.has_partition_key else None
+
+
 def namespaces_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[str]:
     return sorted({namespace for namespace, _ in sources_of(context, workspace)})
 
 
-def verdict(checked_rows: int, broken: list[str]) -> dg.AssetCheckResult:
-    """Return the result of a check, which passes if nothing is broken.
+@dataclass
+class Looked:
+    """What a check has looked at, over all owners of tables: rows, ids of broken ones, whether everything."""
 
-    ``broken`` holds ids, of which the first twenty are shown.
+    rows: int = 0
+    broken: list[str] = field(default_factory=list)
+    whole: bool = True
+
+
+@contextmanager
+def looking(
+    context: dg.AssetCheckExecutionContext,
+    workspace: Workspace,
+    namespace: str,
+    owner: str,
+    check: str,
+    assets: Sequence[str],
+    looked: Looked,
+) -> Iterator[CheckScope]:
+    """Give the block what it has to look at in the tables of ``assets``; if nothing is broken, remember it.
+
+    The block adds to ``looked``.
     """
-    metadata = {"checked": checked_rows, "broken": len(broken)}
+    versions = published_versions(workspace, namespace, owner, *assets)
+    scope = check_scope(workspace, namespace, owner, check, versions, whole=_partitions(context) is None)
+    before = len(looked.broken)
+    yield scope
+    looked.whole &= scope.changed is None
+    if len(looked.broken) == before:
+        passed(workspace, namespace, scope)
+
+
+def verdict(looked: Looked) -> dg.AssetCheckResult:
+    """Return the result of a check, which passes if nothing is broken; the first twenty ids are shown."""
+    broken = looked.broken
+    metadata = {
+        "checked": looked.rows,
+        "broken": len(broken),
+        "scope": "everything" if looked.whole else "what changed since the last check",
+    }
     return dg.AssetCheckResult(
         passed=not broken,
         metadata={**metadata, "ids": dg.MetadataValue.json(broken[:20])} if broken else metadata,

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.defs.assets import stage_asset
-from taboot_pipelines.defs.checking import checked, namespaces_of, verdict
+from taboot_pipelines.defs.checking import Looked, checked, looking, namespaces_of, verdict
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
@@ -13,6 +13,8 @@ from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage
 from taboot_pipelines.stages import tier_a_triples as tier_a_stage
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.tables import NAMESPACE
 
 GROUP = "knowledge"
 
@@ -43,35 +45,50 @@ entity_snapshots = stage_asset(
 def no_orphan_node(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
 ) -> dg.AssetCheckResult:
-    rows, broken = 0, []
-    with checked(workspace, "entity_snapshots") as opened:
+    looked, asset = Looked(), "entity_snapshots"
+    with checked(workspace, asset) as opened:
         for namespace in namespaces_of(context, opened):
-            names = read_published(
-                opened, namespace, "", "entity_snapshots", "names", columns=["observed_key", "resolved_key"]
-            )
-            resolved = {k: v for k, v in rows_of(names) if v is not None}
-            relations = read_published(
-                opened,
-                namespace,
-                "",
-                "entity_snapshots",
-                "relations",
-                columns=["start_label", "start_key", "end_label", "end_key"],
-            )
-            ends = {
-                (label, resolve_key(label, key, resolved))
-                for side in ("start", "end")
-                for label, key in zip(
-                    *(c.to_pylist() for c in _distinct(relations, [f"{side}_label", f"{side}_key"]).columns),
-                    strict=True,
+            with looking(context, opened, namespace, NAMESPACE, "no_orphan_node", [asset], looked) as scope:
+                entities = read_published(
+                    opened,
+                    namespace,
+                    "",
+                    asset,
+                    "entities",
+                    columns=["label", "key"],
+                    buckets=scope.buckets("entities"),
                 )
-            }
-            entities = read_published(
-                opened, namespace, "", "entity_snapshots", "entities", columns=["label", "key"]
-            )
-            rows += entities.num_rows
-            broken += [f"{label} {key}" for label, key in rows_of(entities) if (label, key) not in ends]
-    return verdict(rows, broken)
+                looked.rows += entities.num_rows
+                ends = _ends(opened, namespace, set(entities.column("key").to_pylist()))
+                orphans = [node for node in rows_of(entities) if tuple(node) not in ends]
+                looked.broken += [f"{label} {key}" for label, key in orphans]
+    return verdict(looked)
+
+
+def _ends(workspace: Workspace, namespace: str, keys: set[str]) -> set[tuple[str, str]]:
+    """Return the (label, key) of the ends of relations that have, resolved, one of the keys."""
+    names = read_published(
+        workspace, namespace, "", "entity_snapshots", "names", columns=["observed_key", "resolved_key"]
+    )
+    resolved = {observed: key for observed, key in rows_of(names) if key is not None}
+    observed = sorted(keys | {bare for bare, key in resolved.items() if key in keys})
+    found: set[tuple[str, str]] = set()
+    for side in ("start", "end"):
+        columns = [f"{side}_label", f"{side}_key"]
+        relations = read_published(
+            workspace,
+            namespace,
+            "",
+            "entity_snapshots",
+            "relations",
+            columns=columns,
+            members=(f"{side}_key", observed),
+        )
+        found |= {
+            (label, resolve_key(label, key, resolved))
+            for label, key in rows_of(_distinct(relations, columns))
+        }
+    return found
 
 
 @dg.asset_check(
@@ -82,29 +99,27 @@ def no_orphan_node(
 def no_edge_without_support(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
 ) -> dg.AssetCheckResult:
-    rows, broken = 0, []
-    with checked(workspace, "entity_snapshots") as opened:
+    looked, asset, check = Looked(), "entity_snapshots", "no_edge_without_support"
+    with checked(workspace, asset) as opened:
         for namespace in namespaces_of(context, opened):
-            live = (
-                read_published(opened, namespace, "", "entity_snapshots", "doc_state", columns=["doc_id"])
-                .column("doc_id")
-                .combine_chunks()
-            )
-            found = read_published(
-                opened,
-                namespace,
-                "",
-                "entity_snapshots",
-                "relations",
-                columns=["doc_id", "type", "start_key", "end_key", "run_id", "blob_sha256", "supports"],
-            )
-            held = pc.is_in(found.column("doc_id"), value_set=live.cast(pa.string()))
-            for name, empty in (("supports", "[]"), ("run_id", ""), ("blob_sha256", "")):
-                held = pc.and_(held, pc.not_equal(found.column(name), empty))
-            rows += found.num_rows
-            bare = found.filter(pc.invert(held)).select(["doc_id", "type", "start_key", "end_key"])
-            broken += [" ".join(row) for row in rows_of(bare)]
-    return verdict(rows, broken)
+            with looking(context, opened, namespace, NAMESPACE, check, [asset], looked) as scope:
+                # A document's relations lie in its own bucket.
+                at = scope.buckets("relations", "doc_state")
+                live = read_published(
+                    opened, namespace, "", asset, "doc_state", columns=["doc_id"], buckets=at
+                )
+                columns = ["doc_id", "type", "start_key", "end_key", "run_id", "blob_sha256", "supports"]
+                found = read_published(opened, namespace, "", asset, "relations", columns=columns, buckets=at)
+                held = pc.is_in(
+                    found.column("doc_id"),
+                    value_set=live.column("doc_id").combine_chunks().cast(pa.string()),
+                )
+                for name, empty in (("supports", "[]"), ("run_id", ""), ("blob_sha256", "")):
+                    held = pc.and_(held, pc.not_equal(found.column(name), empty))
+                looked.rows += found.num_rows
+                bare = found.filter(pc.invert(held)).select(["doc_id", "type", "start_key", "end_key"])
+                looked.broken += [" ".join(row) for row in rows_of(bare)]
+    return verdict(looked)
 
 
 def _distinct(table: pa.Table, columns: list[str]) -> pa.Table:

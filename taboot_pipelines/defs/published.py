@@ -12,13 +12,25 @@ import pyarrow as pa
 from taboot_pipelines.model import tables as model
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
 
 def namespaces(workspace: Workspace, source_id: str) -> list[str]:
     """Return the namespaces that hold rows of a source: one, or two while it moves, the active one last."""
     rows = [r for r in workspace.catalog.sources.find() if r["source_id"] == source_id]
     return [r["namespace"] for r in sorted(rows, key=lambda r: r["state"] == "active")]
+
+
+def published_versions(
+    workspace: Workspace, namespace: str, owner: str, *assets: str
+) -> dict[str, TableVersion | None]:
+    """Return {table: its published version} of the tables of some assets, None where nothing is published."""
+    found: dict[str, TableVersion | None] = {}
+    for asset in assets:
+        pointer = workspace.catalog.pointers.get(namespace, owner, asset)
+        for table in CHAIN.stage(asset).tables:
+            found[table.name] = None if pointer is None else pointer.tables.get(table.name)
+    return found
 
 
 def read_published(
@@ -30,6 +42,7 @@ def read_published(
     *,
     columns: Sequence[str] | None = None,
     buckets: Collection[int] | None = None,
+    members: tuple[str, Sequence[str]] | None = None,
 ) -> pa.Table:
     """Return rows of one of the asset's tables, by default its first; empty if nothing is published yet.
 
@@ -47,5 +60,7 @@ def read_published(
     else:
         pointer = workspace.catalog.pointers.get(namespace, owner, asset)
         version = None if pointer is None else pointer.tables.get(name)
-    rows = workspace.tables.read(namespace, owner, name, version, columns=columns, buckets=buckets)
+    rows = workspace.tables.read(
+        namespace, owner, name, version, columns=columns, buckets=buckets, members=members
+    )
     return rows if columns else model.conform(rows, wanted.schema)

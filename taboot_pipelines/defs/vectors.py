@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.defs.assets import stage_asset
-from taboot_pipelines.defs.checking import checked, sources_of, verdict
+from taboot_pipelines.defs.checking import Looked, checked, looking, sources_of, verdict
 from taboot_pipelines.defs.documents import chunks
 from taboot_pipelines.defs.executors import gpu
 from taboot_pipelines.defs.pools import EMBED
@@ -32,22 +32,33 @@ embeddings = stage_asset(
 def every_chunk_embedded(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
 ) -> dg.AssetCheckResult:
-    rows, broken = 0, []
+    looked = Looked()
     with checked(workspace, "embeddings") as opened:
         for namespace, source_id in sources_of(context, opened):
-            found = read_published(opened, namespace, source_id, "chunks", columns=["chunk_id", "sha256"])
-            vectors = read_published(opened, namespace, source_id, "embeddings", columns=["sha256"])
-            missing = found.filter(
-                pc.invert(
-                    pc.is_in(
-                        found.column("sha256"),
-                        value_set=vectors.column("sha256").combine_chunks().cast(pa.string()),
+            pointer = opened.catalog.pointers.get(namespace, source_id, "embeddings")
+            # In another space every chunk has to be looked at again.
+            check = f"every_chunk_embedded.{pointer.applied['space'] if pointer else ''}"
+            with looking(context, opened, namespace, source_id, check, ["chunks"], looked) as scope:
+                found = read_published(
+                    opened,
+                    namespace,
+                    source_id,
+                    "chunks",
+                    columns=["chunk_id", "sha256"],
+                    buckets=scope.buckets("chunks"),
+                )
+                vectors = read_published(opened, namespace, source_id, "embeddings", columns=["sha256"])
+                missing = found.filter(
+                    pc.invert(
+                        pc.is_in(
+                            found.column("sha256"),
+                            value_set=vectors.column("sha256").combine_chunks().cast(pa.string()),
+                        )
                     )
                 )
-            )
-            rows += found.num_rows
-            broken += missing.column("chunk_id").to_pylist()
-    return verdict(rows, broken)
+                looked.rows += found.num_rows
+                looked.broken += missing.column("chunk_id").to_pylist()
+    return verdict(looked)
 
 
 ASSETS = [embeddings]

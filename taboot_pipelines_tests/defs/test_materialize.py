@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,34 @@ def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
         "documents",
         "chunks",
     ]
+
+
+def test_checks_look_at_what_changed_and_once_a_day_at_everything(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project.world.directory / "guides"
+    for i in range(60):
+        (folder / f"more-{i}.md").write_text(f"# More {i}\n\nThe number {i} is at http://h{i}.lan/.\n")
+
+    def checked() -> dict[str, tuple[str, int]]:
+        result = project.run("guides")
+        assert result.success
+        found = {e.check_name: e.metadata for e in result.get_asset_check_evaluations()}
+        names = ("offsets_true", "every_chunk_embedded", "no_orphan_node", "no_edge_without_support")
+        return {n: (str(found[n]["scope"].value), int(str(found[n]["checked"].value))) for n in names}  # type: ignore[arg-type]
+
+    everything = checked()
+    assert {scope for scope, _ in everything.values()} == {"everything"}
+    assert everything["offsets_true"][1] > 60
+    nothing = checked()
+    assert set(nothing.values()) == {("what changed since the last check", 0)}
+    (folder / "more-7.md").write_text("# More 7\n\nThe number 7 has moved to http://moved.lan/.\n")
+    little = checked()
+    assert {scope for scope, _ in little.values()} == {"what changed since the last check"}
+    assert all(0 < little[name][1] < everything[name][1] / 2 for name in little), little
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 86_500)
+    assert {scope for scope, _ in checked().values()} == {"everything"}
 
 
 def test_a_missing_vector_and_a_bare_edge_are_found(project: Project) -> None:

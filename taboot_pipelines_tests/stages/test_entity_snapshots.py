@@ -234,7 +234,6 @@ def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) ->
 
 
 def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path) -> None:
-    catalog = world.workspace.catalog
     assert versions_of(world, {}, (*AGREEING, "tier_b_triples")) == {}
     # With the stage that makes the documents it is the same vector.
     assert versions_of(world, {}, ("documents", *AGREEING)) == versions_of(world, {}, AGREEING)

@@ -390,7 +390,7 @@ class Locators:
             )
 
     def _keep_positions(self, c: Connection, namespace: str, where: Sequence[Any]) -> None:
-        """Empty the last log entry of a source if it is about to be deleted: the position of the log stays."""
+        """Empty the last log entry of a source if it is about to be deleted: the log keeps its position."""
         last = (
             sa.select(sa.func.max(t.fetch.c.id))
             .where(t.fetch.c.namespace == namespace)

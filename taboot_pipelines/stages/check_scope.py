@@ -1,0 +1,83 @@
+"""Which rows a check of published tables has to look at: those that changed since it last passed.
+
+Once a day everything is looked at, since a file may be damaged while no version changes. What a check has
+passed is kept as a pointer of the table's owner, so that every process knows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taboot_pipelines.model import ids
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import TableVersion
+
+#: Everything is checked again after this many seconds.
+WHOLE_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True)
+class CheckScope:
+    """What one check of one owner's tables looks at.
+
+    ``changed`` names the buckets of each table that changed; None stands for everything.
+    """
+
+    check: str
+    owner: str
+    versions: Mapping[str, TableVersion | None]
+    changed: Mapping[str, frozenset[int]] | None
+    #: When everything was looked at last, in seconds since the epoch.
+    whole_at: float
+
+    def buckets(self, *tables: str) -> frozenset[int] | None:
+        """Return the buckets in which one of these tables changed; None for all."""
+        if self.changed is None:
+            return None
+        return frozenset[int]().union(*(self.changed[table] for table in tables))
+
+
+def check_scope(
+    workspace: Workspace,
+    namespace: str,
+    owner: str,
+    check: str,
+    versions: Mapping[str, TableVersion | None],
+    *,
+    whole: bool = False,
+) -> CheckScope:
+    """Return what the check has to look at, given the published ``versions`` of the tables that it reads.
+
+    ``whole``: a person asks for everything.
+    """
+    pointer = workspace.catalog.pointers.get(namespace, owner, _stage(check))
+    now = time.time()
+    everything = CheckScope(check, owner, versions, None, now)
+    if whole or pointer is None or not 0 <= now - pointer.applied["whole_at"] < WHOLE_SECONDS:
+        return everything
+    passed = pointer.applied["versions"]
+    changed: dict[str, frozenset[int]] = {}
+    for table, version in versions.items():
+        buckets = workspace.tables.changed_buckets(namespace, owner, table, passed.get(table), version)
+        if buckets is None:
+            return everything
+        changed[table] = buckets
+    return CheckScope(check, owner, versions, changed, pointer.applied["whole_at"])
+
+
+def passed(workspace: Workspace, namespace: str, scope: CheckScope) -> None:
+    """Record that the check found nothing broken where it looked, so that the next one begins there."""
+    applied = {"versions": dict(scope.versions), "whole_at": scope.whole_at}
+    inputs = ids.digest(applied)
+    workspace.catalog.pointers.publish(
+        namespace,
+        scope.owner,
+        Pointer(stage=_stage(scope.check), tables={}, inputs=inputs, txn=inputs, applied=applied),
+    )
+
+
+def _stage(check: str) -> str:
+    return f"check.{check}"
