@@ -98,11 +98,12 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
     entities = given.entities.select(list(_ENTITY_COLUMNS))
     names = given.names.select(tables.NAMES.names)
     keys = [*entities.column("key").to_pylist(), *names.column("observed_key").to_pylist()]
-    hashes = [hashlib.sha256(k.encode("utf-8", "surrogatepass")).digest() for k in keys]
-    order = sorted(range(len(keys)), key=hashes.__getitem__)
-    positions = [int.from_bytes(hashes[i][:8], "big") for i in order]
-    for lo, hi in cut(positions, [1] * len(order), 64, settings.max_entities):
-        rows = np.array(order[lo:hi], dtype=np.int64)
+    hashes = b"".join(hashlib.sha256(k.encode("utf-8", "surrogatepass")).digest() for k in keys)
+    words = np.frombuffer(hashes, ">u8").reshape(-1, 4)
+    order = np.lexsort(words.T[::-1])
+    positions: list[int] = words[order, 0].tolist()
+    for lo, hi in cut(positions, [1] * len(positions), 64, settings.max_entities):
+        rows = order[lo:hi]
         own_entities = (
             entities.take(pa.array(rows[rows < len(entities)]))
             .sort_by([("key", "ascending"), ("label", "ascending")])
@@ -121,7 +122,7 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
         entry = ShardEntry(
             key=ids.digest("entities", layout.FORMAT, _fingerprint(own_entities), _fingerprint(own_names)),
             kind="entities",
-            first=hashes[order[lo]].hex(),
+            first=words[order[lo]].tobytes().hex(),
             entities=len(own_entities),
             names=len(own_names),
         )

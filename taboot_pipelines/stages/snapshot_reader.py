@@ -61,13 +61,14 @@ class SnapshotReader:
                 "chunk_count",
             ],
         )
-        doc_ids, owners, *prints, counts = (state.column(i).to_pylist() for i in range(6))
+        doc_ids, owners = (state.column(name).to_pylist() for name in ("doc_id", "source_id"))
         self._owner = dict(zip(doc_ids, owners, strict=True))
+        prints = (state.column(f"{name}_fingerprint") for name in ("document", "chunks", "relations"))
         return pa.table(
             {
-                "doc_id": pa.array(doc_ids, pa.string()),
-                "chunk_count": pa.array(counts, pa.int32()),
-                "fingerprint": pa.array([ids.digest(*p) for p in zip(*prints, strict=True)], pa.string()),
+                "doc_id": state.column("doc_id"),
+                "chunk_count": state.column("chunk_count").cast(pa.int32()),
+                "fingerprint": pc.binary_join_element_wise(*prints, "."),
             }
         )
 
