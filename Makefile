@@ -59,7 +59,7 @@ servers-check:
 
 # What takes minutes to fetch is fetched beside the installation; whoever needs it waits for it, and says why if it failed.
 servers-fetch:
-	@for what in neo4j s3 compose-schema; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
+	@for what in neo4j s3 compose-schema docker-compose; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
 test: servers-check servers-fetch $(BIN)/.test lint
 	$(BIN)/python -m pytest -n auto -m "not soak"

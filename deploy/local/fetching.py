@@ -25,6 +25,13 @@ NEO4J_VERSION = "5.26.30"
 VERSITYGW_VERSION = "v1.8.0"
 #: Its module carries the Compose specification's JSON Schema.
 COMPOSE_VERSION = "v2.16.2"
+#: The newest release that Go 1.26.8 compiles.
+DOCKER_COMPOSE_VERSION = "v5.6.0"
+#: A dependency that Docker Compose names in a version not every module proxy hands out, and one that all do.
+_REPLACED = (
+    "github.com/DefangLabs/secret-detector",
+    "github.com/DefangLabs/secret-detector@v0.0.0-20250811234530-d4b4214cd679",
+)
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
 #: Java releases that Neo4j 5.26 runs on.
 JAVA = (17, 21)
@@ -81,6 +88,11 @@ def compose_schema() -> Path:
     return cache() / f"compose-spec-{COMPOSE_VERSION}" / "compose-spec.json"
 
 
+def docker_compose() -> Path:
+    """Docker Compose's program, which tests hold our own reading of projects against."""
+    return cache() / f"docker-compose-{DOCKER_COMPOSE_VERSION}" / "docker-compose"
+
+
 def missing_for_neo4j() -> list[str]:
     """What must be installed before Neo4j can be fetched; empty if it is there already."""
     if neo4j_jars().exists() or shutil.which("mvn"):
@@ -98,10 +110,15 @@ def missing_for_compose_schema() -> list[str]:
     return _missing_go(compose_schema(), "to fetch the schema of Compose files once")
 
 
-def _missing_go(target: Path, purpose: str) -> list[str]:
-    return (
-        [] if target.exists() or shutil.which("go") else [f"Go 1.24 or newer, {purpose} (https://go.dev/dl)"]
-    )
+def missing_for_docker_compose() -> list[str]:
+    """What must be installed before Docker Compose can be built; empty if it is there already."""
+    return _missing_go(docker_compose(), f"to build Docker Compose {DOCKER_COMPOSE_VERSION} once", "1.26.8")
+
+
+def _missing_go(target: Path, purpose: str, version: str = "1.24") -> list[str]:
+    if target.exists() or shutil.which("go"):
+        return []
+    return [f"Go {version} or newer, {purpose} (https://go.dev/dl)"]
 
 
 def fetch_neo4j() -> None:
@@ -155,6 +172,31 @@ def fetch_compose_schema() -> None:
         )
 
     _once(compose_schema().parent, f"the Compose specification's schema {COMPOSE_VERSION} by Go", fill)
+
+
+def fetch_docker_compose() -> None:
+    """Docker Compose, compiled by Go from a copy of its module: its ``go.mod`` holds what keeps ``go
+    install`` from taking it as it is."""
+
+    def fill(folder: Path) -> None:
+        module = f"github.com/docker/compose/v5@{DOCKER_COMPOSE_VERSION}"
+        source = folder / "source"
+        told = _run("Go", ["go", "mod", "download", "-json", module], folder)
+        # The module cache is read-only, and so would be a copy of its modes.
+        shutil.copytree(json.loads(told)["Dir"], source, copy_function=shutil.copyfile)
+        for place in (source, *(p for p in source.rglob("*") if p.is_dir())):
+            place.chmod(0o755)
+        _run("Go", ["go", "mod", "edit", "-replace", "=".join(_REPLACED)], source)
+        stamp = f"-s -w -X github.com/docker/compose/v5/internal.Version={DOCKER_COMPOSE_VERSION}"
+        build = ["go", "build", "-mod=mod", "-trimpath", "-ldflags", stamp]
+        _run("Go", [*build, "-o", str(folder / "docker-compose"), "./cmd"], source)
+        shutil.rmtree(source)
+
+    _once(
+        docker_compose().parent,
+        f"Docker Compose {DOCKER_COMPOSE_VERSION} by Go, two to four minutes",
+        fill,
+    )
 
 
 def _once(target: Path, what: str, fill: Callable[[Path], None]) -> None:

@@ -5,8 +5,8 @@
     answers services.py status DIR [--json]                                 what runs; exit code 1 if
     something does not services.py down DIR [--delete]                                 end what ``up``
     started, and only that services.py check [--only postgres,redis,neo4j,s3]              say what must be
-    installed first; exit code 1 if anything services.py fetch [--only neo4j,s3,compose-schema]
-    bring in what is fetched once, start nothing
+    installed first; exit code 1 if anything services.py fetch
+    [--only neo4j,s3,compose-schema,docker-compose]  bring in what is fetched once, start nothing
 
 ``up`` starts PostgreSQL, Redis and Neo4j unless told otherwise; ``s3`` must be named, since it is compiled
 once. All listen on 127.0.0.1 only, on ports that stay the same for a folder. A folder's servers share its
@@ -40,6 +40,7 @@ FETCHED = {
     "neo4j": (fetching.missing_for_neo4j, fetching.fetch_neo4j),
     "s3": (fetching.missing_for_versitygw, fetching.fetch_versitygw),
     "compose-schema": (fetching.missing_for_compose_schema, fetching.fetch_compose_schema),
+    "docker-compose": (fetching.missing_for_docker_compose, fetching.fetch_docker_compose),
 }
 PATIENCE = 120.0
 

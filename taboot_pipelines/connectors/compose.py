@@ -13,8 +13,10 @@ Documents are Compose files and Dockerfiles, inputs are environment files. Taken
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -56,6 +58,11 @@ class ComposeSource(DirectorySource):
     type: Literal["compose"]
     host: HostName | None = Field(None, description="The machine on which the projects run.")
     proxy: ProxyName | None = Field(None, description="The reverse proxy that Traefik labels speak to.")
+
+    def folder(self, root: Path) -> str | None:
+        """The directory's own name, as Compose names a project there: links are not followed."""
+        # Path.absolute keeps `..`, which is no name.
+        return os.path.basename(os.path.abspath(source_directory(self, root))) or None  # noqa: PTH100, PTH119
 
 
 class ComposeConnector:

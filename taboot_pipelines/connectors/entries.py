@@ -6,6 +6,7 @@ The entry model of a source type stands beside its reader, in the module of that
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 from croniter import croniter
@@ -87,6 +88,12 @@ class SourceEntry(BaseModel):
             "host": getattr(self, "host", None),
             "proxy": getattr(self, "proxy", None),
         }
+
+    def folder(self, root: Path) -> str | None:
+        """The name of the source's directory, where interpretation may depend on it; ``root`` is the sources
+        file's directory.
+        """
+        return None
 
     def config_json(self) -> str:
         """Every field, defaults included, as canonical JSON: equal entries give equal text."""

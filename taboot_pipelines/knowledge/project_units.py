@@ -121,6 +121,7 @@ class ProjectUnits:
             self._facts.source_id,
             self._facts.host,
             self._facts.proxy,
+            self._facts.folder,
             sorted(reads.files.items()),
             sorted((pattern, list(found)) for pattern, found in reads.globs.items()),
         )

@@ -201,6 +201,8 @@ class SourceFacts:
     source_id: str
     host: str | None = None
     proxy: str | None = None
+    #: The name of the directory that is the source's root, where that names a project.
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def _run(
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
     source_type, facts = work.entry.config.type, _facts(work.entry)
-    settings = ids.digest(facts.host, facts.proxy, *versions(source_type))
+    settings = ids.digest(facts.host, facts.proxy, facts.folder, *versions(source_type))
     inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
     if work.unchanged(inputs):
         return
@@ -137,5 +137,9 @@ def _facts(entry: Entry) -> SourceFacts:
     """Return what interpretation may know of the source's entry."""
     fields = entry.config.interpretation_fields()
     return SourceFacts(
-        entry.namespace, entry.source_id, **{k: v for k, v in fields.items() if k in ("host", "proxy")}
+        entry.namespace,
+        entry.source_id,
+        host=fields["host"],
+        proxy=fields["proxy"],
+        folder=entry.config.folder(entry.root),
     )

@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evid
 from taboot_pipelines.extraction.tier_a.compose.dockerfile import base_images
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, Entry, Node, with_text
+from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import Evidence, NodeRef, Problem
@@ -66,7 +67,7 @@ def claim_builds(c: Collector, ref: NodeRef, name: str, key: Node, node: Node) -
         end = _image(c, known[0], image.text, evidence(image))
         c.edge("BUILDS", ref, end, image, "compose_build", _written(end, image), **details)
     elif image is None:
-        written = f"{c.project.name}-{name}".lower()
+        written = f"{c.project.name}{c.project.separator}{name}".lower()
         reference = try_reference(written)
         if reference is None:
             c.report(key, "E_PARSE", "the service's name gives no image name for its build.")
@@ -88,7 +89,7 @@ def _base_images(
     arguments: Mapping[str, Entry],
 ) -> None:
     values = {
-        k: None if v.missing else c.project.environment.get(k) if v.is_null else v.text
+        k: None if v.missing else c.project.environment.get(k) if v.is_null else resolved(v)
         for k, (_, v) in arguments.items()
     }
     if inline is not None:

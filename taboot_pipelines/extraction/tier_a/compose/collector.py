@@ -97,6 +97,10 @@ class Collector:
     def service(self, name: str, scope: str | None = None) -> NodeRef:
         return NodeRef("Service", (self.scope if scope is None else scope, name), name)
 
+    def container_name(self, service: str, index: int) -> str:
+        """The name that Compose gives to a service's container where `container_name` does not."""
+        return self.project.separator.join((self.project.name, service, str(index)))
+
     def mark(self, service: str, what: str, node: Node) -> bool:
         """Note that a field of a service could not be resolved; True if so."""
         if not node.missing:

@@ -9,6 +9,7 @@ from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, SEQUENCE, Entry, Node, with_text
+from taboot_pipelines.extraction.tier_a.compose.variables import Environment
 from taboot_pipelines.model.records import NodeRef
 
 # A scheme is looked for only where a word starts: from every letter of a long word the time is quadratic.
@@ -45,8 +46,15 @@ def _texts(c: Collector, name: str, node: Node) -> Iterator[tuple[str, Node]]:
         # An image reference has the form of a host and a port.
         if value.kind == SCALAR and "IMAGE" not in variable.upper():
             yield value.text, value
-    for variable, text, quoted in _file_values(c, name, "env_file", node.get("env_file")):
-        if variable not in own and "IMAGE" not in variable.upper():
+    # In an `env_file` the project's environment counts first, then the service's own.
+    given = {
+        variable: None if value.missing else value.text
+        for variable, (_, value) in own.items()
+        if value.kind == SCALAR and not (value.is_null and value.plain)
+    }
+    outer = {**given, **c.project.environment}
+    for variable, (text, quoted) in _file_values(c, name, "env_file", node.get("env_file"), outer).items():
+        if variable not in own and "IMAGE" not in variable.upper() and text is not None:
             yield text, quoted
     for field in ("command", "entrypoint"):
         part = node.get(field)
@@ -57,9 +65,11 @@ def _texts(c: Collector, name: str, node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _file_values(
-    c: Collector, service: str, field: str, files: Node | None
-) -> Iterator[tuple[str, str, Node]]:
-    """(name, value, the node that names the file) of `env_file` or `label_file`."""
+    c: Collector, service: str, field: str, files: Node | None, outer: Environment
+) -> dict[str, tuple[str | None, Node]]:
+    """{name: (value, the node that names the file)} of `env_file` or `label_file`, the later file
+    winning."""
+    found: dict[str, tuple[str | None, Node]] = {}
     for item in (files.items if files.kind == SEQUENCE else [files]) if files is not None else ():
         node = item if item.kind == SCALAR else item.scalar("path")
         if node is None or c.mark(service, field, node):
@@ -67,23 +77,26 @@ def _file_values(
         path = resolve_path(node.origin.base, node.text)
         form = item.scalar("format")
         values = c.loader.read_environment(
-            path, c.project.environment, raw=form is not None and form.text == "raw"
+            path,
+            outer,
+            earlier={variable: value for variable, (value, _) in found.items()},
+            raw=form is not None and form.text == "raw",
         )
         if values is None:
             required = item.get("required")
             if required is None or required.boolean(default=True):
                 c.report(node, "E_NOT_FOUND", "the file is not in the source.")
             continue
-        for variable, value in values.items():
-            if value is not None:
-                yield variable, value, node
+        found.update((variable, (value, node)) for variable, value in values.items())
+    return found
 
 
 def all_labels(c: Collector, name: str, node: Node) -> dict[str, Entry]:
     """The labels of a service from `label_file`, `labels` and `deploy.labels`, the later winning."""
     found: dict[str, Entry] = {}
-    for label, text, quoted in _file_values(c, name, "label_file", node.get("label_file")):
-        found[label] = (quoted, with_text(quoted, text, plain=False))
+    for label, (text, quoted) in _file_values(c, name, "label_file", node.get("label_file"), {}).items():
+        if text is not None:
+            found[label] = (quoted, with_text(quoted, text, plain=False))
     deploy = node.get("deploy")
     for labels in (node.get("labels"), deploy.get("labels") if deploy is not None else None):
         if labels is not None:

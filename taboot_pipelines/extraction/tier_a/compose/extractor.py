@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Collection
 
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector
-from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, group_units
+from taboot_pipelines.extraction.tier_a.compose.files import group_units
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader
+from taboot_pipelines.extraction.tier_a.compose.selection import select
 from taboot_pipelines.extraction.tier_a.compose.services import claim_project
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts, UnitSpec
 
@@ -19,7 +19,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -31,11 +31,10 @@ class ComposeExtractor:
         what ``view.read`` returned for the claim's file."""
         loader = Loader(view)
         main = unit.files[0]
-        directory, file = posixpath.split(main)
-        default = self._is_default(main, loader)
-        folder = posixpath.basename(directory) or source.source_id
-        fallback = folder if default else f"{folder}-{posixpath.splitext(file)[0]}"
-        project = loader.load(unit.files, fallback, default_file=default)
+        chosen = select(loader, unit.files, source.folder or source.source_id)
+        project = loader.load(
+            chosen.files, chosen.base, chosen.environment, chosen.name, default=chosen.default
+        )
         if project is None:
             return Interpretation((), (), problems=loader.problems.listed())
         claims = Collector(project, loader, source)
@@ -47,13 +46,3 @@ class ComposeExtractor:
             frozenset(loader.environment_files),
             loader.problems.listed(),
         )
-
-    @staticmethod
-    def _is_default(main: str, loader: Loader) -> bool:
-        """Whether Compose would take this file by itself. A file that comes before it is looked for through
-        the view, so that its appearance re-interprets the unit."""
-        directory, file = posixpath.split(main)
-        if file not in DEFAULT_FILES:
-            return False
-        earlier = DEFAULT_FILES[: DEFAULT_FILES.index(file)]
-        return all(loader.read(posixpath.join(directory, name)) is None for name in earlier)

@@ -19,7 +19,7 @@ OVERRIDE_FILES = (
     "docker-compose.override.yaml",
 )
 _MODEL_KEYS = frozenset(
-    {"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"}
+    {"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models", "jobs"}
 )
 #: Keys that tell a Compose service from what other programs call a service.
 _SERVICE_KEYS = word_list("taboot_pipelines.extraction.tier_a.compose", "service_keys.txt")

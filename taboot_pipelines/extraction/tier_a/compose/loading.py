@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import merging
@@ -41,17 +41,20 @@ from taboot_pipelines.model.records import FileView, Problem
 MAX_CHAIN = 32
 MAX_INCLUDES = 256
 
+_TRUE = frozenset({"1", "t", "true"})
 _TOP_LEVEL = re.compile(r"^['\"]?services['\"]?\s*:", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class Project:
-    """A project put together. ``environment`` is what interpolation saw."""
+    """A project put together. ``environment`` is what interpolation saw; ``separator`` stands in the names
+    that Compose makes of the project's and a service's (``_`` with ``COMPOSE_COMPATIBILITY``)."""
 
     name: str
     services: dict[str, Entry]
     networks: dict[str, Entry]
     environment: Environment
+    separator: str = "-"
 
 
 class Loader:
@@ -69,7 +72,8 @@ class Loader:
         self._extended: dict[tuple[str, str, int, str], Node] = {}
         self._environments: list[Environment] = []
         self._includes = 0
-        self._resets = False
+        #: Whether a file holds ``!reset`` or ``!override``.
+        self._tagged = False
 
     def read(self, path: str | None) -> str | None:
         """The text of a file, None if it is absent or cannot be read (which is a problem of its own)."""
@@ -82,9 +86,15 @@ class Loader:
             return None
 
     def read_environment(
-        self, path: str | None, environment: Environment, *, raw: bool = False
+        self,
+        path: str | None,
+        environment: Environment,
+        *,
+        earlier: Environment | None = None,
+        raw: bool = False,
     ) -> dict[str, str | None] | None:
-        """The assignments of an environment file; None if it is absent."""
+        """The assignments of an environment file, in which those of ``environment`` win over its own and over
+        ``earlier`` ones; None if it is absent."""
         text = self.read(path)
         if text is None or path is None:
             return None
@@ -92,56 +102,72 @@ class Loader:
         if raw:
             lines = (line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
             return {key: value for key, _, value in (line.partition("=") for line in lines)}
-        return parse_env(text, environment)
+        return parse_env(text, environment, earlier)
 
-    def load(self, files: Sequence[str], fallback_name: str, *, default_file: bool) -> Project | None:
-        """The project of ``files`` (the main file first), or None if they are no Compose files or the main
-        one cannot be read.
+    def load(
+        self, files: Sequence[str], base: str, environment: Environment, name: str, *, default: bool
+    ) -> Project | None:
+        """The project of ``files`` (in the order in which they are merged), or None if they are no Compose
+        files, the first cannot be read, or there is nothing to run in them.
 
-        ``default_file``: whether ``COMPOSE_PROJECT_NAME`` and ``COMPOSE_FILE`` of the ``.env`` beside it
-        apply.
+        ``base``: the directory its relative paths start from. ``name``: what it is called where neither its
+        files nor, of a project that Compose takes by ``default``, ``COMPOSE_PROJECT_NAME`` says so.
         """
-        base = posixpath.dirname(files[0])
         if self.parsed(files[0], base) is None or not any(
             is_model(d, path) for path in files for d in self.parsed(path, base) or ()
         ):
-            self._misshapen(files, base)
+            self._report_shape(files, base, default)
             return None
-        environment = dict(self.read_environment(posixpath.join(base, ".env"), {}) or {})
-        if default_file:
-            files = self._listed_files(files, base, environment)
-        name = environment.get("COMPOSE_PROJECT_NAME") if default_file else None
-        if not name or not normalize_project(name):
-            name = self._declared_name(files, base, environment)
-        project = normalize_project(name or "") or normalize_project(fallback_name) or "default"
-        environment["COMPOSE_PROJECT_NAME"] = project
-        self._environments.append(environment)
-        model: Node | None = None
-        for path in files:
-            layer = self.model(path, base, len(self._environments) - 1, ())
-            if layer is not None:
-                model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
+        called = environment.get("COMPOSE_PROJECT_NAME") if default else None
+        if not called or not normalize_project(called):
+            called = self._declared_name(files, base, environment)
+        project = normalize_project(called or "") or normalize_project(name) or "default"
+        values = {**environment, "COMPOSE_PROJECT_NAME": project}
+        self._environments.append(values)
+        model = self._layered(files, base, 0, ())
         if model is None:
             return None
-        if self._resets:
-            model = merging.prune(model)
-        services = model.get("services")
-        networks = model.get("networks")
+        services = self._named(model.get("services"), "service")
+        if not any(runs(node) for _, node in services.values()):
+            self._report_idle(model, files, default)
+            return None
         return Project(
-            project, self._named(services, "service"), self._named(networks, "network"), environment
+            project,
+            services,
+            self._named(model.get("networks"), "network"),
+            values,
+            "_" if (environment.get("COMPOSE_COMPATIBILITY") or "").strip().lower() in _TRUE else "-",
         )
 
-    def _misshapen(self, files: Sequence[str], base: str) -> None:
+    def _report_shape(self, files: Sequence[str], base: str, default: bool) -> None:
         """Say of files that Compose would take by their name why they are none."""
         for path in files:
             if posixpath.basename(path) not in (*DEFAULT_FILES, *OVERRIDE_FILES):
                 continue
-            for document in self.parsed(path, base) or ():
+            text = self.read(path)
+            documents = self.parsed(path, base)
+            if default and path == files[0] and text is not None and not text.strip():
+                self.problems.add(Problem(path, "E_EMPTY", f"{path}: a Compose file that holds nothing."))
+            for document in documents or ():
                 services = document.get("services")
                 if document.kind != MAPPING:
                     self.problems.at(document, "E_PARSE", "the top of a Compose file is a mapping.")
                 elif services is not None and services.kind != MAPPING:
                     self.problems.at(services, "E_PARSE", "the services are not a mapping.")
+                elif default and path == files[0]:
+                    self.problems.at(document, "E_PARSE", "a Compose file without services.")
+
+    def _report_idle(self, model: Node, files: Sequence[str], default: bool) -> None:
+        """Say of a project that Compose would take by its name that there is nothing to run in it. A file
+        that others are laid over, or that is laid over others, says nothing by itself."""
+        if default:
+            services = model.get("services")
+            what = (
+                "no service has an image, a build or a provider."
+                if services is not None and services.entries
+                else "a Compose file without services."
+            )
+            self.problems.at(services or model, "E_PARSE", what)
 
     def _named(self, node: Node | None, what: str) -> dict[str, Entry]:
         if node is None:
@@ -150,19 +176,6 @@ class Loader:
             self.problems.at(node, "E_PARSE", f"the {what}s are not a mapping.")
             return {}
         return node.entries
-
-    def _listed_files(self, files: Sequence[str], base: str, environment: Environment) -> Sequence[str]:
-        listed = environment.get("COMPOSE_FILE")
-        if not listed:
-            return files
-        separator = environment.get("COMPOSE_PATH_SEPARATOR") or ":"
-        paths = [
-            p for p in (resolve_path(base, part.strip()) for part in listed.split(separator)[:MAX_CHAIN]) if p
-        ]
-        if not paths or paths[0] != files[0]:
-            return files
-        self.subordinates.update(p for p in paths[1:] if p in self.view.paths)
-        return list(dict.fromkeys(paths))
 
     def _declared_name(self, files: Sequence[str], base: str, environment: Environment) -> str | None:
         name = None
@@ -185,7 +198,7 @@ class Loader:
         text = self.read(path)
         if text is None or not looks_like_compose(path, text):
             return None
-        self._resets = self._resets or merging.RESET in text
+        self._tagged = self._tagged or merging.RESET in text or merging.OVERRIDE in text
         found = Problems()
         try:
             documents = parse(Origin(path, text, base), found)
@@ -205,20 +218,31 @@ class Loader:
             self._models[key] = self._model(path, base, environment, including)
         return self._models[key]
 
+    def _layered(
+        self, files: Sequence[str], base: str, environment: int, including: tuple[str, ...]
+    ) -> Node | None:
+        """The model of several files, each laid over those before it."""
+        model: Node | None = None
+        for path in files:
+            layer = self.model(path, base, environment, including)
+            if layer is not None:
+                model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
+        return merging.prune(model) if model is not None and self._tagged else model
+
     def _model(self, path: str, base: str, environment: int, including: tuple[str, ...]) -> Node | None:
+        """Compose's order: what is included first, so that a service can extend an included one."""
         model: Node | None = None
         for document in self.interpolated(path, base, environment):
-            services = document.get("services")
-            entries = dict(document.entries)
+            layer = self._with_includes(document, environment, (*including, path))
+            services = layer.get("services")
             if services is not None and services.kind == MAPPING:
                 resolved = {
-                    name: (key, self.extended(document, name, path, base, environment, ()))
+                    name: (key, self.extended(layer, name, path, base, environment, ()))
                     for name, (key, _) in services.entries.items()
                 }
+                entries = dict(layer.entries)
                 entries["services"] = (entries["services"][0], with_children(services, entries=resolved))
-            layer = self._with_includes(
-                with_children(document, entries=entries), environment, (*including, path)
-            )
+                layer = with_children(layer, entries=entries)
             model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
         return model
 
@@ -302,7 +326,12 @@ class Loader:
         if key not in self._extended:
             found = self._base_of(document, extends, path, base, environment, (*stack, (path, name)))
             own = with_children(node, entries={k: e for k, e in node.entries.items() if k != "extends"})
-            self._extended[key] = own if found is None else merging.merge(found, own, merging.SERVICE_RULES)
+            if found is not None:
+                # What the base's own file takes away is not taken from others.
+                found = merging.prune(found) if self._tagged else found
+                own = _anchored(merging.merge(found, own, merging.SERVICE_RULES), base)
+            own.tag = node.tag
+            self._extended[key] = own
         return self._extended[key]
 
     def _base_of(
@@ -364,17 +393,18 @@ class Loader:
                 if own is None or own.is_null:
                     entries[section] = included.entries[section]
                     continue
+                if own.kind != MAPPING:
+                    continue
+                rule = merging.SERVICE_RULES if section == "services" else merging.NETWORK_RULES
                 combined = dict(own.entries)
                 for name, entry in theirs.entries.items():
                     mine = combined.setdefault(name, entry)
-                    if (mine[0].origin, mine[0].start) != (entry[0].origin, entry[0].start):
-                        self.problems.at(
-                            entry[0],
-                            "E_PARSE",
-                            f"an included {section[:-1]} has the name of another; the including file's"
-                            " counts.",
-                        )
-                entries[section] = (entries[section][0], with_children(own, entries=combined))
+                    if mine[1] is not entry[1]:
+                        # What the file says itself, and what was included before, is laid over it.
+                        combined[name] = (mine[0], merging.merge(entry[1], mine[1], rule))
+                joined = with_children(own, entries=combined)
+                joined.tag = own.tag
+                entries[section] = (entries[section][0], joined)
         return with_children(model, entries=entries)
 
     def _included(self, item: Node, environment: int, including: tuple[str, ...]) -> Node | None:
@@ -412,19 +442,29 @@ class Loader:
         outer = self._environments[environment]
         values: dict[str, str | None] = {}
         for source in sources:
-            values.update(self.read_environment(source, {**values, **outer}) or {})
+            values.update(self.read_environment(source, outer, earlier=values) or {})
         values.update(outer)
         # Equal environments share one number, so that a file included twice is loaded once.
         if values not in self._environments:
             self._environments.append(values)
         number = self._environments.index(values)
         self.subordinates.update(paths)
-        model: Node | None = None
-        for path in paths:
-            layer = self.model(path, base, number, including)
-            if layer is not None:
-                model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
-        return model
+        return self._layered(paths, base, number, including)
+
+
+def runs(service: Node) -> bool:
+    """Whether a service says what is run: an image, a build or a provider."""
+    return any(service.get(field) is not None for field in ("image", "build", "provider"))
+
+
+def _anchored(service: Node, base: str) -> Node:
+    """A `build` without a context is built in the directory of the project, not of the file it came from."""
+    build = service.entries.get("build")
+    if build is None or build[0].origin.base == base:
+        return service
+    key = with_text(build[0], build[0].text)
+    key.origin = replace(key.origin, base=base)
+    return with_children(service, entries={**service.entries, "build": (key, build[1])})
 
 
 def _with_bare_variables(service: Node, values: Environment) -> Node:

@@ -6,6 +6,7 @@ value that took effect.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -28,8 +29,12 @@ _REPLACE = "replace"
 _PAIRS = "pairs"
 #: Names or a mapping of names to mappings.
 _NAMES = "names"
+#: Names or a mapping; a name by itself stands for the condition it has by default.
+_CONDITIONS = "conditions"
 #: One value or a list of them.
 _LIST = "list"
+#: One path, or a list of paths and of mappings with one: each path once, at its first place.
+_FILES = "files"
 #: A build context or a mapping.
 _BUILD = "build"
 
@@ -38,22 +43,30 @@ SERVICE_RULES: Mapping[str, Rule] = {
     "annotations": _PAIRS,
     "build": _BUILD,
     "command": _REPLACE,
-    "depends_on": _NAMES,
+    "depends_on": _CONDITIONS,
     "deploy": {"labels": _PAIRS},
     "dns": _LIST,
     "entrypoint": _REPLACE,
-    "env_file": _LIST,
+    "env_file": _FILES,
     "environment": _PAIRS,
     "extends": _REPLACE,
     "extra_hosts": _LIST,
     "healthcheck": {"test": _REPLACE},
-    "label_file": _LIST,
+    "label_file": _FILES,
     "labels": _PAIRS,
     "networks": _NAMES,
     "sysctls": _PAIRS,
 }
+#: Of two lists of subnets the later one counts.
+NETWORK_RULES: Mapping[str, Rule] = {"labels": _PAIRS, "ipam": {"config": _REPLACE}}
 #: ``*`` stands for every key that is not named.
-MODEL_RULES: Mapping[str, Rule] = {"services": {"*": SERVICE_RULES}, "include": _REPLACE}
+MODEL_RULES: Mapping[str, Rule] = {
+    "services": {"*": SERVICE_RULES},
+    "networks": {"*": NETWORK_RULES},
+    "include": _REPLACE,
+}
+#: A list item of more nodes is told from others as an object, not by what it holds.
+_MAX_SIGNED = 64
 
 
 def pairs(node: Node | None) -> dict[str, Entry]:
@@ -79,9 +92,29 @@ def names(node: Node | None) -> dict[str, Entry]:
     return {item.text: (item, with_text(item, "", plain=True)) for item in node.each()}
 
 
+def _conditions(node: Node) -> dict[str, Entry]:
+    """As :func:`names`; a name of a list has the defaults written out, which an override then takes over."""
+    if node.kind == MAPPING:
+        return node.entries
+    return {
+        item.text: (
+            item,
+            with_children(
+                item,
+                entries={
+                    "condition": (item, with_text(item, "service_started", plain=False)),
+                    "required": (item, with_text(item, "true", plain=True)),
+                },
+            ),
+        )
+        for item in node.each()
+    }
+
+
 def merge(base: Node, over: Node, rule: Rule | None) -> Node:
-    """``over`` laid on ``base``."""
-    if over.tag == OVERRIDE or base.tag == RESET or rule == _REPLACE:
+    """``over`` laid on ``base``. What is tagged ``!reset`` takes away and stays in the result, so that it
+    takes away from what that is laid on too; :func:`prune` ends it."""
+    if over.tag in (OVERRIDE, RESET) or base.tag == RESET or rule == _REPLACE:
         return over
     if over.is_null:
         return base
@@ -91,15 +124,46 @@ def merge(base: Node, over: Node, rule: Rule | None) -> Node:
         return _merge_entries(over, pairs(base), pairs(over), {"*": _REPLACE})
     if rule == _NAMES:
         return _merge_entries(over, names(base), names(over), {})
+    if rule == _CONDITIONS:
+        return _merge_entries(over, _conditions(base), _conditions(over), {})
     if rule == _LIST:
-        return with_children(over, items=[*_listed(base), *_listed(over)])
+        return with_children(over, items=_appended(_listed(base), _listed(over)))
+    if rule == _FILES:
+        files = {_path(item): item for item in _listed(base)}
+        files.update((_path(item), item) for item in _listed(over))
+        return with_children(over, items=list(files.values()))
     if rule == _BUILD:
         return _merge_entries(over, _build(base), _build(over), _BUILD_RULES)
     if base.kind == MAPPING and over.kind == MAPPING:
         return _merge_entries(over, base.entries, over.entries, rule if isinstance(rule, Mapping) else {})
     if base.kind == SEQUENCE and over.kind == SEQUENCE:
-        return with_children(over, items=[*base.items, *over.items])
+        return with_children(over, items=_appended(base.items, over.items))
     return over
+
+
+def _appended(base: list[Node], over: list[Node]) -> list[Node]:
+    """Both lists; an item that both have from one place, as files that include one another give it, once."""
+    known = {_signature(item) for item in base}
+    return [*base, *(item for item in over if _signature(item) not in known)]
+
+
+def _signature(node: Node) -> tuple[object, ...]:
+    if node.size > _MAX_SIGNED:
+        return (id(node),)
+    return (
+        node.origin.path,
+        node.start,
+        node.end,
+        node.text,
+        *map(_signature, node.items),
+        *((name, _signature(value)) for name, (_, value) in node.entries.items()),
+    )
+
+
+def _path(item: Node) -> tuple[str, str]:
+    """The path that an item of `env_file` names, with the directory it starts from."""
+    node = item if item.kind != MAPPING else item.scalar("path")
+    return (item.origin.base, "") if node is None else (node.origin.base, node.text)
 
 
 def _merge_entries(
@@ -108,9 +172,7 @@ def _merge_entries(
     entries = dict(base)
     for name, (key, value) in over.items():
         old = entries.get(name)
-        if value.tag == RESET:
-            entries.pop(name, None)
-        elif old is None:
+        if old is None:
             entries[name] = (key, value)
         else:
             merged = merge(old[1], value, rules.get(name, rules.get("*")))
@@ -127,11 +189,16 @@ def _build(node: Node) -> dict[str, Entry]:
 
 
 def prune(node: Node) -> Node:
-    """``node`` without what is tagged ``!reset`` and had nothing to take away."""
+    """``node`` without what is tagged ``!reset``, and without the tag ``!override``; itself if there is
+    none."""
     if node.kind == MAPPING:
-        return with_children(
-            node, entries={n: (k, prune(v)) for n, (k, v) in node.entries.items() if v.tag != RESET}
+        entries = {n: (k, prune(v)) for n, (k, v) in node.entries.items() if v.tag != RESET}
+        same = len(entries) == len(node.entries) and all(
+            e[1] is node.entries[n][1] for n, e in entries.items()
         )
+        return node if same and node.tag != OVERRIDE else with_children(node, entries=entries)
     if node.kind == SEQUENCE:
-        return with_children(node, items=[prune(i) for i in node.items if i.tag != RESET])
+        items = [prune(item) for item in node.items if item.tag != RESET]
+        same = len(items) == len(node.items) and all(map(operator.is_, items, node.items))
+        return node if same and node.tag != OVERRIDE else with_children(node, items=items)
     return node

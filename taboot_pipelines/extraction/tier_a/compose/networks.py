@@ -88,6 +88,9 @@ def memberships(
     networks = node.get("networks")
     entries = merging.names(networks)
     if not entries:
+        if node.get("network_mode") is not None or node.get("provider") is not None:
+            # An empty mode is a mode, and what a provider runs is no container of the project's networks.
+            return
         default = _default_network(c, key)
         if default is not None:
             yield default, key, Basis.DERIVED, _driver(c, "default"), []

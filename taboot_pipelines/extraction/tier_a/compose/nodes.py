@@ -135,6 +135,7 @@ def with_children(
 ) -> Node:
     """A sequence or mapping at the place of ``node`` with other children and no tag."""
     made = Node(SEQUENCE if items is not None else MAPPING, node.origin, node.start, node.end)
+    made.size, made.depth = node.size, node.depth
     if items is not None:
         made.items = items
     if entries is not None:

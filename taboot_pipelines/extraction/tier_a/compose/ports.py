@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, Node
+from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
 
-_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_RANGE = re.compile(r"0*(\d{1,5})(?:-0*(\d{1,5}))?", re.ASCII)
 _PROTOCOL = re.compile(r"[a-z0-9][a-z0-9+._-]*")
 
 
@@ -39,8 +40,11 @@ def _range(text: str) -> range | None:
 
 
 def _address(text: str) -> str | None:
+    """The normal form of an address; None if it is none."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
     try:
-        return str(ipaddress.ip_address(text.strip("[]"))) if "%" not in text else None
+        return str(ipaddress.ip_address(text)) if "%" not in text else None
     except ValueError:
         return None
 
@@ -48,23 +52,26 @@ def _address(text: str) -> str | None:
 def read_ports(node: Node) -> Ports | None:
     """The bindings of one entry of `ports`; None if it is none that Compose accepts."""
     if node.kind == SCALAR:
-        return _short(node.text.strip())
+        return _short(resolved(node).strip())
     if node.kind == MAPPING:
         return _long(node)
     return None
 
 
 def _short(text: str) -> Ports | None:
-    """``[[IP:]PUBLISHED:]TARGET[/PROTOCOL]``, IPv6 in brackets, ports as ranges of equal length."""
-    text, _, protocol = text.partition("/")
+    """``[[IP:]PUBLISHED:]TARGET[/PROTOCOL]``, IPv6 with or without brackets, ports as ranges of equal length.
+
+    An address that is empty, as a variable without a value leaves it, is none.
+    """
     parts = text.rsplit(":", 2)
+    target, _, protocol = parts[-1].partition("/")
     address = None
-    if len(parts) == 3:
+    if len(parts) == 3 and parts[0] != "":
         address = _address(parts[0])
         if address is None:
             return None
     published = parts[-2] if len(parts) > 1 else ""
-    return _bindings(parts[-1], published, protocol or "tcp", address)
+    return _bindings(target, published, protocol or "tcp", address)
 
 
 def _long(node: Node) -> Ports | None:
@@ -80,7 +87,10 @@ def _long(node: Node) -> Ports | None:
         if address is None:
             return None
     return _bindings(
-        target.text, published.text if published else "", protocol.text if protocol else "tcp", address
+        resolved(target),
+        resolved(published) if published else "",
+        protocol.text if protocol else "tcp",
+        address,
     )
 
 
@@ -89,7 +99,7 @@ def _bindings(target_text: str, published_text: str, protocol: str, address: str
     protocol = protocol.lower()
     if targets is None or targets[0] == 0 or _PROTOCOL.fullmatch(protocol) is None:
         return None
-    if published_text in ("", "0"):
+    if published_text.strip("0") == "":
         return Ports(tuple(Binding(t, None, protocol, address) for t in targets))
     published = _range(published_text)
     if published is None:

@@ -14,6 +14,7 @@ from taboot_pipelines.extraction.tier_a.compose.networks import claim_networks, 
 from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, Node
 from taboot_pipelines.extraction.tier_a.compose.ports import read_ports
 from taboot_pipelines.extraction.tier_a.compose.routes import claim_routes, find_proxy
+from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
 from taboot_pipelines.extraction.tier_a.compose.tunnels import claim_vpn
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.model import ids
@@ -83,7 +84,7 @@ def _names_of(c: Collector, name: str, node: Node) -> None:
 def _declare(c: Collector, name: str, key: Node, node: Node) -> None:
     container = node.scalar("container_name")
     alias = None if container is None or c.mark(name, "container_name", container) else container.text
-    for other in (alias, f"{c.project.name}-{name}-1", *_network_aliases(node)):
+    for other in (alias, c.container_name(name, 1), *_network_aliases(node)):
         if other:
             c.answering.setdefault(other, name)
     image = c.images.get(name)
@@ -97,7 +98,9 @@ def _declare(c: Collector, name: str, key: Node, node: Node) -> None:
             "version": version_of(image[0]) if image is not None else None,
             "protocol": port[1] if port else None,
             "port": port[0] if port else None,
-            "profiles": [p.text for p in profiles.each()] if profiles is not None else None,
+            "profiles": list(dict.fromkeys(p.text for p in profiles.each()))
+            if profiles is not None
+            else None,
             "restart": _restart(node)[0],
             "containerName": alias,
         },
@@ -140,10 +143,11 @@ def _restart(node: Node) -> tuple[str | None, str | None]:
 
 def _replicas(c: Collector, node: Node) -> int:
     deploy = node.get("deploy")
-    written = (deploy.scalar("replicas") if deploy is not None else None) or node.scalar("scale")
-    if written is None or not (written.text.isascii() and written.text.isdecimal()) or len(written.text) > 9:
+    written = node.scalar("scale") or (deploy.scalar("replicas") if deploy is not None else None)
+    text = resolved(written) if written is not None else ""
+    if written is None or not (text.isascii() and text.isdecimal()) or len(text) > 9:
         return 1
-    count = int(written.text)
+    count = int(text)
     if count > MAX_REPLICAS:
         c.report(written, "E_TOO_LARGE", f"only the first {MAX_REPLICAS} replicas are kept.")
     return min(count, MAX_REPLICAS)
@@ -156,7 +160,7 @@ def _containers(c: Collector, name: str, key: Node, node: Node) -> None:
     restart = _restart(node)[1]
     for index in range(1, _replicas(c, node) + 1):
         own = container is not None and not container.missing and index == 1
-        title = container.text if own and container is not None else f"{c.project.name}-{name}-{index}"
+        title = container.text if own and container is not None else c.container_name(name, index)
         ref = NodeRef("Container", (ids.digest(c.source.namespace, c.scope, name, index),), title)
         c.node(
             ref,

@@ -132,18 +132,33 @@ class _Expansion:
 
 
 _KEY = re.compile(r"[ \t]*(?:export[ \t]+)?([^\s=:#'\"]+)[ \t]*")
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "'": "'"}
+_ESCAPED = re.compile(r"\\(0[0-7]{3}|.)", re.DOTALL)
+_ESCAPES = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    '"': '"',
+    "\\": "\\",
+    # Handed on as ``$$``, which the expansion reads as a plain dollar.
+    "$": "$$",
+}
 
 
-def parse_env(text: str, environment: Environment) -> dict[str, str | None]:
-    """The assignments of an ``.env`` file (or an ``env_file``), expanded from ``environment`` and from
-    earlier lines.
+def parse_env(
+    text: str, environment: Environment, earlier: Environment | None = None
+) -> dict[str, str | None]:
+    """The assignments of an ``.env`` file (or an ``env_file``), expanded from ``environment``, then from
+    earlier lines, then from ``earlier`` files.
 
     Values: bare up to `` #``, single-quoted as they stand, double-quoted with escapes; quotes may span lines.
     A name without ``=`` is taken from ``environment``. Lines that are no assignment are passed over.
     """
     values: dict[str, str | None] = {}
-    scope: dict[str, str | None] = dict(environment)
+    scope: dict[str, str | None] = {**(earlier or {}), **environment}
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     at, n = 0, len(text)
     while at < n:
@@ -156,7 +171,7 @@ def parse_env(text: str, environment: Environment) -> dict[str, str | None]:
         name, after = match.group(1), match.end()
         if after >= stop or text[after] == "#":
             if name in environment:
-                values[name] = scope[name] = environment[name]
+                values[name] = environment[name]
             at = stop + 1
             continue
         if text[after] not in "=:":
@@ -169,15 +184,15 @@ def parse_env(text: str, environment: Environment) -> dict[str, str | None]:
         close = _closing(text, start + 1, quote) if quote in ("'", '"') and start < stop else -1
         if close >= 0:
             body = text[start + 1 : close]
-            value = body if quote == "'" else _expanded(_unescape(body), scope)
+            value = body.replace("\\'", "'") if quote == "'" else _expanded(_unescape(body), scope)
             next_line = text.find("\n", close)
             stop = n if next_line < 0 else next_line
         else:
-            bare = text[start:stop]
-            comment = re.search(r"(?:^|[ \t])#", bare)
-            value = _expanded((bare[: comment.start()] if comment else bare).rstrip(), scope)
+            value = _expanded(text[start:stop].partition(" #")[0].rstrip(), scope)
         # An expansion that lacks a value makes the variable set but unknown.
-        values[name] = scope[name] = value
+        values[name] = value
+        if name not in environment:
+            scope[name] = value
         at = stop + 1
     return values
 
@@ -186,14 +201,13 @@ def _closing(text: str, at: int, quote: str) -> int:
     while at < len(text):
         if text[at] == quote:
             return at
-        at += 2 if text[at] == "\\" and quote == '"' else 1
+        at += 2 if text[at] == "\\" else 1
     return -1
 
 
 def _unescape(body: str) -> str:
-    # An escaped dollar is handed on as ``$$``, which the expansion reads as a plain one.
-    return re.sub(
-        r"\\(.)", lambda m: "$$" if m[1] == "$" else _ESCAPES.get(m[1], m[0]), body, flags=re.DOTALL
+    return _ESCAPED.sub(
+        lambda m: chr(int(m[1], 8) & 0xFF) if len(m[1]) == 4 else _ESCAPES.get(m[1], m[0]), body
     )
 
 

@@ -114,7 +114,7 @@ def test_a_variable_without_a_value_gives_no_guessed_edge_and_is_marked(template
     assert not read.edges("BUILDS") and not read.edges("BINDS")
     name = "U" if "U" in template else "T"
     assert read.nodes("Service")[0].properties["unresolved"] == [f"image: ${{{name}}}", f"ports: ${{{name}}}"]
-    assert read.reads == {"app/compose.yaml": True, "app/.env": False}
+    assert read.reads == {"app/compose.yaml": True, "app/.env": False, ".env": False}
 
 
 def test_an_env_value_that_cannot_be_known_is_not_replaced_by_a_default() -> None:
@@ -374,6 +374,7 @@ def test_an_absent_file_that_was_looked_for_is_part_of_the_inputs() -> None:
         "a/compose.yml": False,
         "a/docker-compose.yml": True,
         "a/.env": False,
+        ".env": False,
         "a/gone.yml": False,
         "a/src/Dockerfile": False,
     }
@@ -421,7 +422,7 @@ def test_include_brings_services_with_their_own_directory_and_environment() -> N
     assert not read.result.problems
 
 
-def test_what_an_include_brings_does_not_replace_what_the_file_says() -> None:
+def test_what_the_file_says_is_laid_over_what_an_include_brings() -> None:
     read = interpret(
         {
             "a/compose.yaml": "include: [b.yml]\nservices: {x: {image: mine}}",
@@ -430,7 +431,7 @@ def test_what_an_include_brings_does_not_replace_what_the_file_says() -> None:
         "a/compose.yaml",
     )
     assert images(read) == ["mine:latest", "y:latest"]
-    assert read.codes() == ["E_PARSE"]
+    assert read.codes() == []
 
 
 def test_compose_file_of_the_environment_names_the_files() -> None:

@@ -1,0 +1,295 @@
+"""Docker Compose itself, and what its ``config`` and our claims say of a project, in one form to compare."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import posixpath
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
+from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.model.graph import is_cidr
+from taboot_pipelines.model.records import FileView, SourceFacts
+from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, check
+from taboot_pipelines_tests.servers import SERVICES
+
+#: Compose finds the files of a folder by itself; of the environment it sees only this.
+_ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "COMPOSE_ANSI": "never"}
+_TIMEOUT_SECONDS = 60
+
+Said = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def compose_program() -> Path:
+    """Docker Compose, compiled once into the cache folder. Skips where Go or its module proxy is missing."""
+    done = subprocess.run(
+        [sys.executable, str(SERVICES), "fetch", "--only", "docker-compose"],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"Docker Compose cannot be built here: {done.stderr.strip()}")
+    sys.path.insert(0, str(SERVICES.parent))
+    try:
+        import fetching
+    finally:
+        sys.path.pop(0)
+    return fetching.docker_compose()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What ``docker compose config`` said: a project, or why there is none."""
+
+    project: Mapping[str, Any] | None
+    error: str
+
+
+def ask(program: Path, folder: Path, files: Iterable[str] = ()) -> Answer:
+    """The answer for the project of ``folder``, or for ``files`` of it, with every profile on."""
+    chosen = [part for file in files for part in ("-f", file)]
+    done = subprocess.run(
+        [str(program), *chosen, "--profile", "*", "--all-resources", "config", "--format", "json"],
+        cwd=folder,
+        env={**_ENVIRONMENT, "PWD": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        return Answer(None, done.stderr.strip())
+    return Answer(json.loads(done.stdout), done.stderr.strip())
+
+
+def ask_all(program: Path, folders: Iterable[Path]) -> list[Answer]:
+    """The answers for several folders, a few processes at a time."""
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda folder: ask(program, folder), folders))
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
+
+
+def interpret_project(files: Mapping[str, str], folder: str, source: SourceFacts) -> Read | None:
+    """Our reading of the project that Compose finds in ``folder``, as the source's units give it."""
+    reads: list[Read] = []
+    extractor = ComposeExtractor()
+    yaml = [p for p in files if not posixpath.basename(p).startswith("Dockerfile")]
+    for unit in extractor.units(yaml):
+        view = FileView(frozenset(files), files.__getitem__)
+        read = Read(files, extractor.interpret(unit, view, source), view.reads)
+        check(read)
+        if unit.name == main_file(files, folder):
+            reads.append(read)
+    return reads[0] if reads else None
+
+
+def main_file(files: Mapping[str, str], folder: str) -> str | None:
+    """The first file of the project that Compose finds in ``folder``."""
+    for line in files.get(posixpath.join(folder, ".env"), "").splitlines():
+        if line.startswith("COMPOSE_FILE="):
+            first = line.partition("=")[2].split(":")[0]
+            return posixpath.normpath(posixpath.join(folder, first))
+    names = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+    return next((p for n in names if (p := posixpath.join(folder, n)) in files), None)
+
+
+def _port(port: Mapping[str, Any]) -> tuple[int, int, str, str] | None:
+    published = str(port.get("published", ""))
+    if not published or published == "0" or "-" in published:
+        return None
+    address = port.get("host_ip", "")
+    return (
+        int(published),
+        int(port["target"]),
+        port.get("protocol", "tcp").lower(),
+        str(ipaddress.ip_address(address)) if address else "",
+    )
+
+
+def _hosts(
+    service: Mapping[str, Any], answering: Mapping[str, str], name: str
+) -> set[tuple[str, str, int | None]]:
+    texts = [v for k, v in (service.get("environment") or {}).items() if v is not None and "IMAGE" not in k]
+    for field in ("command", "entrypoint"):
+        texts += service.get(field) or []
+    texts += (service.get("labels") or {}).values()
+    texts += ((service.get("deploy") or {}).get("labels") or {}).values()
+    return {
+        (answering[host], scheme, port)
+        for text in texts
+        for scheme, host, port in named_hosts(str(text).replace("$$", "$"))
+        if host in answering and answering[host] != name
+    }
+
+
+def _networks(service: Mapping[str, Any], real: Mapping[str, str]) -> dict[str, set[str]]:
+    """{real name: aliases} of the networks of a service."""
+    mode = service.get("network_mode")
+    if mode:
+        shared = mode == "none" or mode.startswith(("service:", "container:"))
+        return {} if shared else {"bridge" if mode == "default" else mode: set()}
+    return _joined(
+        (real[n], (o or {}).get("aliases") or ()) for n, o in (service.get("networks") or {}).items()
+    )
+
+
+def _joined(pairs: Iterable[tuple[str, Iterable[str]]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, values in pairs:
+        found.setdefault(name, set()).update(values)
+    return found
+
+
+def said_by_compose(project: Mapping[str, Any], root: Path) -> Said:
+    """What our edges rest on, out of Compose's own model of a project whose source begins at ``root``."""
+    name = project["name"]
+    networks = {
+        n["name"]: (
+            (n.get("external") in (True, "true")),
+            n.get("driver") or "bridge",
+            tuple(s for c in (n.get("ipam") or {}).get("config") or () if is_cidr(s := c.get("subnet", ""))),
+        )
+        for n in (project.get("networks") or {}).values()
+    }
+    real = {key: n["name"] for key, n in (project.get("networks") or {}).items()}
+    services: dict[str, Any] = {}
+    answering = {s: s for s in project.get("services") or {}}
+    for key, service in (project.get("services") or {}).items():
+        for other in (service.get("container_name"), f"{name}-{key}-1"):
+            if other:
+                answering.setdefault(other, key)
+        for network in (service.get("networks") or {}).values():
+            for alias in (network or {}).get("aliases") or ():
+                answering.setdefault(alias, key)
+    for key, service in (project.get("services") or {}).items():
+        build = service.get("build")
+        image = service.get("image") or (f"{name}-{key}" if build else None)
+        reference = (
+            try_reference(image.lower() if build and not service.get("image") else image) if image else None
+        )
+        deploy = service.get("deploy") or {}
+        policy = deploy.get("restart_policy")
+        dockerfile = None
+        if build and not build.get("dockerfile_inline") and "://" not in build["context"]:
+            absolute = Path(os.path.normpath(os.path.join(build["context"], build["dockerfile"])))
+            if absolute.is_relative_to(root) and absolute.is_file():
+                dockerfile = absolute.relative_to(root).as_posix()
+        services[key] = {
+            "image": reference.name if reference else None,
+            "build": build is not None,
+            "args": sorted((build or {}).get("args") or ()),
+            "target": (build or {}).get("target"),
+            "dockerfile": dockerfile,
+            "ports": {p for port in service.get("ports") or () if (p := _port(port))},
+            "networks": _networks(service, real),
+            "depends_on": {
+                target: (o.get("condition", "service_started"), o.get("required", True))
+                for target, o in (service.get("depends_on") or {}).items()
+            },
+            "restart": (policy.get("condition", "any") if policy is not None else service.get("restart")),
+            "container_name": service.get("container_name"),
+            "profiles": sorted(service.get("profiles") or ()),
+            "replicas": deploy.get("replicas", service.get("scale", 1)),
+            "connects": _hosts(service, answering, key),
+        }
+    return {"name": name, "services": services, "networks": networks}
+
+
+def said_by_us(read: Read) -> Said:
+    """The same out of our claims."""
+    found = read.result
+    (scope,) = {n.node.key[0] for n in found.nodes if n.node.label == "Service" and n.declared} or {"/"}
+    services: dict[str, Any] = {}
+    for node in read.nodes("Service"):
+        if not node.declared:
+            continue
+        name = node.node.name
+        mine = [e for e in found.edges if e.start == node.node]
+        containers = [n for n in read.nodes("Container") if n.properties["composeService"] == name]
+        built = [e for e in mine if e.type == "BUILDS" and e.method in ("compose_image", "compose_build")]
+        depends: dict[str, tuple[str, bool]] = {}
+        for e in mine:
+            if e.type == "DEPENDS_ON" and e.end.key[0] == scope:
+                told = (e.properties.get("condition", "service_started"), e.properties.get("required", True))
+                if e.method == "compose_depends_on" or e.end.name not in depends:
+                    depends[e.end.name] = told
+        first = containers[0].node if containers else None
+        dockerfiles = {
+            str(e.properties["dockerfile"])
+            for e in mine
+            if e.method == "dockerfile_from" and "dockerfile" in e.properties
+        }
+        services[name] = {
+            "image": built[0].end.name if built else None,
+            "build": any(e.method == "compose_build" for e in built),
+            "args": sorted(built[0].properties.get("buildArgs", ())) if built else [],
+            "target": built[0].properties.get("target") if built else None,
+            "dockerfile": next(iter(dockerfiles), None),
+            "ports": {
+                (
+                    e.properties["port"],
+                    e.properties["targetPort"],
+                    e.properties["protocol"],
+                    e.properties.get("hostIp", ""),
+                )
+                for e in mine
+                if e.type == "BINDS"
+            },
+            "networks": _joined(
+                (e.end.name, e.properties.get("aliases", ()))
+                for e in found.edges
+                if e.type == "RUNS_IN" and e.start == first
+            ),
+            "depends_on": depends,
+            "restart": node.properties.get("restart"),
+            "container_name": node.properties.get("containerName"),
+            "profiles": sorted(node.properties.get("profiles", ())),
+            "replicas": len(containers),
+            "connects": {
+                (e.end.name, e.properties["protocol"], e.properties.get("port"))
+                for e in mine
+                if e.type == "CONNECTS_TO"
+            },
+        }
+    networks = {
+        n.node.name: (
+            n.properties.get("external", False),
+            n.properties.get("driver") or "bridge",
+            tuple(n.properties.get("cidrs", ())),
+        )
+        for n in read.nodes("Network")
+        if n.declared
+    }
+    return {"name": scope.partition("/")[2], "services": services, "networks": networks}
+
+
+def differences(theirs: Any, ours: Any, where: str = "") -> list[str]:
+    """Each place where the two readings part, in words."""
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        found = []
+        for key in sorted({*theirs, *ours}, key=str):
+            if key not in theirs or key not in ours:
+                found.append(f"{where}/{key}: {'only ours' if key in ours else 'only Compose'}")
+            else:
+                found += differences(theirs[key], ours[key], f"{where}/{key}")
+        return found
+    return [] if theirs == ours else [f"{where}: Compose says {theirs!r}, we say {ours!r}"]
