@@ -146,7 +146,7 @@ class Loader:
                 continue
             text = self.read(path)
             documents = self.parsed(path, base)
-            if default and path == files[0] and text is not None and not text.strip():
+            if default and path == files[0] and text is not None and documents == []:
                 self.problems.add(Problem(path, "E_EMPTY", f"{path}: a Compose file that holds nothing."))
             for document in documents or ():
                 services = document.get("services")
@@ -268,6 +268,11 @@ class Loader:
             if services is not None and services[1].kind == MAPPING:
                 bare = {k: (e[0], _with_bare_variables(e[1], values)) for k, e in services[1].entries.items()}
                 entries["services"] = (services[0], with_children(services[1], entries=bare))
+            networks = entries.get("networks")
+            if networks is not None and networks[1].kind == MAPPING:
+                plain = {k: (e[0], _with_plain_external(e[1])) for k, e in networks[1].entries.items()}
+                if any(e[1] is not networks[1].entries[k][1] for k, e in plain.items()):
+                    entries["networks"] = (networks[0], with_children(networks[1], entries=plain))
             made.append(with_children(document, entries=entries))
         return made
 
@@ -329,7 +334,10 @@ class Loader:
             if found is not None:
                 # What the base's own file takes away is not taken from others.
                 found = merging.prune(found) if self._tagged else found
-                own = _anchored(merging.merge(found, own, merging.SERVICE_RULES), base)
+                elsewhere = extends.get("file") is not None
+                own = merging.merge(
+                    _anchored(found, base) if elsewhere else found, own, merging.SERVICE_RULES
+                )
             own.tag = node.tag
             self._extended[key] = own
         return self._extended[key]
@@ -465,6 +473,26 @@ def _anchored(service: Node, base: str) -> Node:
     key = with_text(build[0], build[0].text)
     key.origin = replace(key.origin, base=base)
     return with_children(service, entries={**service.entries, "build": (key, build[1])})
+
+
+def _with_plain_external(network: Node) -> Node:
+    """``external: {name: N}``, the old form of a network's own name, as `external` and `name`: they are laid
+    over one another one by one."""
+    external = network.get("external")
+    name = external.get("name") if external is not None else None
+    if external is None or name is None or network.get("name") is not None:
+        return network
+    key = network.entries["external"][0]
+    made = with_children(
+        network,
+        entries={
+            **network.entries,
+            "external": (key, with_text(external, "true", plain=True)),
+            "name": (key, name),
+        },
+    )
+    made.tag = network.tag
+    return made
 
 
 def _with_bare_variables(service: Node, values: Environment) -> Node:

@@ -121,7 +121,11 @@ def merge(base: Node, over: Node, rule: Rule | None) -> Node:
     if base.is_null:
         return over
     if rule == _PAIRS:
-        return _merge_entries(over, pairs(base), pairs(over), {"*": _REPLACE})
+        later = pairs(over)
+        if base.kind == SEQUENCE:
+            # Compose finds no key in a list of ``K=V``, so that there it takes none away.
+            later = {name: entry for name, entry in later.items() if entry[1].tag != RESET}
+        return _merge_entries(over, pairs(base), later, {"*": _REPLACE})
     if rule == _NAMES:
         return _merge_entries(over, names(base), names(over), {})
     if rule == _CONDITIONS:

@@ -1,7 +1,7 @@
 """Which files one project is made of, where its paths start, and what it is called.
 
-Compose looks into the directory that it is started in: ``COMPOSE_FILE`` of the ``.env`` there names the files,
-else the directory's default file and its override are the project. The first file's directory is the
+Compose looks into the directory that it is started in: ``COMPOSE_FILE`` of the ``.env`` there names the
+files, else the directory's default file and its override are the project. The first file's directory is the
 project's: it gives the name, the relative paths start there, and its own ``.env`` stands beneath the other.
 """
 

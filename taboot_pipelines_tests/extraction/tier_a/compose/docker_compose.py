@@ -6,8 +6,10 @@ import ipaddress
 import json
 import os
 import posixpath
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -88,6 +90,10 @@ def write(root: Path, files: Mapping[str, str]) -> None:
         (root / path).write_text(text, "utf-8")
 
 
+def dedented(files: Mapping[str, str]) -> dict[str, str]:
+    return {path: textwrap.dedent(text) for path, text in files.items()}
+
+
 def interpret_project(files: Mapping[str, str], folder: str, source: SourceFacts) -> Read | None:
     """Our reading of the project that Compose finds in ``folder``, as the source's units give it."""
     reads: list[Read] = []
@@ -106,10 +112,15 @@ def main_file(files: Mapping[str, str], folder: str) -> str | None:
     """The first file of the project that Compose finds in ``folder``."""
     for line in files.get(posixpath.join(folder, ".env"), "").splitlines():
         if line.startswith("COMPOSE_FILE="):
-            first = line.partition("=")[2].split(":")[0]
+            first = re.split("[:;]", line.partition("=")[2])[0]
             return posixpath.normpath(posixpath.join(folder, first))
     names = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
     return next((p for n in names if (p := posixpath.join(folder, n)) in files), None)
+
+
+def _address(text: str) -> str:
+    """An address that is not written is all of IPv4."""
+    return str(ipaddress.ip_address(text)) if text else "0.0.0.0"
 
 
 def _port(port: Mapping[str, Any]) -> tuple[int, int, str, str] | None:
@@ -121,7 +132,7 @@ def _port(port: Mapping[str, Any]) -> tuple[int, int, str, str] | None:
         int(published),
         int(port["target"]),
         port.get("protocol", "tcp").lower(),
-        str(ipaddress.ip_address(address)) if address else "",
+        _address(address),
     )
 
 
@@ -152,6 +163,12 @@ def _networks(service: Mapping[str, Any], real: Mapping[str, str]) -> dict[str, 
     )
 
 
+def _shared_names(project: Mapping[str, Any]) -> set[str]:
+    """The real names that several networks of a project have: which of them counts is not compared."""
+    names = [n["name"] for n in (project.get("networks") or {}).values()]
+    return {name for name in names if names.count(name) > 1}
+
+
 def _joined(pairs: Iterable[tuple[str, Iterable[str]]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, values in pairs:
@@ -159,22 +176,32 @@ def _joined(pairs: Iterable[tuple[str, Iterable[str]]]) -> dict[str, set[str]]:
     return found
 
 
-def said_by_compose(project: Mapping[str, Any], root: Path) -> Said:
-    """What our edges rest on, out of Compose's own model of a project whose source begins at ``root``."""
+def _facts(networks: Iterable[tuple[str, bool, str | None, tuple[str, ...]]]) -> dict[str, Any]:
+    """{real name: (external, driver, subnets)}."""
+    return {name: (external, driver or "bridge", subnets) for name, external, driver, subnets in networks}
+
+
+def said_by_compose(project: Mapping[str, Any], root: Path, *, compatible: bool = False) -> Said:
+    """What our edges rest on, out of Compose's own model of a project whose source begins at ``root``.
+
+    ``compatible``: with ``COMPOSE_COMPATIBILITY``, which the model does not show.
+    """
     name = project["name"]
-    networks = {
-        n["name"]: (
-            (n.get("external") in (True, "true")),
-            n.get("driver") or "bridge",
+    networks = _facts(
+        (
+            n["name"],
+            n.get("external") in (True, "true"),
+            n.get("driver"),
             tuple(s for c in (n.get("ipam") or {}).get("config") or () if is_cidr(s := c.get("subnet", ""))),
         )
         for n in (project.get("networks") or {}).values()
-    }
+    )
     real = {key: n["name"] for key, n in (project.get("networks") or {}).items()}
     services: dict[str, Any] = {}
     answering = {s: s for s in project.get("services") or {}}
+    separator = "_" if compatible else "-"
     for key, service in (project.get("services") or {}).items():
-        for other in (service.get("container_name"), f"{name}-{key}-1"):
+        for other in (service.get("container_name"), separator.join((name, key, "1"))):
             if other:
                 answering.setdefault(other, key)
         for network in (service.get("networks") or {}).values():
@@ -182,7 +209,7 @@ def said_by_compose(project: Mapping[str, Any], root: Path) -> Said:
                 answering.setdefault(alias, key)
     for key, service in (project.get("services") or {}).items():
         build = service.get("build")
-        image = service.get("image") or (f"{name}-{key}" if build else None)
+        image = service.get("image") or (f"{name}{separator}{key}" if build else None)
         reference = (
             try_reference(image.lower() if build and not service.get("image") else image) if image else None
         )
@@ -244,12 +271,13 @@ def said_by_us(read: Read) -> Said:
             "args": sorted(built[0].properties.get("buildArgs", ())) if built else [],
             "target": built[0].properties.get("target") if built else None,
             "dockerfile": next(iter(dockerfiles), None),
+            "from": {e.end.name for e in mine if e.method == "dockerfile_from"},
             "ports": {
                 (
                     e.properties["port"],
                     e.properties["targetPort"],
                     e.properties["protocol"],
-                    e.properties.get("hostIp", ""),
+                    _address(e.properties.get("hostIp", "")),
                 )
                 for e in mine
                 if e.type == "BINDS"
@@ -270,16 +298,37 @@ def said_by_us(read: Read) -> Said:
                 if e.type == "CONNECTS_TO"
             },
         }
-    networks = {
-        n.node.name: (
+    networks = _facts(
+        (
+            n.node.name,
             n.properties.get("external", False),
-            n.properties.get("driver") or "bridge",
+            n.properties.get("driver"),
             tuple(n.properties.get("cidrs", ())),
         )
         for n in read.nodes("Network")
         if n.declared
-    }
+    )
     return {"name": scope.partition("/")[2], "services": services, "networks": networks}
+
+
+def compare(answer: Answer, read: Read | None, root: Path, *, compatible: bool = False) -> list[str]:
+    """Where Compose's project and our reading of it part, in words; our false problems among them."""
+    assert answer.project is not None
+    if read is None or not read.result.nodes:
+        return ["we read no project"]
+    theirs, ours = said_by_compose(answer.project, root, compatible=compatible), said_by_us(read)
+    for service in ours["services"].values():
+        # Compose does not read a Dockerfile.
+        del service["from"]
+    for name in _shared_names(answer.project):
+        theirs["networks"].pop(name, None)
+        ours["networks"].pop(name, None)
+    false = [
+        f"false problem: {p.message}"
+        for p in read.result.problems
+        if p.code not in ("E_NOT_FOUND", "E_TOO_LARGE")
+    ]
+    return differences(theirs, ours) + false
 
 
 def differences(theirs: Any, ours: Any, where: str = "") -> list[str]:

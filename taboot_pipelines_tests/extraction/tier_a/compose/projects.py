@@ -140,9 +140,16 @@ class _Maker:
         if self.maybe(0.5):
             made["dockerfile"] = self.pick(["Dockerfile.dev", "../Dockerfile.up", "sub/Dockerfile"])
         if self.maybe(0.4):
-            made["args"] = self.pairs({"V": self.pick(["1", "${V}"]), self.pick("AB"): "x"})
+            value = self.pick(["1", "${V}", Plain("3.10"), Plain("0x10"), Plain("1_0"), None])
+            args = {"V": value, self.pick("AB"): "x"}
+            made["args"] = args if isinstance(value, Plain) else self.pairs(args)
         if self.maybe(0.3):
             made["target"] = self.pick(["one", "two"])
+        if self.maybe(0.1):
+            made.pop("dockerfile", None)
+            made["dockerfile_inline"] = "FROM scratch"
+        if self.maybe(0.05):
+            made["context"] = "https://example.org/a/b.git"
         return made or {"context": context}
 
     def part(self, name: str, below: Sequence[str], directory: str, chance: float) -> dict[str, Any]:
@@ -199,6 +206,16 @@ class _Maker:
         if m(chance / 2):
             file = self.pick(["a.env", "b.env"])
             made["env_file"] = self.pick([file, [file], [{"path": file, "required": Plain("false")}]])
+        if m(chance / 6):
+            made["label_file"] = self.pick(["a.env", ["a.env", "b.env"]])
+        if m(chance / 8):
+            made["scale"] = self.number(2)
+            made.pop("container_name", None)
+            made.pop("deploy", None)
+        if below and m(chance / 6):
+            made[self.pick(["ipc", "pid"])] = f"service:{self.pick(below)}"
+        if m(chance / 6):
+            made["external_links"] = ["outer:alias"]
         if m(chance / 3):
             made["extra_hosts"] = self.pick([["h1:10.0.0.1"], {"h2": "10.0.0.2"}, ["h3=::1"]])
         return made
@@ -264,9 +281,17 @@ class _Maker:
             for field in ("ports", "environment", "depends_on", "networks", "labels", "command"):
                 if field not in over and self.maybe(0.06):
                     over[field] = Tagged("!reset", self.pick([None, [], {}]))
+            for field in ("image", "build"):
+                if field in services[name] and self.maybe(0.1):
+                    over[field] = Tagged("!reset", None)
+                    other = "build" if field == "image" else "image"
+                    if other not in services[name]:
+                        over[other] = self.build(directory) if other == "build" else self.pick(_IMAGES)
+            if self.maybe(0.05):
+                over["command"] = None
             if isinstance(over.get("environment"), dict) and self.maybe(0.2):
                 over["environment"]["A"] = Tagged("!reset", None)
-            if "build" in services[name] and self.maybe(0.4):
+            if "build" in services[name] and "build" not in over and self.maybe(0.4):
                 over["build"] = self.build(directory)
             if "network_mode" in services[name] and services[name]["network_mode"]:
                 over.pop("networks", None)
@@ -275,6 +300,8 @@ class _Maker:
             layer["added"] = self.service("added", names, directory)
         if self.maybe(0.05) and len(names) > 1:
             layer[names[-1]] = Tagged("!reset", None)
+        if self.maybe(0.3):
+            return {"services": layer, "networks": self.network_section()}
         return {"services": layer}
 
     def network_section(self) -> dict[str, Any]:
@@ -288,6 +315,9 @@ class _Maker:
                     {"name": f"real-{name}"},
                     {"external": Plain("true")},
                     {"external": Plain("true"), "name": "outside"},
+                    {"external": {"name": "old-form"}},
+                    {"name": "n-${V}"},
+                    {"ipam": {"config": [{"subnet": "10.2.0.0/16"}]}},
                     {"ipam": {"config": [{"subnet": "10.1.0.0/16"}]}},
                 ]
             )
@@ -340,14 +370,27 @@ class _Maker:
         if self.maybe(0.35):
             self.directory_files("inc")
             self.files["inc/.env"] = "V=inc\nOWN=9\nPORT=7070\n"
-            self.files["inc/more.env"] = "V=more\nPORT=7171\nTAG=fromfile\n"
+            self.files["inc/more.env"] = "V=more\nPORT=7171\nTAG=fromfile\nEXTRA=$V-x\n"
             own = {"i1": self.service("i1", [], "inc"), "i2": self.service("i2", ["i1"], "inc")}
             if self.maybe(0.5):
                 shared = self.pick(names)
                 own[shared] = self.part(shared, [], "inc", 0.4) | {"image": self.pick(_IMAGES)}
                 own[shared].pop("networks", None)
                 own[shared].pop("container_name", None)
-            self.files["inc/compose.yaml"] = document({"services": own, "networks": self.network_section()})
+            inner: dict[str, Any] = {}
+            if self.maybe(0.3):
+                self.directory_files("inc/nested")
+                self.files["inc/nested/.env"] = "V=nested\nPORT=6060\nN='a b'\n"
+                nested = {"i3": self.service("i3", [], "inc/nested")}
+                if self.maybe(0.4):
+                    nested["i1"] = self.part("i1", [], "inc/nested", 0.4) | {"image": self.pick(_IMAGES)}
+                    nested["i1"].pop("container_name", None)
+                self.files["inc/nested/c.yml"] = document(
+                    {"services": nested, "networks": self.network_section()}
+                )
+                inner["include"] = ["nested/c.yml"]
+            inner |= {"services": own, "networks": self.network_section()}
+            self.files["inc/compose.yaml"] = document(inner)
             entry: Any = f"{up}inc/compose.yaml"
             if self.maybe(0.4):
                 entry = {"path": self.pick([entry, [entry]])}
@@ -379,7 +422,18 @@ class _Maker:
         lines = [f"{k}={v}" for k, v in variables.items()]
         if self.maybe(0.1):
             lines.append("COMPOSE_PROJECT_NAME=fromenv")
-        self.files[f"{at}{main}"] = document(model)
+        if self.maybe(0.05):
+            lines.append("COMPOSE_COMPATIBILITY=true")
+        text = document(model)
+        if self.maybe(0.1):
+            text += f"---\n{document(self.override(services, folder))}"
+        if self.maybe(0.15):
+            keyed = {"environment": {"A": self.address(names)}, "restart": "always", "profiles": ["dev"]}
+            merged = {"image": "merged:1", "ports": [self.port()]}
+            text = f"x-base: &base {yaml(keyed)}\n{text}".replace(
+                "services:\n", f"services:\n  keyed: {{<<: *base, {yaml(merged)[1:-1]}}}\n", 1
+            )
+        self.files[f"{at}{main}"] = text
         if self.maybe(0.5):
             override = self.override(services, folder)
             name = self.pick(["compose.override.yaml", "compose.override.yml", "docker-compose.override.yml"])
@@ -388,7 +442,14 @@ class _Maker:
             self.files[f"{at}extra.yml"] = document(self.override(services, folder))
             self.files[f"{at}main.yml"] = document(model)
             lines.append(f"COMPOSE_FILE={self.pick([main + ':extra.yml', 'main.yml:extra.yml', 'main.yml'])}")
+        if self.maybe(0.06):
+            self.directory_files(f"{at}sub")
+            self.files[f"{at}sub/first.yml"] = document({"services": {"s1": self.service("s1", [], "sub")}})
+            self.files[f"{at}sub/.env"] = "V=sub\nPORT=5151\nDEEP=1\n"
+            lines = [line for line in lines if not line.startswith("COMPOSE_FILE=")]
+            lines.append(f"COMPOSE_FILE={self.pick(['sub/first.yml', 'sub/first.yml:' + main])}")
         self.random.shuffle(lines)
+        lines += self.pick([[], ["Q='single $V'", 'W="x ${V} y"  # c', "export Z=$V-z # c", "H=a#b"]])
         self.files[f"{at}.env"] = "\n".join(lines) + "\n"
         return self.files, folder
 

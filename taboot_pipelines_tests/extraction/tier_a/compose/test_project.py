@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.model.records import SourceFacts
+from taboot_pipelines_tests.extraction.tier_a.compose.docker_compose import (
+    dedented,
+    interpret_project,
+    said_by_us,
+)
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import interpret
+from taboot_pipelines_tests.extraction.tier_a.compose.once_wrong import CASES
 
 WEB = "services: {web: {image: nginx}}"
 
@@ -488,3 +495,66 @@ def test_bare_environment_names_take_the_projects_value() -> None:
     )
     assert read.pairs("CONNECTS_TO") == [("a", "db"), ("b", "db")]
     assert [e.end_basis.value for e in read.edges("CONNECTS_TO")] == ["derived", "derived"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_once_read_wrong(name: str) -> None:
+    case = CASES[name]
+    read = interpret_project(
+        dedented(case.files), case.folder, SourceFacts("default", "lab", folder="Root.Dir")
+    )
+    assert read is not None and not read.result.problems
+    said = said_by_us(read)
+    for path, value in case.says.items():
+        found = said
+        for part in path.split("/"):
+            found = found[part]
+        assert found == value, path
+
+
+def test_files_that_compose_file_adds_are_no_projects_of_their_own() -> None:
+    case = CASES["files named by COMPOSE_FILE in a folder below"]
+    read = interpret_project(case.files, "app", SourceFacts("default", "lab"))
+    assert read is not None and read.result.subordinates == {"app/extra.yml"}
+    assert read.result.environment == {"app/.env", "app/docker/.env", "app/docker/e.env"}
+
+
+def test_a_file_of_compose_file_that_is_missing_is_a_problem_and_looked_for() -> None:
+    files = {"a/compose.yaml": WEB, "a/.env": "COMPOSE_FILE=compose.yaml:gone.yml"}
+    read = interpret(files, "a/compose.yaml")
+    assert images(read) == ["nginx:latest"] and read.codes() == ["E_NOT_FOUND"]
+    assert read.reads["a/gone.yml"] is False
+    read = interpret(files | {"a/.env": "COMPOSE_FILE=gone.yml"}, "a/compose.yaml")
+    assert read.nodes("Service")[0].node.key == ("lab/a", "web")
+    assert read.codes() == ["E_NOT_FOUND"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "E_EMPTY"),
+        ("# nothing yet\n", "E_EMPTY"),
+        ("foo: bar\n", "E_PARSE"),
+        ("networks: {a: }\n", "E_PARSE"),
+        ("services: {}\n", "E_PARSE"),
+        ("services:\n", "E_PARSE"),
+        ("services: {web: {ports: ['80:80']}}\n", "E_PARSE"),
+        ("services: {web: }\n", "E_PARSE"),
+        ("- services\n", "E_PARSE"),
+        ("services: [\n", "E_PARSE"),
+    ],
+)
+def test_a_default_file_that_yields_nothing_is_a_problem(text: str, code: str) -> None:
+    read = interpret({"a/compose.yaml": text})
+    assert not read.result.nodes and not read.result.edges
+    assert read.codes() == [code]
+    assert read.result.problems[0].message.startswith("a/compose.yaml")
+
+
+@pytest.mark.parametrize("path", ["a/prod.yml", "a/docker-compose.prod.yml", "a/compose.override.yml"])
+def test_a_fragment_that_is_laid_over_others_is_no_project(path: str) -> None:
+    text = "services: {web: {environment: {A: b}, ports: ['80:80']}, db: {deploy: {replicas: 2}}}\n"
+    read = interpret({path: text})
+    assert not read.result.nodes and not read.result.problems
+    whole = interpret({path: text.replace("deploy:", "image: x, deploy:")})
+    assert {n.node.name for n in whole.nodes("Service")} == {"web", "db"}
