@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
@@ -34,7 +34,7 @@ class NginxExtractor:
     """Tier A for nginx: a unit is a configuration file (or a fragment of SWAG) with all that it includes."""
 
     name = "nginx"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Iterable[str]) -> list[UnitSpec]:
         """Each file handed in is a unit, named by its path; the connector says which files are in force."""
@@ -73,6 +73,8 @@ class _Claims:
         self._proxy = NodeRef("ReverseProxy", (name,), name)
         self._nodes: dict[tuple[NodeRef, str], NodeClaim] = {}
         self._edges: dict[tuple[object, ...], EdgeClaim] = {}
+        #: The routes that some server block takes with TLS.
+        self._secure: set[tuple[object, ...]] = set()
         self._exposures: list[_Exposure] = []
         self._statements = 0
         #: Endpoints that the proxy reaches without a service between, with the route and the quote.
@@ -176,14 +178,19 @@ class _Claims:
                 "a route does not follow the model",
             )
             return
-        key = (
-            edge.type,
-            edge.start,
-            edge.end,
-            edge.evidence,
-            *(edge.properties.get(p) for p in ("host", "location", "tls")),
-        )
-        self._edges.setdefault(key, edge)
+        route = _route_key(edge)
+        self._edges.setdefault((edge.type, edge.evidence, *route), edge)
+        if edge.properties.get("tls"):
+            self._secure.add(route)
+
+    def _merged(self) -> list[EdgeClaim]:
+        """The edges, a route that several server blocks state being as secure as the best of them says."""
+        return [
+            replace(edge, properties={**edge.properties, "tls": True})
+            if edge.type == "ROUTES_TO" and _route_key(edge) in self._secure
+            else edge
+            for edge in self._edges.values()
+        ]
 
     def result(self) -> Interpretation:
         # An endpoint stands for the whole of the service behind it: of several locations that reach it, the
@@ -216,15 +223,20 @@ class _Claims:
         reader = self._reader
         return Interpretation(
             tuple(self._nodes.values()),
-            tuple(self._edges.values()),
+            tuple(self._merged()),
             frozenset(reader.subordinates - {self._main}),
             frozenset(),
             tuple(reader.problems),
         )
 
 
-def _rank(route: Route) -> tuple[bool, int]:
-    return route.path is None, len(route.path or "")
+def _route_key(edge: EdgeClaim) -> tuple[object, ...]:
+    return edge.start, edge.end, edge.properties.get("host"), edge.properties.get("location")
+
+
+def _rank(route: Route) -> tuple[bool, int, bool]:
+    """Where a route stands among those to one endpoint. Of two alike that which has TLS is the front."""
+    return route.path is None, len(route.path or ""), route.server is None or not route.server.tls
 
 
 def _auth(route: Route) -> tuple[str, str | None]:

@@ -1,7 +1,7 @@
 """From a tree of directives to routes: which location passes requests on, to what, by which names and guards.
 
 Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
-are the server's. ``set`` runs before the request is passed on, so the last assignment of a block counts
+are the server's. A pass that a ``return`` comes before is none. ``set`` runs before the request is passed on, so the last assignment of a block counts
 wherever it stands in it, and an inner block's goes over an outer one's; a value is put together from what its
 variables hold at that point.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.nginx.includes import Includes
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, Lines, parse
+from taboot_pipelines.extraction.tier_a.nginx.servers import Server, Socket, answers, read_server
 from taboot_pipelines.extraction.tier_a.nginx.targets import (
     PASSES,
     Miss,
@@ -47,15 +48,6 @@ class Place:
     start: int
     end: int
     home: int
-
-
-@dataclass(slots=True)
-class Server:
-    names: list[str] = field(default_factory=list)
-    tls: bool = False
-    udp: bool = False
-    #: In the stream module, where a server passes on by itself.
-    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +93,8 @@ class _Context:
     location: str | None = None
     path: str | None = None
     inside: bool = False
+    #: A `return` comes before what this block passes on.
+    dead: bool = False
     basic: bool = False
     guard: str | None = None
     guarded: bool = False
@@ -131,6 +125,8 @@ class Reader:
         self._lines: dict[str, Lines] = {}
         self._budget = MAX_DIRECTIVES
         self._exhausted = False
+        #: The sockets on which some server listens with TLS: nginx has it for the socket, not for the server.
+        self._secure: set[tuple[bool, Socket]] = set()
         self.texts: dict[str, str] = {}
         self.routes: list[Route] = []
         self.upstreams: dict[tuple[bool, str], list[Peer]] = {}
@@ -213,10 +209,13 @@ class Reader:
 
     # --- blocks ---------------------------------------------------------------------------------------------
 
-    def _block(self, items: Iterator[_Item], context: _Context, outer: dict[str, _Value]) -> None:
+    def _block(self, items: Iterable[_Item], context: _Context, outer: dict[str, _Value]) -> None:
         """One block: first what holds for all of it, then what it passes on and the blocks in it."""
         env = dict(outer)
         later: list[_Item] = []
+        items = list(items)
+        if context.inside and not context.dead:
+            context = replace(context, dead=answers([item.directive for item in items]))
         for item in items:
             d = item.directive
             name, args = d.name, d.args
@@ -236,15 +235,55 @@ class Reader:
                 context = replace(
                     context, guarded=args[0] != "off", guard=context.guard if args[0] != "off" else None
                 )
-            elif context.server is not None and not context.inside:
-                _serve(context.server, name, args)
         if context.server is not None and not context.stream and not context.inside:
             env["scheme"] = _Value("https" if context.server.tls else "http", ())
+        servers = self._servers(later, context)
         for item in later:
             if item.directive.children is None:
                 self._pass(item, context, env)
+            elif item.directive.name == "server":
+                self._server(item, context, env, servers)
             else:
                 self._inner(item, context, env)
+
+    def _servers(self, items: list[_Item], context: _Context) -> dict[int, tuple[Server, list[_Item]]]:
+        """The server blocks among ``items``, by the place of each in the list of its directives. All are read
+        before a route of one: what one says of a socket holds for the others on it.
+        """
+        found: dict[int, tuple[Server, list[_Item]]] = {}
+        for item in items:
+            d = item.directive
+            if d.name == "server" and d.children is not None and context.depth < MAX_BLOCK_DEPTH:
+                inner = list(self._items(d.children, item.path, item.chain))
+                found[id(item)] = (read_server([i.directive for i in inner], context.stream), inner)
+        servers = [server for server, _ in found.values()]
+        self._secure.update((s.stream, socket) for s in servers for socket in s.secure)
+        for server in servers:
+            server.tls = server.tls or any((server.stream, s) in self._secure for s in server.sockets)
+        return found
+
+    def _server(
+        self,
+        item: _Item,
+        context: _Context,
+        env: dict[str, _Value],
+        servers: dict[int, tuple[Server, list[_Item]]],
+    ) -> None:
+        read = servers.get(id(item))
+        if read is None:
+            self._inner(item, context, env)
+            return
+        server, items = read
+        inner = replace(
+            context,
+            depth=context.depth + 1,
+            server=server,
+            location=None,
+            path=None,
+            inside=False,
+            dead=server.dead,
+        )
+        self._block(items, inner, env)
 
     def _inner(self, item: _Item, context: _Context, env: dict[str, _Value]) -> None:
         d, place = item.directive, item.place
@@ -254,15 +293,18 @@ class Reader:
         inner = replace(context, depth=context.depth + 1)
         if d.name in ("http", "stream"):
             inner = replace(inner, stream=d.name == "stream")
-        elif d.name == "server":
-            inner = replace(
-                inner, server=Server(stream=context.stream), location=None, path=None, inside=False
-            )
         elif d.name == "location":
             if not d.args or len(d.args) > 2:
                 self.problem_at(place, "E_PARSE", "a location takes one or two arguments")
                 return
-            inner = replace(inner, location=" ".join(d.args), path=location_path(d.args), inside=True)
+            # The `return` of a location does not hold for the locations in it, its server's does.
+            inner = replace(
+                inner,
+                location=" ".join(d.args),
+                path=location_path(d.args),
+                inside=True,
+                dead=context.server is not None and context.server.dead,
+            )
         elif d.name == "upstream":
             if d.args:
                 self._upstream(item, context)
@@ -302,6 +344,8 @@ class Reader:
         if len(d.args) != 1:
             self.problem_at(item.place, "E_PARSE", f"{d.name} takes one argument")
             return
+        if context.dead:
+            return
         value, sets = _expand(d.args[0], env)
         self.routes.append(
             Route(
@@ -338,16 +382,6 @@ def _peer(peer: Peer, scheme: str) -> tuple[Target | Miss, Place]:
         # "If a port is not specified, the port 80 is used": whatever the protocol.
         address = Target(scheme, address.host, 80)
     return address, peer.place
-
-
-def _serve(server: Server, name: str, args: list[str]) -> None:
-    if name == "server_name":
-        server.names.extend(args)
-    elif name == "listen":
-        server.tls = server.tls or "ssl" in args[1:] or "quic" in args[1:]
-        server.udp = server.udp or "udp" in args[1:]
-    elif name == "ssl" and args == ["on"]:
-        server.tls = True
 
 
 def _guard(name: str, inside: bool) -> str | None:

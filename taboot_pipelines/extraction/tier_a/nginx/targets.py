@@ -69,6 +69,9 @@ def parse_pass(directive: str, value: str, transport: str | None) -> Target | Mi
     ``transport`` is ``tcp`` or ``udp`` in a server of the stream module, whose ``proxy_pass`` has no scheme.
     """
     scheme = PASSES[directive]
+    if value.lower().startswith("unix:") and (scheme or transport):
+        # `unix:/x` as well as `unix:///x`, whose slashes begin a path and end no scheme.
+        return Miss.SOCKET
     if (m := _SCHEME.match(value)) is not None:
         written = _SCHEMES.get(m[1].lower())
         if written is None:
