@@ -1,9 +1,9 @@
 """From a tree of directives to routes: which location passes requests on, to what, by which names and guards.
 
 Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
-are the server's. A pass that a ``return`` comes before is none. ``set`` runs before the request is passed on, so the last assignment of a block counts
-wherever it stands in it, and an inner block's goes over an outer one's; a value is put together from what its
-variables hold at that point.
+are the server's. A ``return`` runs before anything is passed on, so a pass behind one is none. ``set`` runs
+before that too, so the last assignment of a block counts wherever it stands in it, and an inner block's goes
+over an outer one's; a value is put together from what its variables hold at that point.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What holds for a whole ``server`` block: its names, its sockets, and whether it ever passes a request on."""
+"""What holds for a whole ``server`` block: its names, its sockets, and whether it ever passes a request
+on.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {
     ),
     "a service that extends an included one": Case(
         {
-            "app/compose.yaml": "include: [../inc/base.yml]\nservices: {web: {extends: base, ports: ['80:80']}}",
+            "app/compose.yaml": "include: [../inc/base.yml]\nservices: {web: {extends: base, tty: true}}",
             "inc/base.yml": "services: {base: {build: {dockerfile: D}, restart: always, env_file: e.env}}",
             "inc/D": "FROM inc\n",
             "app/D": "FROM app\n",
@@ -196,8 +196,8 @@ CASES: dict[str, Case] = {
     "an empty network mode": Case(
         {
             "app/compose.yaml": (
-                "services: {a: {image: x, network_mode: ''}, b: {image: x, network_mode: '${M:-}'}, c: {image:"
-                " x, network_mode: '', networks: [default]}, d: {image: x}}"
+                "services: {a: {image: x, network_mode: ''}, b: {image: x, network_mode: '${M:-}'}, c:"
+                " {image: x, network_mode: '', networks: [default]}, d: {image: x}}"
             )
         },
         {
@@ -218,8 +218,8 @@ CASES: dict[str, Case] = {
                 """
             ),
             "lib/c.yml": (
-                "services: {named: {build: {context: theirs, dockerfile: build.txt}}, bare: {build: {dockerfile:"
-                " build.txt}}}"
+                "services: {named: {build: {context: theirs, dockerfile: build.txt}}, bare: {build:"
+                " {dockerfile: build.txt}}}"
             ),
             "app/mine/build.txt": "FROM mine\n",
             "lib/theirs/build.txt": "FROM theirs\n",
@@ -255,7 +255,8 @@ CASES: dict[str, Case] = {
     "an environment file under the project's and the service's environment": Case(
         {
             "app/compose.yaml": (
-                "services: {web: {image: x, env_file: a.env, environment: {S: db}}, db: {image: y}, q: {image: z}}"
+                "services: {web: {image: x, env_file: a.env, environment: {S: db}}, db: {image: y}, q:"
+                " {image: z}}"
             ),
             "app/.env": "P=q\n",
             "app/a.env": "P=nobody\nS=nobody\nU=http://${S}:1/\nW=http://${P}:2/\n",
@@ -274,8 +275,8 @@ CASES: dict[str, Case] = {
     "what a list of an override takes away": Case(
         {
             "app/compose.yaml": (
-                "services: {web: {image: x, environment: ['A=http://db:1/']}, two: {image: x, environment: {A:"
-                " 'http://db:1/'}}, db: {image: y}}"
+                "services: {web: {image: x, environment: ['A=http://db:1/']}, two: {image: x, environment:"
+                " {A: 'http://db:1/'}}, db: {image: y}}"
             ),
             "app/compose.override.yaml": (
                 "services: {web: {environment: {A: !reset null}}, two: {environment: {A: !reset null}}}"
@@ -286,8 +287,8 @@ CASES: dict[str, Case] = {
     "quotes and escapes of an environment file": Case(
         {
             "app/compose.yaml": (
-                "services: {one: {image: x, command: ['${A}']}, two: {image: x, command: ['${B}']}, three: {image:"
-                " x, command: ['${C}']}, db: {image: y}}"
+                "services: {one: {image: x, command: ['${A}']}, two: {image: x, command: ['${B}']}, three:"
+                " {image: x, command: ['${C}']}, db: {image: y}}"
             ),
             "app/.env": "A='http://db:1/it\\'s'\nB=http://db:2/\t#x\nC=\"http://db:3/\\$X\"\n",
         },

@@ -127,7 +127,9 @@ def test_tls_belongs_to_the_socket(listen: str, other: str, tls: bool) -> None:
 
 def test_a_socket_of_an_included_file_counts() -> None:
     files = {
-        "nginx.conf": "http { include conf.d/*.conf; server { listen 443; location / { proxy_pass http://a; } } }",
+        "nginx.conf": (
+            "http { include conf.d/*.conf; server { listen 443; location / { proxy_pass http://a; } } }"
+        ),
         "conf.d/b.conf": "server { listen 443 ssl; server_name b; return 444; }",
     }
     result, _ = read(files, "nginx.conf")
@@ -161,7 +163,8 @@ def test_a_socket_behind_a_scheme(target: str) -> None:
 def test_a_socket_behind_schemes_of_their_own_and_in_an_upstream() -> None:
     text = (
         "upstream u { server unix:///run/x.sock; server b:9; }\nserver { location /g { grpc_pass"
-        " grpc://unix:///x; }\n location /u { uwsgi_pass suwsgi://unix:///x; }\n location / { uwsgi_pass u; } }"
+        " grpc://unix:///x; }\n location /u { uwsgi_pass suwsgi://unix:///x; }\n location / { uwsgi_pass"
+        " u; } }"
     )
     assert found(text) == {(None, "/", "b", False)}
 
