@@ -7,7 +7,7 @@ can stand in for each of them, and a new kind of source finds its seat here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,12 @@ from taboot_pipelines.settings import HttpSettings, Settings
 #: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
 #: the source's root, role). ``env``: the variables of the ``.env`` beside it.
 References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
+
+#: ``project_files(files, paths, load)``: what the Compose projects whose main file is among ``files`` read of
+#: ``paths``, as (path, role); ``load`` gives a file's text, None where it cannot be read.
+ProjectFiles = Callable[
+    [Collection[str], Collection[str], Callable[[str], str | None]], set[tuple[str, Role]]
+]
 
 #: ``secrets(name)``: the secret that an entry calls by the name of an environment variable. Raises
 #: ``E_CONFIG`` with that name where it is not set. The entry holds the name only, never the secret.
@@ -71,7 +77,8 @@ class Access:
 
     ``root``: the directory of the sources file, which an entry's paths are relative to. ``home``: the home
     directory, which is never entered. ``max_blob_bytes``: a larger item is not read. ``references``: reads
-    which files a Compose text names; None: only what names and contents show. ``clock``: the time of day in
+    which files a Compose text names; None: only what names and contents show. ``project_files``: the same of
+    whole projects. ``clock``: the time of day in
     UTC; time-outs and waits run on the monotonic clock. ``secrets`` and ``state``: see :data:`Secrets` and
     :class:`SourceState`; no connector reads them yet.
     """
@@ -81,6 +88,7 @@ class Access:
     max_blob_bytes: int
     http: HttpAccess
     references: References | None = None
+    project_files: ProjectFiles | None = None
     clock: Clock = utc_now
     secrets: Secrets = environment_secret
     state: SourceState | None = None
@@ -92,6 +100,7 @@ class Access:
         root: Path,
         *,
         references: References | None = None,
+        project_files: ProjectFiles | None = None,
         politeness: Politeness | None = None,
     ) -> Access:
         """What ``settings`` allow for an entry of the sources file in ``root``."""
@@ -101,6 +110,7 @@ class Access:
             max_blob_bytes=settings.limits.max_blob_bytes,
             http=HttpAccess(settings.http, politeness),
             references=references,
+            project_files=project_files,
         )
 
     def fetcher(self, allowed: Sequence[Network]) -> Fetcher:

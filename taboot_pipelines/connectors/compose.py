@@ -6,9 +6,9 @@ Documents are Compose files and Dockerfiles, inputs are environment files. Taken
   ``include`` globs in the entry, exactly what they match;
 * ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs:
   those that match, and the ``.env`` beside a Compose file);
-* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, and what those name
-  in turn. A file read as environment is an input under any name and whatever the globs say (rule
-  ``unit-of-interpretation``).
+* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, what those name in
+  turn, and what only the whole project names. A file read as environment is an input under any name and
+  whatever the globs say (rule ``unit-of-interpretation``).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from taboot_pipelines.model.records import Event, Failed, Known, Role, Skipped
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
 _COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
 _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
+#: What makes a project of several files.
+_JOINS = re.compile(r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b", re.MULTILINE)
 #: GitLab's pipelines have the same top-level words and are no projects.
 _OTHER_NAME = re.compile(r"\.gitlab-ci.*", re.DOTALL)
 _FIRST_KEY = re.compile(r"^(?!---|%|[ \t]*(?:#|$))(?P<indent> *)", re.MULTILINE)
@@ -106,6 +108,7 @@ class ComposeConnector:
             if env in listing.items:
                 roles[env] = "input"
         self._follow(projects, roles, listing, tombstoned)
+        self._put_together(roles, listing, tombstoned)
         return roles
 
     def _is_project(self, name: str, item: File | Skipped | Failed) -> bool:
@@ -147,6 +150,35 @@ class ComposeConnector:
                 if role == "document" and named not in seen and _YAML.fullmatch(named):
                     seen.add(named)
                     queue.append(named)
+
+    def _put_together(
+        self, roles: dict[str, Role], listing: Listing, tombstoned: Callable[[str], bool]
+    ) -> None:
+        """Add what only several files together name, such as a Dockerfile under another file's context."""
+        if self._access.project_files is None:
+            return
+        texts: dict[str, str | None] = {}
+
+        def load(path: str) -> str | None:
+            if path not in texts:
+                texts[path] = self._text(path, listing, tombstoned)
+            return texts[path]
+
+        present = {path for path in listing.items if not tombstoned(path)}
+        yaml = {
+            path for path, role in roles.items() if role == "document" and _YAML.fullmatch(path)
+        } & present
+        joined = {
+            path.rpartition("/")[0]
+            for path in present
+            if (path in yaml or is_env(path.rpartition("/")[2])) and _JOINS.search(load(path) or "")
+        }
+        files = {path for path in yaml if path.rpartition("/")[0] in joined}
+        for path, role in self._access.project_files(files, present, load):
+            if role == "input" or any(is_env(n) for n in names(path, listing.items[path])):
+                roles[path] = "input"
+            else:
+                roles.setdefault(path, "document")
 
     def _text(self, path: str, listing: Listing, tombstoned: Callable[[str], bool]) -> str | None:
         item = listing.items.get(path)

@@ -15,7 +15,7 @@ from typing import Any
 from taboot_pipelines.connectors import Access, open_connector
 from taboot_pipelines.connectors.politeness import Politeness
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose import references
+from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.records import (
@@ -157,7 +157,13 @@ class _Batch:
 
         settings = self.workspace.settings
         politeness = Politeness(self.workspace.hints, self.namespace, settings.http)
-        access = Access.of(settings, self.entry.root, references=references, politeness=politeness)
+        access = Access.of(
+            settings,
+            self.entry.root,
+            references=references,
+            project_files=project_files,
+            politeness=politeness,
+        )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
         known = {

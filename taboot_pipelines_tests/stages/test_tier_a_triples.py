@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ def observations(world: World, source: str) -> list[dict[str, Any]]:
     version = tables.version("default", source, "observations")
     found: list[dict[str, Any]] = tables.read("default", source, "observations", version).to_pylist()
     return found
+
+
+def scopes(world: World) -> set[str]:
+    """Return the scopes of the services that are declared: {place}/{project}."""
+    return {
+        json.loads(row["start_key"])[0]
+        for row in observations(world, "stacks")
+        if row["start_label"] == "Service" and row["method"] == "declaration"
+    }
 
 
 def units(world: World, source: str) -> dict[str, str]:
@@ -196,3 +206,32 @@ def test_a_lost_table_is_made_again_whatever_is_remembered(world: World, stacks:
     assert (report.counts["interpreted"], report.counts["reused"]) == (6, 0)
     version = tables.version("default", "stacks", "observations")
     assert rows_of(tables.read("default", "stacks", "observations", version)) == before
+
+
+def test_a_project_at_the_root_of_its_source_has_the_name_of_its_folder(world: World) -> None:
+    for folder in ("Home.Lab", "other"):
+        (world.directory / folder).mkdir()
+        (world.directory / folder / "compose.yaml").write_text(SERVICE.format("web", "nginx"))
+    world.source("stacks", "compose", path="./other/../Home.Lab/")
+    interpret(world, "stacks")
+    assert scopes(world) == {"stacks/homelab"}
+    assert interpret(world, "stacks").counts.get("interpreted", 0) == 0
+    # The same bytes in another folder are another project.
+    world.source("stacks", "compose", path="other")
+    interpret(world, "stacks")
+    assert scopes(world) == {"stacks/other"}
+
+
+def test_a_dockerfile_that_only_two_files_together_name_is_taken_and_read(world: World) -> None:
+    path = world.source("stacks", "compose")
+    for name, text in {
+        "app/compose.yaml": "services: {web: {extends: {file: ../lib/c.yml, service: w}, build: mine}}",
+        "lib/c.yml": "services: {w: {build: {context: theirs, dockerfile: build.txt}}}",
+        "app/mine/build.txt": "FROM mine:1\n",
+        "lib/theirs/build.txt": "FROM theirs:1\n",
+    }.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    interpret(world, "stacks")
+    built = {row["end_name"] for row in observations(world, "stacks") if row["method"] == "dockerfile_from"}
+    assert "docker.io/library/mine:1" in built

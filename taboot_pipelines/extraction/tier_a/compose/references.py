@@ -1,13 +1,14 @@
-"""Which other files a Compose text names: what a connector has to fetch with it."""
+"""Which other files Compose texts and projects need: what a connector has to fetch with them."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
 from taboot_pipelines.extraction.tier_a.compose.nodes import (
     MAPPING,
@@ -20,7 +21,7 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
     with_text,
 )
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
-from taboot_pipelines.model.records import Role
+from taboot_pipelines.model.records import FileView, Role, SourceFacts
 
 _NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file")
 
@@ -34,7 +35,7 @@ def references(
     Files of `extends` and `include` and Dockerfiles are documents; `env_file`, `label_file` and each ``.env``
     are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults to the text's
     own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge of two files
-    names is not seen here.
+    names is seen by :func:`project_files`.
     """
     base = posixpath.dirname(path) if project_directory is None else project_directory
     if not looks_like_compose(path, text):
@@ -51,6 +52,24 @@ def references(
         for named, role in _of_model(document, env):
             if named is not None and named != path:
                 found.add((named, role))
+    return found
+
+
+def project_files(
+    files: Collection[str], paths: Collection[str], load: Callable[[str], str | None]
+) -> set[tuple[str, Role]]:
+    """(path, role) of what the projects whose main file is among ``files`` read of ``paths``, put together as
+    Compose does. That shows what no text by itself names: a Dockerfile that one file names and another gives
+    the context of, the files of ``COMPOSE_FILE``. ``load`` gives a file's text, or None."""
+    found: set[tuple[str, Role]] = set()
+    extractor = ComposeExtractor()
+    present = frozenset(paths)
+    for unit in extractor.units(files):
+        view = FileView(present, load)
+        said = extractor.interpret(unit, view, SourceFacts("default", "source"))
+        for path, there in view.reads.items():
+            if there:
+                found.add((path, "input" if path in said.environment else "document"))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.extraction.tier_a.compose import references
+from taboot_pipelines.extraction.tier_a.compose import project_files, references
 
 TEXT = """
 include: [../db/compose.yaml, {path: x.yml, project_directory: home, env_file: x.env}]
@@ -55,3 +55,24 @@ def test_nothing_but_compose_files_names_files() -> None:
 def test_any_text_gives_paths_inside_the_root(tail: str) -> None:
     for path, role in references("services: {a: {build: b, env_file: " + tail, "d/compose.yaml", {}):
         assert role in ("document", "input") and not path.startswith(("/", "../"))
+
+
+def test_what_only_a_whole_project_names() -> None:
+    files = {
+        "app/compose.yaml": "services: {web: {extends: {file: ../lib/c.yml, service: w}, build: mine}}",
+        "app/.env": "COMPOSE_FILE=compose.yaml:../more/prod\n",
+        "app/mine/build.txt": "FROM mine\n",
+        "lib/c.yml": "services: {w: {build: {context: theirs, dockerfile: build.txt}}}",
+        "lib/theirs/build.txt": "FROM theirs\n",
+        "more/prod": "services: {web: {env_file: vars}}",
+        "app/vars": "A=1\n",
+        "app/unrelated.txt": "",
+    }
+    assert project_files(["app/compose.yaml"], files, files.get) == {
+        ("app/compose.yaml", "document"),
+        ("app/.env", "input"),
+        ("app/mine/build.txt", "document"),
+        ("lib/c.yml", "document"),
+        ("more/prod", "document"),
+        ("app/vars", "input"),
+    }
