@@ -65,8 +65,10 @@ MODEL_RULES: Mapping[str, Rule] = {
     "networks": {"*": NETWORK_RULES},
     "include": _REPLACE,
 }
-#: A list item of more nodes is told from others as an object, not by what it holds.
+#: A list item of more nodes is told from others as an object, not by what it holds; longer lists are not
+#: looked through for what stands in both.
 _MAX_SIGNED = 64
+_MAX_COMPARED = 1000
 
 
 def pairs(node: Node | None) -> dict[str, Entry]:
@@ -147,6 +149,8 @@ def merge(base: Node, over: Node, rule: Rule | None) -> Node:
 
 def _appended(base: list[Node], over: list[Node]) -> list[Node]:
     """Both lists; an item that both have from one place, as files that include one another give it, once."""
+    if len(base) + len(over) > _MAX_COMPARED:
+        return [*base, *over]
     known = {_signature(item) for item in base}
     return [*base, *(item for item in over if _signature(item) not in known)]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, resolve_path
-from taboot_pipelines.extraction.tier_a.compose.loading import MAX_CHAIN, Loader
+from taboot_pipelines.extraction.tier_a.compose.loading import MAX_CHAIN, MAX_INCLUDES, Loader
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, parse_env
 from taboot_pipelines.model.records import Problem
 
@@ -97,13 +97,18 @@ def _listed(loader: Loader, place: str, environment: Environment) -> tuple[str, 
         return ()
     separator = environment.get("COMPOSE_PATH_SEPARATOR") or ":"
     found: list[str] = []
-    for position, part in enumerate(written.split(separator)[:MAX_CHAIN]):
+    parts = written.split(separator)
+    env = posixpath.join(place, ".env")
+    if len(parts) > MAX_INCLUDES:
+        loader.problems.add(
+            Problem(env, "E_TOO_LARGE", f"{env}: COMPOSE_FILE names more than {MAX_INCLUDES} files.")
+        )
+    for position, part in enumerate(parts[:MAX_INCLUDES]):
         path = resolve_path(place, part)
         if path is not None and path in loader.view.paths:
             found.append(path)
             continue
         loader.read(path)
-        env = posixpath.join(place, ".env")
         loader.problems.add(
             Problem(env, "E_NOT_FOUND", f"{env}: a file that COMPOSE_FILE names is not in the source.")
         )

@@ -345,3 +345,35 @@ def test_the_seed_of_the_mutations_is_a_rich_project() -> None:
         "ROUTES_TO",
     }
     assert not read.result.problems
+
+
+@pytest.mark.timeout(60)
+def test_includes_that_all_speak_of_one_service_are_bounded() -> None:
+    variables = "".join(f"      V{n}: !override x\n" for n in range(400))
+    ports = ", ".join(f"'{n}:1'" for n in range(1, 400))
+    others = {
+        f"app/{n}.yml": (
+            f"services:\n  web:\n    ports: [{ports}]\n    environment:\n{variables}      U{n}: http://db:1/\n"
+        )
+        for n in range(200)
+    }
+    include = ", ".join(f"{n}.yml" for n in range(200))
+    read = run(f"include: [{include}]\nservices: {{web: {{image: x}}, db: {{image: y}}}}", others)
+    assert {e.properties["port"] for e in read.edges("BINDS")} == set(range(1, 400))
+    assert len(read.edges("CONNECTS_TO")) == 200
+
+
+def test_a_long_list_of_files_is_cut_off_and_said() -> None:
+    others = {f"app/{n}.yml": f"services: {{s{n}: {{image: x}}}}" for n in range(300)}
+    others["app/.env"] = "COMPOSE_FILE=compose.yaml:" + ":".join(f"{n}.yml" for n in range(300)) + "\n"
+    read = run("services: {web: {image: x}}", others)
+    assert read.codes() == ["E_TOO_LARGE"] and len(read.nodes("Service")) == 256
+
+
+@pytest.mark.parametrize(
+    "listed", [":", "/etc/passwd", "..", "../..", "compose.yaml:compose.yaml", "-", "~/x", "a\x00b", "app"]
+)
+def test_a_list_of_files_that_leads_nowhere_leaves_the_project(listed: str) -> None:
+    read = run("services: {web: {image: x}}", {"app/.env": f"COMPOSE_FILE={listed}\n"})
+    assert [n.node.key for n in read.nodes("Service")] == [("lab/app", "web")]
+    assert set(read.codes()) <= {"E_NOT_FOUND"}
