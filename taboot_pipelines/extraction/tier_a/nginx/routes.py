@@ -303,7 +303,9 @@ class Reader:
                 location=" ".join(d.args),
                 path=location_path(d.args),
                 inside=True,
-                dead=context.server is not None and context.server.dead,
+                dead=context.server is not None
+                and context.server.dead
+                and d.args[0] not in context.server.handlers,
             )
         elif d.name == "upstream":
             if d.args:

@@ -25,7 +25,8 @@ _REDIRECTS = ("http://", "https://", "$scheme")
 
 @dataclass(slots=True)
 class Server:
-    """A server block. ``dead``: it answers every request itself, so that its locations are never reached."""
+    """A server block. ``dead``: it answers every request itself, so that its locations are never reached, but
+    for those that an `error_page` leads to (``handlers``)."""
 
     names: list[str] = field(default_factory=list)
     sockets: set[Socket] = field(default_factory=set)
@@ -36,6 +37,7 @@ class Server:
     #: In the stream module, where a server passes on by itself.
     stream: bool = False
     dead: bool = False
+    handlers: set[str] = field(default_factory=set)
 
 
 def read_server(directives: Iterable[Directive], stream: bool) -> Server:
@@ -56,6 +58,8 @@ def read_server(directives: Iterable[Directive], stream: bool) -> Server:
                 server.secure.update(sockets)
                 server.tls = True
             server.udp = server.udp or "udp" in options
+        elif d.name == "error_page" and d.args and d.args[-1].startswith("@"):
+            server.handlers.add(d.args[-1])
         elif d.name == "ssl" and d.args == ["on"]:
             server.tls = True
     if not server.sockets:

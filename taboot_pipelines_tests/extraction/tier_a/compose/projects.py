@@ -54,7 +54,21 @@ def document(model: dict[str, Any]) -> str:
 
 
 _NAMES = ("web", "db", "cache", "worker", "mail.in", "q_1", "vpn-x")
-_IMAGES = ("nginx", "redis:7", "ghcr.io/a/b:1.2", "localhost:5000/x/y", "postgres:${TAG:-16}", "app:${V}")
+_IMAGES = (
+    "nginx",
+    "redis:7",
+    "ghcr.io/a/b:1.2",
+    "localhost:5000/x/y",
+    "postgres:${TAG:-16}",
+    "app:${V}",
+    "app:$V-x",
+    "app:${V:+set}",
+    "app:x${NO+unset}${EMPTY:+filled}",
+    "app:${EMPTY:-${NO:-${V}}}",
+    "app:x${EMPTY-default}",
+    "${COMPOSE_PROJECT_NAME}/it",
+    "app@sha256:${NO:-0000000000000000000000000000000000000000000000000000000000000000}",
+)
 _DIRECTORIES = ("lib", "lib/deep", "inc")
 _VARIABLES = {"V": "3", "PORT": "8080", "HIGH": "0100", "EMPTY": "", "ADDRESS": "127.0.0.1", "WHO": "db"}
 
@@ -126,7 +140,17 @@ class _Maker:
 
     def address(self, names: Sequence[str]) -> str:
         host = self.pick([*names, "elsewhere", "${WHO}"])
-        return str(self.pick([f"http://{host}:{self.port_number()}/", f"{host}:5432", f"redis://{host}"]))
+        return str(
+            self.pick(
+                [
+                    f"http://{host}:{self.port_number()}/",
+                    f"{host}:5432",
+                    f"redis://{host}",
+                    f"amqp://u:$$p@{host}:${{PORT}}",
+                    f"http://${{EMPTY:-{host}}}:${{PORT:-1}}",
+                ]
+            )
+        )
 
     # --- a service --------------------------------------------------------------------------------------
 
@@ -317,6 +341,7 @@ class _Maker:
                     {"external": Plain("true"), "name": "outside"},
                     {"external": {"name": "old-form"}},
                     {"name": "n-${V}"},
+                    {"name": "${COMPOSE_PROJECT_NAME}-net"},
                     {"ipam": {"config": [{"subnet": "10.2.0.0/16"}]}},
                     {"ipam": {"config": [{"subnet": "10.1.0.0/16"}]}},
                 ]

@@ -78,6 +78,18 @@ def test_what_a_server_answers_itself(before: str, alive: bool) -> None:
     assert found(text.rstrip()[:-1].replace(before, "", 1) + before + "\n}\n") == expected
 
 
+def test_a_location_that_an_error_leads_to_is_reached() -> None:
+    text = (
+        "server { error_page 418 502 = @app; return 418;\n location @app { proxy_pass http://app:1; }\n"
+        " location @other { proxy_pass http://other:1; } }"
+    )
+    assert found(text) == {(None, "@app", "app", False)}
+    text = (
+        "server { location / { error_page 404 = @app; return 404; } location @app { proxy_pass http://a; } }"
+    )
+    assert found(text) == {(None, "@app", "a", False)}
+
+
 @pytest.mark.parametrize(
     ("body", "targets"),
     [
