@@ -8,16 +8,16 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import merging
+from taboot_pipelines.extraction.tier_a.compose.canonical import anchored, canonical, runs
 from taboot_pipelines.extraction.tier_a.compose.files import (
     DEFAULT_FILES,
     OVERRIDE_FILES,
     is_model,
     looks_like_compose,
-    modernized,
     named_compose,
     normalize_project,
     resolve_path,
@@ -32,7 +32,6 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
     Problems,
     parse,
     with_children,
-    with_text,
 )
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
 from taboot_pipelines.model.records import FileView, Problem
@@ -240,8 +239,10 @@ class Loader:
                     name: (key, self.extended(layer, name, path, base, environment, ()))
                     for name, (key, _) in services.entries.items()
                 }
+                whole = with_children(services, entries=resolved)
+                whole.tag = services.tag
                 entries = dict(layer.entries)
-                entries["services"] = (entries["services"][0], with_children(services, entries=resolved))
+                entries["services"] = (entries["services"][0], whole)
                 layer = with_children(layer, entries=entries)
             model = layer if model is None else merging.merge(model, layer, merging.MODEL_RULES)
         return model
@@ -250,62 +251,13 @@ class Loader:
         """The file's documents that are models, with their variables replaced."""
         key = (path, base, environment)
         if key not in self._interpolated:
-            self._interpolated[key] = self._interpolate_file(path, base, environment)
+            values = self._environments[environment]
+            self._interpolated[key] = [
+                canonical(document, path, values, self.problems)
+                for document in self.parsed(path, base) or ()
+                if document.kind == MAPPING
+            ]
         return self._interpolated[key]
-
-    def _interpolate_file(self, path: str, base: str, environment: int) -> list[Node]:
-        made: list[Node] = []
-        values = self._environments[environment]
-        for document in self.parsed(path, base) or ():
-            if document.kind != MAPPING:
-                continue
-            document = modernized(document, path)
-            entries = {k: e for k, e in document.entries.items() if k in ("services", "networks", "include")}
-            done: dict[int, Node] = {}
-            if "$" in document.origin.text:
-                entries = {k: (e[0], self._interpolate(e[1], values, done)) for k, e in entries.items()}
-            services = entries.get("services")
-            if services is not None and services[1].kind == MAPPING:
-                bare = {k: (e[0], _with_bare_variables(e[1], values)) for k, e in services[1].entries.items()}
-                entries["services"] = (services[0], with_children(services[1], entries=bare))
-            networks = entries.get("networks")
-            if networks is not None and networks[1].kind == MAPPING:
-                plain = {k: (e[0], _with_plain_external(e[1])) for k, e in networks[1].entries.items()}
-                if any(e[1] is not networks[1].entries[k][1] for k, e in plain.items()):
-                    entries["networks"] = (networks[0], with_children(networks[1], entries=plain))
-            made.append(with_children(document, entries=entries))
-        return made
-
-    def _interpolate(self, node: Node, values: Environment, done: dict[int, Node]) -> Node:
-        known = done.get(id(node))
-        if known is not None:
-            return known
-        made = node
-        if node.kind == SCALAR:
-            if "$" in node.text:
-                result = expand(node.text, values)
-                if not result.valid:
-                    self.problems.at(
-                        node,
-                        "E_PARSE",
-                        "a variable is not written as Compose allows; the value is kept as it stands.",
-                    )
-                    made = with_text(node, node.text, ("$",), plain=False)
-                else:
-                    made = with_text(node, result.text, result.missing, plain=False)
-        elif node.kind == MAPPING:
-            made = with_children(
-                node,
-                entries={
-                    k: (key, self._interpolate(v, values, done)) for k, (key, v) in node.entries.items()
-                },
-            )
-            made.tag = node.tag
-        else:
-            made = with_children(node, items=[self._interpolate(i, values, done) for i in node.items])
-            made.tag = node.tag
-        done[id(node)] = made
-        return made
 
     # --- extends --------------------------------------------------------------------------------------------
 
@@ -335,9 +287,7 @@ class Loader:
                 # What the base's own file takes away is not taken from others.
                 found = merging.prune(found) if self._tagged else found
                 elsewhere = extends.get("file") is not None
-                own = merging.merge(
-                    _anchored(found, base) if elsewhere else found, own, merging.SERVICE_RULES
-                )
+                own = merging.merge(anchored(found, base) if elsewhere else found, own, merging.SERVICE_RULES)
             own.tag = node.tag
             self._extended[key] = own
         return self._extended[key]
@@ -458,61 +408,3 @@ class Loader:
         number = self._environments.index(values)
         self.subordinates.update(paths)
         return self._layered(paths, base, number, including)
-
-
-def runs(service: Node) -> bool:
-    """Whether a service says what is run: an image, a build or a provider."""
-    return any(service.get(field) is not None for field in ("image", "build", "provider"))
-
-
-def _anchored(service: Node, base: str) -> Node:
-    """A `build` without a context is built in the directory of the project, not of the file it came from."""
-    build = service.entries.get("build")
-    if build is None or build[0].origin.base == base:
-        return service
-    key = with_text(build[0], build[0].text)
-    key.origin = replace(key.origin, base=base)
-    return with_children(service, entries={**service.entries, "build": (key, build[1])})
-
-
-def _with_plain_external(network: Node) -> Node:
-    """``external: {name: N}``, the old form of a network's own name, as `external` and `name`: they are laid
-    over one another one by one."""
-    external = network.get("external")
-    name = external.get("name") if external is not None else None
-    if external is None or name is None or network.get("name") is not None:
-        return network
-    key = network.entries["external"][0]
-    made = with_children(
-        network,
-        entries={
-            **network.entries,
-            "external": (key, with_text(external, "true", plain=True)),
-            "name": (key, name),
-        },
-    )
-    made.tag = network.tag
-    return made
-
-
-def _with_bare_variables(service: Node, values: Environment) -> Node:
-    """``environment`` entries without a value take it from the project's environment."""
-    environment = service.get("environment")
-    if environment is None:
-        return service
-    entries = merging.pairs(environment)
-    given = {
-        # An empty value has no width; the name stands for it.
-        name: (key, with_text(key, known, plain=False))
-        for name, (key, value) in entries.items()
-        if value.is_null and value.plain and (known := values.get(name)) is not None
-    }
-    if not given:
-        return service
-    changed = with_children(environment, entries={**entries, **given})
-    changed.tag = environment.tag
-    made = with_children(
-        service, entries={**service.entries, "environment": (service.entries["environment"][0], changed)}
-    )
-    made.tag = service.tag
-    return made

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
-from taboot_pipelines.extraction.tier_a.nginx.routes import Place, Reader, Route
+from taboot_pipelines.extraction.tier_a.nginx.routes import Reader, Route
 from taboot_pipelines.extraction.tier_a.nginx.targets import Miss, Target, parse_pass
+from taboot_pipelines.extraction.tier_a.nginx.variables import Place
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import (
     EdgeClaim,

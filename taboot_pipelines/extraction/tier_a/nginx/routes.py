@@ -24,6 +24,7 @@ from taboot_pipelines.extraction.tier_a.nginx.targets import (
     location_path,
     parse_address,
 )
+from taboot_pipelines.extraction.tier_a.nginx.variables import Place, Value, expand
 from taboot_pipelines.model.records import FileView, Problem
 
 #: Includes inside includes; nesting of blocks over all files; directives looked at in one unit. Files that
@@ -31,23 +32,11 @@ from taboot_pipelines.model.records import FileView, Problem
 MAX_INCLUDE_DEPTH = 24
 MAX_BLOCK_DEPTH = 100
 MAX_DIRECTIVES = 200_000
-MAX_VALUE = 4096
 MAX_PROBLEMS = 200
 
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 _SSO = re.compile(r"(?i)(?:^|[._-])(?:authelia|authentik|ldap|tinyauth)(?:[._-]|$)")
 #: Blocks whose content is data; an include in them names a file of data.
 _DATA_BLOCKS = frozenset({"map", "geo", "types", "split_clients", "charset_map", "match", "events", "mail"})
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Code points ``[start, end)`` of ``path``; ``home`` names the block that the statement stands in."""
-
-    path: str
-    start: int
-    end: int
-    home: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +67,6 @@ class Peer:
 
     address: str
     place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    text: str
-    sets: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +192,7 @@ class Reader:
 
     # --- blocks ---------------------------------------------------------------------------------------------
 
-    def _block(self, items: Iterable[_Item], context: _Context, outer: dict[str, _Value]) -> None:
+    def _block(self, items: Iterable[_Item], context: _Context, outer: dict[str, Value]) -> None:
         """One block: first what holds for all of it, then what it passes on and the blocks in it."""
         env = dict(outer)
         later: list[_Item] = []
@@ -223,8 +206,8 @@ class Reader:
                 later.append(item)
             elif name == "set":
                 if len(args) == 2 and args[0].startswith("$"):
-                    value, sets = _expand(args[1], env)
-                    env[args[0][1:]] = _Value(value, (*sets, item.place)[-8:])
+                    value, sets = expand(args[1], env)
+                    env[args[0][1:]] = Value(value, (*sets, item.place)[-8:])
             elif name == "include" and args:
                 guard = _guard(args[0], context.inside)
                 if guard is not None:
@@ -236,7 +219,7 @@ class Reader:
                     context, guarded=args[0] != "off", guard=context.guard if args[0] != "off" else None
                 )
         if context.server is not None and not context.stream and not context.inside:
-            env["scheme"] = _Value("https" if context.server.tls else "http", ())
+            env["scheme"] = Value("https" if context.server.tls else "http", ())
         servers = self._servers(later, context)
         for item in later:
             if item.directive.children is None:
@@ -266,7 +249,7 @@ class Reader:
         self,
         item: _Item,
         context: _Context,
-        env: dict[str, _Value],
+        env: dict[str, Value],
         servers: dict[int, tuple[Server, list[_Item]]],
     ) -> None:
         read = servers.get(id(item))
@@ -285,7 +268,7 @@ class Reader:
         )
         self._block(items, inner, env)
 
-    def _inner(self, item: _Item, context: _Context, env: dict[str, _Value]) -> None:
+    def _inner(self, item: _Item, context: _Context, env: dict[str, Value]) -> None:
         d, place = item.directive, item.place
         if context.depth >= MAX_BLOCK_DEPTH:
             self.problem_at(place, "E_TOO_LARGE", f"blocks are nested deeper than {MAX_BLOCK_DEPTH}")
@@ -341,14 +324,14 @@ class Reader:
             ):
                 peers.append(Peer(server.args[0], inner.place))
 
-    def _pass(self, item: _Item, context: _Context, env: dict[str, _Value]) -> None:
+    def _pass(self, item: _Item, context: _Context, env: dict[str, Value]) -> None:
         d = item.directive
         if len(d.args) != 1:
             self.problem_at(item.place, "E_PARSE", f"{d.name} takes one argument")
             return
         if context.dead:
             return
-        value, sets = _expand(d.args[0], env)
+        value, sets = expand(d.args[0], env)
         self.routes.append(
             Route(
                 d.name,
@@ -399,23 +382,3 @@ def _guard(name: str, inside: bool) -> str | None:
     ):
         return None
     return stem
-
-
-def _expand(text: str, env: dict[str, _Value]) -> tuple[str, tuple[Place, ...]]:
-    """``text`` with known variables put in, and the assignments they came from; unknown ones stay."""
-    if "$" not in text:
-        return text, ()
-    sets: dict[Place, None] = {}
-    size = 0
-
-    def put(m: re.Match[str]) -> str:
-        nonlocal size
-        value = env.get(m[1] or m[2])
-        if value is None or size > MAX_VALUE:
-            return m[0]
-        size += len(value.text)
-        sets.update(dict.fromkeys(value.sets))
-        return value.text
-
-    result = _VARIABLE.sub(put, text)
-    return (text, ()) if size > MAX_VALUE else (result, tuple(sets))
