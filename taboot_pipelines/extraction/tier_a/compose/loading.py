@@ -157,9 +157,9 @@ class Loader:
                     self.problems.at(document, "E_PARSE", "a Compose file without services.")
 
     def _report_idle(self, model: Node, files: Sequence[str], default: bool) -> None:
-        """Say of a project that Compose would take by its name that there is nothing to run in it. A file
-        that others are laid over, or that is laid over others, says nothing by itself."""
-        if default:
+        """Say of a project that Compose would take by its name that there is nothing to run in it, unless
+        another problem says why. A file that is laid over others says nothing by itself."""
+        if default and not self.problems.listed():
             services = model.get("services")
             what = (
                 "no service has an image, a build or a provider."

@@ -105,10 +105,11 @@ def _listed(loader: Loader, place: str, environment: Environment) -> tuple[str, 
         )
     for position, part in enumerate(parts[:MAX_INCLUDES]):
         path = resolve_path(place, part)
+        # Read even where only its being there counts, so that its going is noticed.
+        loader.read(path)
         if path is not None and path in loader.view.paths:
             found.append(path)
             continue
-        loader.read(path)
         loader.problems.add(
             Problem(env, "E_NOT_FOUND", f"{env}: a file that COMPOSE_FILE names is not in the source.")
         )

@@ -524,6 +524,10 @@ def test_a_file_of_compose_file_that_is_missing_is_a_problem_and_looked_for() ->
     read = interpret(files, "a/compose.yaml")
     assert images(read) == ["nginx:latest"] and read.codes() == ["E_NOT_FOUND"]
     assert read.reads["a/gone.yml"] is False
+    # What the directory's file is depends on the other's being there.
+    others = files | {"a/.env": "COMPOSE_FILE=base.yml", "a/base.yml": WEB}
+    read = interpret(others, "a/compose.yaml")
+    assert read.nodes("Service")[0].node.key == ("lab/a-compose", "web") and read.reads["a/base.yml"]
     read = interpret(files | {"a/.env": "COMPOSE_FILE=gone.yml"}, "a/compose.yaml")
     assert read.nodes("Service")[0].node.key == ("lab/a", "web")
     assert read.codes() == ["E_NOT_FOUND"]
