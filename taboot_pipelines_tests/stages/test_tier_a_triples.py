@@ -235,3 +235,25 @@ def test_a_dockerfile_that_only_two_files_together_name_is_taken_and_read(world:
     interpret(world, "stacks")
     built = {row["end_name"] for row in observations(world, "stacks") if row["method"] == "dockerfile_from"}
     assert "docker.io/library/mine:1" in built
+
+
+def test_the_files_that_compose_file_names_are_one_project_as_long_as_it_names_them(world: World) -> None:
+    path = world.source("stacks", "compose", host="box")
+    (path / "compose.yaml").write_text(SERVICE.format("web", "nginx:1"))
+    (path / "base.yml").write_text(SERVICE.format("web", "nginx:2"))
+    env = path / ".env"
+    alone = {"box/stacks", "box/stacks-base"}
+    interpret(world, "stacks")
+    assert scopes(world) == alone
+    env.write_text("COMPOSE_FILE=base.yml:compose.yaml\n")
+    interpret(world, "stacks")
+    assert scopes(world) == {"box/stacks"}
+    images = {row["end_name"] for row in observations(world, "stacks") if row["method"] == "compose_image"}
+    assert images == {"docker.io/library/nginx:1"}
+    (path / "base.yml").unlink()
+    interpret(world, "stacks")
+    assert scopes(world) == {"box/stacks"}
+    env.unlink()
+    (path / "base.yml").write_text(SERVICE.format("web", "nginx:2"))
+    interpret(world, "stacks")
+    assert scopes(world) == alone
