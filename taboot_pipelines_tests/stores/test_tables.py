@@ -69,7 +69,7 @@ def rows(*items: tuple[int, str]) -> pa.Table:
     )
 
 
-def held(tables: Tables, version: int | None, **options: object) -> list[str]:
+def held(tables: Tables, version: str | None, **options: object) -> list[str]:
     return sorted(
         tables.read("n", "s", "vectors.x", version, columns=["sha256"], **options).column(0).to_pylist()
     )  # type: ignore[arg-type]
@@ -102,22 +102,73 @@ def test_vacuum_leaves_no_byte_of_what_was_replaced(kept: Kept) -> None:
     assert held(tables, tables.version("n", "s", "vectors.x")) == ["other"]
 
 
+def test_a_vacuum_keeps_the_versions_that_readers_are_told_to_read(kept: Kept) -> None:
+    tables = kept.tables
+    versions = [
+        tables.replace("n", "s", "vectors.x", rows((1, f"uniqueword{i}")), buckets={1}, txn=str(i))
+        for i in range(4)
+    ]
+    tables.vacuum("n", "s", "vectors.x", keep=[versions[1]])
+    assert held(tables, versions[1]) == ["uniqueword1"] and held(tables, versions[3]) == ["uniqueword3"]
+    assert "uniqueword0" not in kept.texts() and "uniqueword2" not in kept.texts()
+    # A vacuum is a version of its own, with the same rows.
+    assert tables.version("n", "s", "vectors.x") != versions[3]
+    assert tables.holds("n", "s", "vectors.x", versions[3])
+    assert not tables.holds("n", "s", "vectors.x", versions[1])
+    assert tables.rollback("n", "s", "vectors.x", versions[3]) == versions[3]
+    tables.vacuum("n", "s", "vectors.x", keep=["2.anothertable", versions[3]])
+    assert "uniqueword1" not in kept.texts() and held(tables, versions[3]) == ["uniqueword3"]
+    assert tables.count("n", "s", "vectors.x", versions[3]) == 1
+
+
+def test_the_log_tells_in_which_buckets_two_versions_differ(tables: Tables) -> None:
+    def changed(before: str | None, after: str | None) -> frozenset[int] | None:
+        return tables.changed_buckets("n", "s", "vectors.x", before, after)
+
+    first = tables.replace("n", "s", "vectors.x", rows((1, "a"), (2, "b"), (3, "c")), buckets=None, txn="1")
+    second = tables.replace("n", "s", "vectors.x", rows((2, "d")), buckets={2}, txn="2")
+    third = tables.replace("n", "s", "vectors.x", rows((2, "d")).slice(1), buckets={3}, txn="3")
+    tables.vacuum("n", "s", "vectors.x", keep=[first])
+    fourth = tables.version("n", "s", "vectors.x")
+    assert changed(first, second) == changed(second, first) == {2}
+    assert changed(first, third) == {2, 3} and changed(second, fourth) == {3}
+    assert changed(third, fourth) == changed(third, third) == changed(None, None) == frozenset()
+    # Nothing is known of a version without a table, of another table, or beyond the log.
+    assert changed(None, first) is None and changed(first, None) is None
+    assert changed(first, f"99.{first.partition('.')[2]}") is None
+    tables.drop("n", "s", "vectors.x")
+    again = tables.replace("n", "s", "vectors.x", rows((1, "a")), buckets=None, txn="1")
+    assert changed(first, again) is None
+
+
+def test_wanted_rows_are_found_in_whichever_file_they_are(tables: Tables) -> None:
+    for i in range(6):
+        tables.append("n", "s", "vectors.x", rows((i % 3, f"t{i}"), (i % 3, f"u{i}")), txn="t")
+    version = tables.version("n", "s", "vectors.x")
+    for columns in (["sha256"], ["sha256", "vector"]):
+        found = tables.read(
+            "n", "s", "vectors.x", version, columns=columns, members=("sha256", ["t1", "u4", "t5", "none"])
+        )
+        assert sorted(found.column("sha256").to_pylist()) == ["t1", "t5", "u4"]
+        assert found.column_names == columns
+
+
 def test_names_existence_and_removal(kept: Kept) -> None:
     tables = kept.tables
     assert (
         tables.names("n", "s") == []
-        and not tables.exist("n", "s", {"vectors.x": 0})
+        and not tables.exist("n", "s", {"vectors.x": "0"})
         and tables.exist("n", "s", {"vectors.x": None})
     )
     for name in ("vectors.x", "vectors.y"):
         tables.append("n", "s", name, rows((1, "a")), txn="t1")
     tables.append("n", "s2", "vectors.x", rows((1, "a")), txn="t1")
     assert tables.names("n", "s") == ["vectors.x", "vectors.y"] and tables.exist(
-        "n", "s", {"vectors.x": 1, "vectors.y": 1}
+        "n", "s", {"vectors.x": "1", "vectors.y": "1"}
     )
     tables.drop("n", "s", "vectors.y")
     assert tables.names("n", "s") == ["vectors.x"] and not tables.exist(
-        "n", "s", {"vectors.x": 1, "vectors.y": 1}
+        "n", "s", {"vectors.x": "1", "vectors.y": "1"}
     )
     tables.append("n", "s", "vectors.y", rows((1, "b")), txn="t2")
     assert held(tables, tables.version("n", "s", "vectors.x")) == ["a"]
@@ -186,7 +237,7 @@ def test_what_a_killed_removal_left_is_trash(s3, tmp_path: Path) -> None:  # typ
             kept.remove(f"{namespace}/s/vectors.x/_delta_log/00000000000000000000.json")
     kept.tables.empty_trash("n")
     assert {tuple(p.split("/")[:2]) for p in kept.files()} == {("n", "t"), ("n-2", "s")}
-    assert held(kept.tables, None) == [] and kept.tables.version("n", "t", "vectors.x") == 1
+    assert kept.tables.version("n", "t", "vectors.x") is not None
 
 
 def test_a_file_that_is_gone_is_the_tables_fault(kept: Kept) -> None:
