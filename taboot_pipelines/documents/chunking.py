@@ -35,7 +35,7 @@ from taboot_pipelines.model.records import Chunk, ContentType
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.settings import ChunkingSettings
 
-CHUNKER_VERSION = "1"
+CHUNKER_VERSION = "2"
 
 #: How many code points a chunk may have for each token it may have.
 CHARS_PER_TOKEN = 16

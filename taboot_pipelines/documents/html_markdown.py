@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taboot_pipelines.documents.html_tree import BLOCK, RAW, Element, Text, pieces
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.packaged import word_list
 
 Kind = Literal["heading", "paragraph", "item", "code", "table"]
@@ -35,6 +36,13 @@ _NOT_LANGUAGES = frozenset(
 )
 _ESCAPED_START = re.compile(r"^(#{1,6}(?=\s)|`{3,}|~{3,})")
 _BACKTICKS = re.compile(r"`+")
+#: Lists and quotes nested so deep that their marks take more columns than this show no further marks: each
+#: line of a block repeats them.
+_MAX_PREFIX = 40
+#: Ranges of the source that blocks refer to, most of all lines of code; each costs a third of a kilobyte.
+MAX_SEGMENTS = 1_000_000
+#: Rows are padded to the widest unless that would give more than so many cells for each that the page has.
+_MAX_PADDING, _PADDED_ANYHOW = 4, 1000
 
 
 @dataclass(slots=True)
@@ -72,6 +80,13 @@ class _Context:
         first, self.first = self.first, self.rest
         return first
 
+    def inside(self, first: str, rest: str, group: int) -> _Context:
+        """The context of what it holds, whose first line has the marks ``first`` and each further one
+        ``rest``; without them below :data:`_MAX_PREFIX`."""
+        if len(self.rest) >= _MAX_PREFIX:
+            first = rest = ""
+        return _Context(self.take() + first, self.rest + rest, group)
+
 
 @dataclass(slots=True)
 class _Run:
@@ -107,6 +122,7 @@ class _Renderer:
         self.blocks: list[Block] = []
         self.runs: list[_Run] = []
         self.groups = 0
+        self.segments = 0
 
     # Inline content -----------------------------------------------------------------------------------------
 
@@ -198,6 +214,16 @@ class _Renderer:
         text = re.sub(r" ?\n[ \n]*", "\n", text)
         return text, "".join(plain).strip(), start, end, linked / total if total else 0.0
 
+    def expect(self, lines: int) -> None:
+        """Raise ``E_TOO_LARGE`` if so many further lines are more than a page may have."""
+        if self.segments + lines > MAX_SEGMENTS:
+            raise TabootError(
+                "E_TOO_LARGE",
+                f"The page has more than {MAX_SEGMENTS} lines.",
+                remedy="Split the page, or exclude it.",
+                lines=self.segments + lines,
+            )
+
     # Blocks -------------------------------------------------------------------------------------------------
 
     def emit(
@@ -209,6 +235,8 @@ class _Renderer:
         linked: float = 0.0,
     ) -> None:
         """Add a block of (line, source start, source end); neighbours of equal range share a segment."""
+        self.expect(len(lines))
+        self.segments += len(lines)
         parts: list[str] = []
         segments: list[Segment] = []
         at = 0
@@ -276,9 +304,9 @@ class _Renderer:
         elif tag == "table":
             self.table(element, context)
         elif tag == "blockquote":
-            self.container(element, _Context(context.take() + "> ", context.rest + "> ", 0))
+            self.container(element, context.inside("> ", "> ", 0))
         elif tag == "dd":
-            self.container(element, _Context(context.take() + ": ", context.rest + "  ", context.group))
+            self.container(element, context.inside(": ", "  ", context.group))
         elif tag == "hr":
             return
         else:
@@ -301,7 +329,9 @@ class _Renderer:
                 self.flush(context)
                 marker = f"{number}. " if element.tag == "ol" else "- "
                 blocks = len(self.blocks)
-                inner = _Context(context.first + marker, context.rest + " " * len(marker), group)
+                inner = _Context(context.first, context.rest, group)
+                if len(context.rest) < _MAX_PREFIX:
+                    inner = _Context(context.first + marker, context.rest + " " * len(marker), group)
                 self.container(child, inner)
                 if len(self.blocks) > blocks:
                     context.take()
@@ -315,6 +345,7 @@ class _Renderer:
 
     def code(self, element: Element, context: _Context) -> None:
         """A fenced block; each of its lines keeps its own range of the source."""
+        self.expect(self.source.count("\n", element.start, element.end))
         lines: list[tuple[str, int, int]] = []
         line: list[str] = []
         start, end = -1, -1
@@ -393,9 +424,12 @@ class _Renderer:
         if not table:
             return
         width = max(len(cells) for cells, _ in table)
+        # GFM reads a row with fewer cells than the first as if they were there.
+        pad = width * len(table) <= _MAX_PADDING * sum(len(cells) for cells, _ in table) + _PADDED_ANYHOW
         lines = []
         for i, (cells, row) in enumerate(table):
-            cells += [""] * (width - len(cells))
+            if pad or i == 0:
+                cells += [""] * (width - len(cells))
             lines.append(("| " + " | ".join(cells) + " |", row.start, row.end))
             if i == 0:
                 lines.append(("|" + " --- |" * width, row.start, row.end))

@@ -4,6 +4,7 @@ Every element and every run of text carries its code point range, so a position 
 afterwards (rule ``offsets-carried``). Tree building follows the parts of the HTML standard that decide which
 block holds a text: void elements, raw text, implied end tags, ignored stray end tags. Depth is bounded, so
 that recursion over the tree is safe; elements nested deeper are left out of the tree while their text stays.
+So is the number of nodes, each of which costs about a kilobyte until the page is a document.
 """
 
 from __future__ import annotations
@@ -11,15 +12,26 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.packaged import word_list
 
 MAX_DEPTH = 100
+#: Elements and runs of text; the largest of 233 real pages has 20,000.
+MAX_NODES = 500_000
+#: Of one tag only so much is read for its attributes.
+_MAX_ATTRIBUTE_CHARS = 200_000
+#: Tags with fewer code points have too few attributes to count.
+_LONG_TAG = 1000
+#: After so many tags with a quote that never closes, each of which was looked for to the end of the page,
+#: quotes are taken for text.
+_MAX_OPEN_QUOTES = 100
 
 _MARKUP = re.compile(r"<(?:!--|[!?]|/?[A-Za-z])")
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>]{0,64})([^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+)>""")
+_START = re.compile(r"<[A-Za-z]")
 _NAME = re.compile(r"</?([A-Za-z][^\s/>]{0,64})")
 _ATTRIBUTE = re.compile(
     r"""([^\s"'<>/=]{1,100})(?:\s{0,20}=\s{0,20}(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]*)))?"""
@@ -30,6 +42,8 @@ _PACKAGE = "taboot_pipelines.documents"
 VOID = word_list(_PACKAGE, "html_void_elements.txt")
 RAW = word_list(_PACKAGE, "html_raw_elements.txt")
 BLOCK = word_list(_PACKAGE, "html_block_elements.txt")
+#: Raw elements in which other parsers see elements.
+_RAW_MARKUP = frozenset(("svg", "math", "template"))
 #: Raw elements without an end tag are read past: reading on beats losing the page.
 _RAW_IF_CLOSED = frozenset(("title", "textarea", "svg", "math", "template"))
 _SELF_CLOSING = frozenset(("svg", "math"))
@@ -75,6 +89,9 @@ class Text:
     end: int
 
 
+_NO_ATTRIBUTES: Mapping[str, str] = {}
+
+
 class Element:
     """``[start, end)`` runs from the start tag to the end tag (or to where the element was closed)."""
 
@@ -102,14 +119,15 @@ class Element:
         self.children: list[Element | Text] = []
 
     @property
-    def attributes(self) -> dict[str, str]:
+    def attributes(self) -> Mapping[str, str]:
         """Lower-case names to decoded values; the first of two equal names counts."""
         if self._attributes is None:
+            if not self._raw:
+                return _NO_ATTRIBUTES
             found: dict[str, str] = {}
-            if self._raw:
-                for m in _ATTRIBUTE.finditer(self._raw[:200_000]):
-                    value = m[2] if m[2] is not None else m[3] if m[3] is not None else m[4] or ""
-                    found.setdefault(m[1].lower(), html.unescape(value) if "&" in value else value)
+            for m in _ATTRIBUTE.finditer(self._raw[:_MAX_ATTRIBUTE_CHARS]):
+                value = m[2] if m[2] is not None else m[3] if m[3] is not None else m[4] or ""
+                found.setdefault(m[1].lower(), html.unescape(value) if "&" in value else value)
             self._attributes = found
         return self._attributes
 
@@ -135,6 +153,18 @@ class Element:
                 stack.extend(reversed(node.children))
 
 
+class Root(Element):
+    """The page: the parent of all."""
+
+    __slots__ = ("attribute_pairs",)
+
+    def __init__(self) -> None:
+        super().__init__("#root", "", 0, 0, None)
+        #: How many pairs of attributes stand in one tag, summed over the long tags of the page: what a parser
+        #: does that compares each attribute with all before it. Elements left out for their depth count.
+        self.attribute_pairs = 0
+
+
 def pieces(source: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     """``source[start:end]`` cut at its character references: (decoded text, start, end) of each piece."""
     if source.find("&", start, end) < 0:
@@ -157,8 +187,11 @@ def decoded(source: str, start: int, end: int) -> str:
     return "".join(p[0] for p in pieces(source, start, end))
 
 
-def parse(source: str) -> Element:
-    """The tree of ``source`` under a root element ``#root``. Never fails; time is linear in the source."""
+def parse(source: str) -> Root:
+    """The tree of ``source`` under a root element ``#root``. Time is linear in the source.
+
+    Raises ``E_TOO_LARGE`` for one of more than :data:`MAX_NODES` nodes, and for nothing else.
+    """
     return _TreeBuilder(source).build()
 
 
@@ -167,25 +200,37 @@ class _TreeBuilder:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.root = Element("#root", "", 0, 0, None)
+        self.root = Root()
         #: The root and the open elements, outermost first.
-        self.stack = [self.root]
+        self.stack: list[Element] = [self.root]
         self.open_tags: Counter[str] = Counter()
         #: Start tags that were left out for their depth, whose end tags close nothing.
         self.too_deep: Counter[str] = Counter()
         #: Raw elements known to have no end tag further on: it is looked for once only.
         self.unclosed: set[str] = set()
         self.comments_close = True
+        #: Tags whose quotes did not close, so far.
+        self.open_quotes = 0
 
-    def build(self) -> Element:
+    def build(self) -> Root:
         source, search = self.source, _MARKUP.search
         n = len(source)
-        pos = 0
+        pos = nodes = 0
         while pos < n:
             markup = search(source, pos)
             at = markup.start() if markup is not None else n
             if pos < at:
                 self.stack[-1].children.append(Text(pos, at))
+                nodes += 1
+            # A piece of markup is one node at most.
+            nodes += 1
+            if nodes > MAX_NODES:
+                raise TabootError(
+                    "E_TOO_LARGE",
+                    f"The page has more than {MAX_NODES} elements and runs of text.",
+                    remedy="Split the page, or exclude it.",
+                    nodes=nodes,
+                )
             if markup is None:
                 break
             opening = markup[0]
@@ -219,22 +264,32 @@ class _TreeBuilder:
         return found + len(mark) if found >= 0 else len(self.source)
 
     def _tag(self, at: int) -> int:
-        source = self.source
-        tag = _TAG.match(source, at)
-        if tag is not None:
-            is_end, written, attributes = tag.groups()
-            after = tag.end()
-        else:  # a quote that never closes: the tag ends at the first `>`
-            close = source.find(">", at)
-            plain = _NAME.match(source, at)
-            if close < 0 or plain is None:
-                return len(source)
-            is_end, written = source.startswith("</", at), plain[1]
-            attributes, after = source[plain.end() : close], close + 1
-        if is_end:
-            self._end_tag(written.lower(), at, after)
+        is_end, name, attributes, after = self._read_tag(at)
+        if not name:
             return after
-        return self._start_tag(written.lower(), attributes, at, after)
+        if is_end:
+            self._end_tag(name, at, after)
+            return after
+        self._count_attributes(attributes)
+        return self._start_tag(name, attributes, at, after)
+
+    def _read_tag(self, at: int) -> tuple[bool, str, str, int]:
+        """(whether it is an end tag, its name in lower case, what follows the name, the position after it);
+        without a name if nothing closes it."""
+        source = self.source
+        if self.open_quotes <= _MAX_OPEN_QUOTES and (tag := _TAG.match(source, at)) is not None:
+            return bool(tag[1]), tag[2].lower(), tag[3], tag.end()
+        # A quote that never closes: the tag ends at the first `>`.
+        self.open_quotes += 1
+        close = source.find(">", at)
+        plain = _NAME.match(source, at)
+        if close < 0 or plain is None:
+            return False, "", "", len(source)
+        return source.startswith("</", at), plain[1].lower(), source[plain.end() : close], close + 1
+
+    def _count_attributes(self, raw: str) -> None:
+        if len(raw) > _LONG_TAG:
+            self.root.attribute_pairs += sum(1 for _ in _ATTRIBUTE.finditer(raw)) ** 2 // 2
 
     def _end_tag(self, name: str, at: int, after: int) -> None:
         if self.too_deep and self.too_deep[name]:
@@ -284,6 +339,11 @@ class _TreeBuilder:
             if name in _RAW_IF_CLOSED:
                 return element.content_start
         element.content_end, element.end = found or (n, n)
+        if name in _RAW_MARKUP:
+            at = element.content_start
+            while (tag := _START.search(self.source, at, element.content_end)) is not None:
+                _, _, attributes, at = self._read_tag(tag.start())
+                self._count_attributes(attributes)
         element.children.append(Text(element.content_start, element.content_end))
         self.stack[-1].children.append(element)
         return element.end

@@ -21,11 +21,12 @@ _SHORT = 1000
 _MIN_SCORE_HINTED = 0.35
 _SAMPLE = 4000
 
-_FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[^\n]*$|\Z)", re.S | re.M)
+# What may repeat without end is possessive: no line is read again for what else it might have been.
+_FENCED = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*+\1[^\n]*+$|\Z)", re.S | re.M)
 _NOISE = re.compile(
     r"`[^`\n]{1,400}`|https?://[^\s)>\]]+|<[^<>\n]{1,300}>|\]\([^()\n]*\)"
-    r"|^\s*\|?[-:| ]{3,}$"
-    r"|^(?: {4}|\t)[^\n]*$",
+    r"|^[ \t]*+\|?+[-:| ]{3,}+$"
+    r"|^(?: {4}|\t)[^\n]*+$",
     re.M,
 )
 #: A word of prose has no digits, dots, slashes or underscores in or beside it.

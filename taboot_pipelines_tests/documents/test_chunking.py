@@ -432,3 +432,10 @@ def test_a_changed_tokenizer_file_is_refused(monkeypatch, tmp_path):
     with pytest.raises(TabootError) as caught:
         Tokenizer().count("x")
     assert caught.value.code == "E_MODEL"
+
+
+@pytest.mark.parametrize("unit", ["a", "中", "-->é", "word é "])
+def test_a_long_text_has_the_tokens_of_the_reference(unit: str) -> None:
+    for length in (16_000, 70_000, 200_000):
+        text = "# :" + unit * (length // len(unit)) + "中"
+        assert TOKENIZER.count(text) == len(TOKENIZER._reference.encode(text, add_special_tokens=False).ids)
