@@ -15,8 +15,8 @@ from taboot_pipelines.documents.html_markdown import Block, is_hidden, render
 from taboot_pipelines.documents.html_tree import BLOCK, Element, Root
 
 #: Beyond these trafilatura takes too long; pages for people are far smaller. Its time grows with the square
-#: of the paragraphs (what begins a block, and line breaks) and of the attributes of one tag. Of 233 real pages
-#: the largest have 9,800 tags, 2,100 paragraphs, and 540 attributes in a tag.
+#: of the paragraphs (what begins a block, and line breaks) and of the attributes of one tag. Of 233 real
+#: pages the largest have 9,800 tags, 2,100 paragraphs, and 540 attributes in a tag.
 _MAX_LIBRARY_CHARS = 2_000_000
 _MAX_LIBRARY_TAGS = 25_000
 _MAX_LIBRARY_PARAGRAPHS = 4_000
