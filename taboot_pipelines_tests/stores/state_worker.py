@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
 
 from taboot_pipelines.settings import Settings, load_settings
-from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog import open_catalog, schema
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import State, open_state
+from taboot_pipelines.stores.state.catalog import CatalogState
 
 
 def open_backend(backend: str, where: str) -> State:
@@ -20,6 +24,27 @@ def open_backend(backend: str, where: str) -> State:
     return open_state(
         load_settings(), open_catalog(Settings(home=home, catalog_url=url), FileLeases(home, 5))
     )
+
+
+def set_clock_back(state: State, namespace: str, seconds: float) -> None:
+    """Make everything that is stored look as if the backend's clock had been set back (forward, if negative)
+    since."""
+    if isinstance(state, CatalogState):
+        with state._catalog.database.begin(namespace) as c:
+            for table in (schema.state_value, schema.state_lock, schema.state_bucket, schema.state_circuit):
+                times = [column for column in table.c if column.name.endswith(("_at", "_failure"))]
+                moved = {column: column + int(seconds * 1_000_000) for column in times}
+                c.execute(sa.update(table).where(table.c.namespace == namespace).values(moved))
+        return
+    client: Any = state._client  # type: ignore[attr-defined]
+    for key in client.scan_iter(f"taboot:{namespace}:*"):
+        if client.type(key) == b"hash":
+            for field in (b"updated_at", b"opened_at", b"trial_at", b"last_failure"):
+                if client.hexists(key, field):
+                    client.hset(key, field, f"{int(client.hget(key, field)) + int(seconds * 1_000_000)}")
+        if client.pttl(key) > 0:
+            left = client.pttl(key) + int(seconds * 1000)
+            _ = client.pexpire(key, left) if left > 0 else client.unlink(key)
 
 
 def take(

@@ -24,7 +24,7 @@ from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import State, keys, values
 from taboot_pipelines_tests.stores.roles import with_roles
-from taboot_pipelines_tests.stores.state_worker import open_backend, take
+from taboot_pipelines_tests.stores.state_worker import open_backend, set_clock_back, take
 
 BACKENDS = ("catalog-sqlite", "catalog-postgres", "redis")
 
@@ -335,6 +335,56 @@ def test_failures_of_many_threads_are_all_counted(state: State, ns: str) -> None
 
 
 # --- namespaces, names, health ------------------------------------------------------------------------------
+
+
+# --- a clock that does not only go on -----------------------------------------------------------------------
+
+SIX_HOURS = 6 * 3600.0
+
+
+def use_up(state: State, ns: str) -> None:
+    while state.take_tokens(ns, "rate:a", rate=5, burst=3).allowed:
+        pass
+
+
+@pytest.mark.parametrize("steps", [(SIX_HOURS,), (-SIX_HOURS, SIX_HOURS), (SIX_HOURS, SIX_HOURS)])
+def test_a_clock_that_steps_back_stops_nothing(state: State, ns: str, steps: tuple[float, ...]) -> None:
+    """Set back by six hours; set forward and then right; set back twice."""
+    dead = []
+    for step in steps:
+        use_up(state, ns)
+        for _ in range(2):
+            state.circuit_failed(ns, "circuit:a", threshold=2, rest_seconds=0.3)
+        # Its holder ended without letting go.
+        dead.append(state.lock(ns, "lock:query:a", 0.3))
+        assert dead[-1].__enter__()
+        set_clock_back(state, ns, step)
+        if step < 0:
+            # It goes forward: all is refilled, rested and run out.
+            assert state.take_tokens(ns, "rate:a", rate=5, burst=3).remaining <= 2
+            assert state.circuit_open(ns, "circuit:a") == 0
+            with state.lock(ns, "lock:query:a", 0.3) as held:
+                assert held
+            continue
+        given = state.take_tokens(ns, "rate:a", rate=5, burst=3)
+        assert not given.allowed and given.remaining <= 3 and given.wait_seconds <= 1
+        assert 0 <= state.circuit_open(ns, "circuit:a") <= 0.3
+        with state.lock(ns, "lock:query:a", 0.3) as held:
+            assert not held
+        time.sleep(0.45)
+        assert state.take_tokens(ns, "rate:a", rate=5, burst=3).allowed
+        assert state.circuit_open(ns, "circuit:a") == 0
+        with state.lock(ns, "lock:query:a", 0.3) as held:
+            assert held
+        state.circuit_succeeded(ns, "circuit:a")
+
+
+def test_failures_of_the_future_are_forgotten_in_their_time(state: State, ns: str) -> None:
+    assert not state.circuit_failed(ns, "circuit:a", threshold=3, rest_seconds=0.2)
+    set_clock_back(state, ns, SIX_HOURS)
+    assert not state.circuit_failed(ns, "circuit:a", threshold=3, rest_seconds=0.2)
+    set_clock_back(state, ns, -2 * 3600.0)
+    assert not state.circuit_failed(ns, "circuit:a", threshold=2, rest_seconds=0.2)
 
 
 def test_namespaces_see_nothing_of_each_other(state: State, ns: str) -> None:

@@ -2,7 +2,8 @@
 
 A call is one transaction. What is read and then written is locked first (a row of PostgreSQL, the database of
 SQLite). The clock is the database's; SQLite has none of its own and belongs to one machine, so there it is
-the process's. What has expired is removed in passing, once in a while and a bounded number of rows at a time.
+the process's. A clock may be set back: a stored time that lies in the future counts as now, and is stored as
+such. What has expired is removed in passing, once in a while and a bounded number of rows at a time.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class CatalogState:
             }
             take = _upsert(c, table, row, where=table.c.expires_at <= _clock(c))
             held = c.execute(take.returning(table.c.holder)).scalar() is not None
+            if not held:
+                # Nobody holds it for longer than this caller would.
+                late = (*_row(table, namespace, name), table.c.expires_at > expires)
+                c.execute(sa.update(table).where(*late).values(expires_at=expires))
             self._purge(c, namespace)
         try:
             yield held
@@ -109,11 +114,11 @@ class CatalogState:
         b = t.state_bucket
         with self._begin(namespace) as c:
             row, now = _locked(c, b, namespace, bucket, tokens=burst, updated_at=_clock(c))
-            at = max(now, row.updated_at)
-            have = min(burst, row.tokens + (at - row.updated_at) / _SECOND * max(rate, 0.0))
+            passed = max(0, now - row.updated_at) / _SECOND
+            have = min(burst, row.tokens + passed * max(rate, 0.0))
             allowed = have >= tokens
             left = have - tokens if allowed else have
-            c.execute(sa.update(b).where(*_row(b, namespace, bucket)).values(tokens=left, updated_at=at))
+            c.execute(sa.update(b).where(*_row(b, namespace, bucket)).values(tokens=left, updated_at=now))
             self._purge(c, namespace)
         return grant(allowed, left, rate=rate, burst=burst, tokens=tokens)
 
@@ -176,6 +181,14 @@ class CatalogState:
             ).one_or_none()
         if row is None or row.state == "closed" or _forgotten(row, row.now):
             return 0.0
+        if row.opened_at > row.now:
+            with self._begin(namespace) as c:
+                # The clock was set back: the rest begins anew, once.
+                late = (*_row(table, namespace, name), table.c.opened_at == row.opened_at)
+                now = _clock(c)
+                anew = {"opened_at": now, "trial_at": now + _rest(row), "last_failure": now}
+                c.execute(sa.update(table).where(*late).values(**anew))
+            return self.circuit_open(namespace, name)
         if row.trial_at > row.now:
             return float(row.trial_at - row.now) / _SECOND
         with self._begin(namespace) as c:
@@ -320,7 +333,7 @@ def _rest(row: Any) -> int:
 def _forgotten(row: Any, now: int) -> bool:
     """Whether a circuit has had no failure for so long that its earlier ones do not count."""
     rest = _rest(row) if row.state != "closed" else 0
-    last = max(row.last_failure or 0, row.opened_at or 0)
+    last = min(max(row.last_failure or 0, row.opened_at or 0), now)
     return bool(last + keys.circuit_life(rest / _SECOND) * _SECOND <= now)
 
 

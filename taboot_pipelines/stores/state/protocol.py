@@ -42,6 +42,9 @@ def grant(allowed: bool, remaining: float, *, rate: float, burst: float, tokens:
 class State(Protocol):
     """A state backend. Threads may share one.
 
+    A clock that is set back stops nothing: what was stored at a time that now lies in the future counts as
+    stored now.
+
     Every method is atomic and takes one round trip (on the catalog: one transaction; very long lists go in
     parts). Names are whole patterns of :mod:`~taboot_pipelines.stores.state.keys`, so that one name is never
     two kinds of thing. Every method raises ``E_REDIS`` or ``E_CATALOG`` when the backend does not answer,
@@ -60,7 +63,8 @@ class State(Protocol):
     def lock(self, namespace: str, name: str, ttl_seconds: float) -> AbstractContextManager[bool]:
         """Try to take the lock ``name`` without waiting; give whether this caller holds it.
 
-        Only the end of the holder's block releases it, or its time to live.
+        Only the end of the holder's block releases it, or its time to live, of which all callers of one name
+        give the same.
         """
 
     def take_tokens(

@@ -36,10 +36,13 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.05, 0.5
 _PART = 5000
 
 _TIME = "local t = redis.call('TIME'); local now = t[1] * 1000000 + t[2]\n"
-#: KEYS: lock. ARGV: holder, ms. A retry by the lock's own holder is granted.
+# A stored time that lies in the future, as after the server's clock was set back, counts as now.
+#: KEYS: lock. ARGV: holder, ms. A retry by the lock's own holder is granted; nobody else holds it for longer
+#: than this caller would.
 _LOCK = """
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
+if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0
 """
 _UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
@@ -50,11 +53,11 @@ _TAKE = (
     + """
 local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'updated_at')
 local rate, burst, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local at = math.max(now, tonumber(bucket[2] or now))
-local have = math.min(burst, tonumber(bucket[1] or burst) + (at - tonumber(bucket[2] or at)) / 1000000 * rate)
+local passed = math.max(0, now - tonumber(bucket[2] or now)) / 1000000
+local have = math.min(burst, tonumber(bucket[1] or burst) + passed * rate)
 local given = 0
 if have >= wanted then given = 1; have = have - wanted end
-redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', have), 'updated_at', string.format('%.0f', at))
+redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', have), 'updated_at', string.format('%.0f', now))
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {given, string.format('%.17g', have)}
 """
@@ -63,8 +66,14 @@ return {given, string.format('%.17g', have)}
 _CIRCUIT_OPEN = (
     _TIME
     + """
-local c = redis.call('HMGET', KEYS[1], 'state', 'trial_at', 'rest', 'life')
+local c = redis.call('HMGET', KEYS[1], 'state', 'trial_at', 'rest', 'life', 'opened_at')
 if not c[1] or c[1] == 'closed' then return 0 end
+if tonumber(c[5]) > now then
+  redis.call('HSET', KEYS[1], 'opened_at', string.format('%.0f', now),
+    'trial_at', string.format('%.0f', now + tonumber(c[3])))
+  redis.call('PEXPIRE', KEYS[1], c[4])
+  return tonumber(c[3])
+end
 if tonumber(c[2]) > now then return tonumber(c[2]) - now end
 redis.call('HSET', KEYS[1], 'state', 'half_open', 'opened_at', string.format('%.0f', now),
   'trial_at', string.format('%.0f', now + tonumber(c[3])))
