@@ -6,6 +6,7 @@ large is halved (:mod:`taboot_pipelines.inference.tei`), and every vector is che
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -133,8 +134,10 @@ class TeiEmbedder:
             known[name] = self._batch(["dimension"], 0, None, threading.Event()).shape[1]
             if self._memory is not None and self._memory.parent.is_dir():
                 part = self._memory.with_name(f"{self._memory.name}.{os.getpid()}")
-                part.write_text(json.dumps(known), "utf-8")
-                part.replace(self._memory)
+                # What a full disk does not remember is asked again.
+                with contextlib.suppress(OSError):
+                    part.write_text(json.dumps(known), "utf-8")
+                    part.replace(self._memory)
         return known[name]
 
 

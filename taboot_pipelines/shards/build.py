@@ -22,6 +22,7 @@ from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.lines import chunk_lines
 from taboot_pipelines.shards.postings import inverted_lists, portable
 from taboot_pipelines.shards.quantize import quantize
+from taboot_pipelines.stores.disk import refusal, storage_error
 
 _EDGE_ORDER = (
     "doc_id",
@@ -226,8 +227,8 @@ def _write_duckdb(path: Path, contents: dict[str, pa.Table]) -> None:
         connection.execute("CHECKPOINT shard")
         connection.execute("DETACH shard")
     except duckdb.Error as error:
-        raise TabootError(
-            "E_STORAGE", f"The shard file {path.name} cannot be written.", file=str(path)
+        raise storage_error(
+            f"The shard file {path.name} cannot be written", refusal(error), path, reason=type(error).__name__
         ) from error
     finally:
         connection.close()

@@ -22,6 +22,7 @@ from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog
+from taboot_pipelines.stores.disk import on_disk
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
@@ -60,7 +61,8 @@ class Workspace:
     def __init__(self, settings: Settings | None = None, embedder: Embedder | None = None) -> None:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
-        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with on_disk("The home cannot be made", self.home):
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.leases = open_leases(self.settings)
         self.catalog = open_catalog(self.settings, self.leases)
         self.blobs = open_blobs(self.settings)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 from taboot_pipelines.stores.objects import Place, directory_health, is_transport
 
 _LOG = "_delta_log"
@@ -100,8 +101,9 @@ class TableDirectory:
     def remove(self, path: str) -> None:
         # Renamed first, so that a kill during the removal leaves no part of a table behind.
         if (self._root / path).exists():
-            self._trash.mkdir(parents=True, exist_ok=True)
-            (self._root / path).rename(self._trash / uuid.uuid4().hex)
+            with on_disk("A table cannot be removed", self._root / path):
+                self._trash.mkdir(parents=True, exist_ok=True)
+                (self._root / path).rename(self._trash / uuid.uuid4().hex)
         self._empty()
 
     def empty_trash(self, namespace: str) -> None:
@@ -111,8 +113,9 @@ class TableDirectory:
         shutil.rmtree(self._trash, ignore_errors=True)
 
     def failure(self, what: str, error: BaseException, **details: Any) -> TabootError:
-        code = "E_STORAGE" if isinstance(error, OSError) else "E_TABLE"
-        return TabootError(code, f"{what}.", reason=type(error).__name__, **details)
+        if (number := refusal(error)) is not None:
+            return storage_error(what, number, self._root, reason=type(error).__name__, **details)
+        return TabootError("E_TABLE", f"{what}.", reason=type(error).__name__, **details)
 
     def health(self) -> Health:
         return directory_health("tables", self._root)

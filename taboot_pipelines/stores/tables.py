@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import tables as model
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import StorageSettings
@@ -137,14 +136,9 @@ class Tables:
             result = dataset.to_table(columns=list(wanted.names), filter=chosen_rows)
             return result.select(wanted.names).cast(wanted)
         except (pa.ArrowException, OSError, DeltaError) as error:
-            what = f"Table {name} of {owner} cannot be read"
-            problem = self._place.failure(what, error, table=name, version=version)
-            if self._place.options() is None and problem.code == "E_STORAGE":
-                # On a local disk the file is gone or is no Parquet; making the table again mends that.
-                problem = TabootError(
-                    "E_TABLE", f"{what}.", table=name, version=version, reason=type(error).__name__
-                )
-            raise problem from None
+            raise self._place.failure(
+                f"Table {name} of {owner} cannot be read", error, table=name, version=version
+            ) from None
 
     def replace(
         self,

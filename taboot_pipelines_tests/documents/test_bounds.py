@@ -102,8 +102,8 @@ def test_pages_whose_parts_differ_take_time_and_memory_in_proportion(reader: Rea
 _MARKS = """
 <p> </p> <div> </div> <b> </b> <a> </a> <a·href=http://x.y/> <span> <pre> </pre> <code> </code> <table>
 </table> <tr> <td> <th> <tbody> <ul> </ul> <ol> <li> <dl> <dt> <dd> <blockquote> </blockquote> <h1>
-</h1> <br> <hr> <img·alt=x> <main> <article> <button> <svg> </svg> <template> <title> <textarea> <script> </script> <!-- -->
-<! <? < > " ' &amp; & &#65; &lt x words ` |
+</h1> <br> <hr> <img·alt=x> <main> <article> <button> <svg> </svg> <template> <title> <textarea> <script>
+</script> <!-- --> <! <? < > " ' &amp; & &#65; &lt x words ` |
 """
 _MARKUP = st.sampled_from([mark.replace("·", " ") for mark in _MARKS.split()])
 _WORDS = """

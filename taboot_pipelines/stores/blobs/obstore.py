@@ -16,6 +16,7 @@ from obstore.store import LocalStore
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 from taboot_pipelines.stores.objects import Place, directory_health, is_absent
 
 if TYPE_CHECKING:
@@ -192,7 +193,9 @@ class BlobStore:
         try:
             yield
         except (OSError, BaseError) as error:
-            raise TabootError("E_STORAGE", f"{what}.", reason=type(error).__name__, **details) from error
+            raise storage_error(
+                what, refusal(error), self._directory or Path(), reason=type(error).__name__, **details
+            ) from error
 
 
 def in_bucket(at: Place, waiting: BlobStore) -> BlobStore:
@@ -202,12 +205,6 @@ def in_bucket(at: Place, waiting: BlobStore) -> BlobStore:
 
 def in_directory(directory: Path, waiting: BlobStore | None = None) -> BlobStore:
     """The blobs in a directory, which is made. Raises ``E_STORAGE`` where it cannot be."""
-    try:
+    with on_disk("The directory of the blobs cannot be made", directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise TabootError(
-            "E_STORAGE",
-            f"The directory {directory} of the blobs cannot be made: {error.strerror}.",
-            directory=str(directory),
-        ) from error
     return BlobStore(LocalStore(directory), directory=directory, waiting=waiting)

@@ -46,11 +46,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.database import Database, create_engine
 from taboot_pipelines.stores.catalog.locators import Locator
+from taboot_pipelines.stores.catalog.outages import of_sqlite
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.writing import now_micros
 from taboot_pipelines.stores.leases import LeaseStore
@@ -63,18 +63,18 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
 
     It is migrated to the newest revision when opened (SQLite) or first used (PostgreSQL: opening touches no
     network). ``TABOOT_CATALOG_ADMIN_URL`` is the owner who migrates (default: the same role). Raises
-    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog.
+    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog, ``E_STORAGE`` if the
+    disk refuses.
     """
     url, admin_url = (
         None if secret is None else secret.get_secret_value()
         for secret in (settings.catalog_url, settings.catalog_admin_url)
     )
+    engine = create_engine(settings.home_dir, url)
     try:
-        database = Database(create_engine(settings.home_dir, url), leases, admin_url)
+        database = Database(engine, leases, admin_url)
         if database.engine.dialect.name == "sqlite":
             database.migrator.ready()
     except (sa.exc.SQLAlchemyError, OSError) as error:
-        raise TabootError(
-            "E_CATALOG", "The catalog cannot be opened.", reason=type(error).__name__
-        ) from error
+        raise of_sqlite("The catalog cannot be opened", error, engine.url.database) from error
     return Catalog(database)

@@ -31,7 +31,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog.migrator import MAINTENANCE_ROLE, Found, Migrator
-from taboot_pipelines.stores.catalog.outages import TryAgain, as_error
+from taboot_pipelines.stores.catalog.outages import TryAgain, as_error, of_sqlite
+from taboot_pipelines.stores.disk import on_disk
 from taboot_pipelines.stores.leases import LeaseStore
 from taboot_pipelines.stores.postgres import (
     OUTAGE_SECONDS,
@@ -95,9 +96,7 @@ class Database:
                 with self.engine.execution_options(taboot_read=read).begin() as connection:
                     yield connection
             except sa.exc.SQLAlchemyError as error:
-                raise TabootError(
-                    "E_CATALOG", "A catalog statement failed.", reason=type(error).__name__
-                ) from error
+                raise of_sqlite("A catalog statement failed", error, self.engine.url.database) from error
             return
         import psycopg
 
@@ -233,7 +232,8 @@ def create_engine(home: Path, url: str | None) -> Engine:
             ),
         )
     if url is None:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with on_disk("The catalog cannot be opened", home):
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
         url = f"sqlite:///{home / 'catalog.db'}"
     elif not url.startswith("sqlite:"):
         server_url(url)  # Refuses it.

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.catalog import schema
-from taboot_pipelines.stores.catalog.outages import as_error
+from taboot_pipelines.stores.catalog.outages import as_error, of_sqlite
 from taboot_pipelines.stores.leases import LeaseStore
 from taboot_pipelines.stores.leases.postgres import lock_key
 from taboot_pipelines.stores.postgres import connect_arguments, failure, server_url
@@ -114,8 +114,8 @@ class Migrator:
                 migrated = sa.inspect(connection).has_table("alembic_version")
                 return Found(_revision(connection) if migrated else None, sqlite3.sqlite_version)
         except sa.exc.DatabaseError as error:
-            raise TabootError(
-                "E_CATALOG", "The catalog is not a readable database.", reason=type(error).__name__
+            raise of_sqlite(
+                "The catalog is not a readable database", error, self._engine.url.database
             ) from error
 
     def _look_at_server(self) -> Found:

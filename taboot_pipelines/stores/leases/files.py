@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 from taboot_pipelines.stores.leases.protocol import LeaseStore
 
 
 class FileLeases(LeaseStore):
-    """File locks under ``{home}/locks``; released by the kernel when the process ends, however it ends."""
+    """File locks under ``{home}/locks``; released by the kernel when the process ends, however it ends.
+
+    Taking one raises ``E_STORAGE`` where the disk does not let its file be made.
+    """
 
     def __init__(self, home: Path, wait_seconds: float) -> None:
         super().__init__(wait_seconds)
@@ -28,8 +32,10 @@ class FileLeases(LeaseStore):
 
     @contextlib.contextmanager
     def _take(self, name: str, what: str, wait: float) -> Iterator[None]:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._directory / f"{name}.lock"
+        with on_disk(f"The lease of {what} cannot be taken", path):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + wait
             delay = 0.01
@@ -37,7 +43,7 @@ class FileLeases(LeaseStore):
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                except OSError:
+                except BlockingIOError:
                     if time.monotonic() >= deadline:
                         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                         raise TabootError(
@@ -47,8 +53,17 @@ class FileLeases(LeaseStore):
                         ) from None
                     time.sleep(delay)
                     delay = min(delay * 1.5, 0.5)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                except OSError as error:
+                    raise storage_error(
+                        f"The lease of {what} cannot be taken",
+                        refusal(error),
+                        path,
+                        reason=type(error).__name__,
+                    ) from error
+            # The lock is held, whether or not a full disk takes the name of its holder.
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             yield
         finally:
             os.close(descriptor)
