@@ -66,6 +66,8 @@ class Failure:
 
     words: str
     transient: bool
+    #: Somebody else held a lock for longer than one waits for it.
+    locked: bool = False
 
 
 def failure(error: BaseException) -> Failure:
@@ -87,7 +89,7 @@ def failure(error: BaseException) -> Failure:
         words = next(
             (_WORDS[key] for key in (state, state[:3], state[:2]) if key in _WORDS), type(inner).__name__
         )
-        return Failure(words, state.startswith(_TRANSIENT))
+        return Failure(words, state.startswith(_TRANSIENT), locked=state == "55P03")
     if isinstance(inner, (psycopg.OperationalError, psycopg.InterfaceError)):
         text = str(inner)
         lasting = next((words for sign, words in _LASTING if sign in text), None)

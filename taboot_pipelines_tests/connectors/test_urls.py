@@ -194,10 +194,53 @@ def test_the_guard_refuses_every_form_of_a_private_address(
         ("2002:7f00:1::", False),
         ("64:ff9b::7f00:1", False),
         ("64:ff9b::808:808", True),
+        # IPv4-translated (RFC 2765), compatible, local NAT64, and what nobody was given
+        ("::ffff:0:127.0.0.1", False),
+        ("::ffff:0:10.0.0.1", False),
+        ("::ffff:0:8.8.8.8", False),
+        ("::8.8.8.8", False),
+        ("64:ff9b:1:7f00:0:100::", False),
+        ("64:ff9b:1::808:808", False),
+        ("64:ff9b::a00:1", False),
+        ("64:ff9b::ffff:127.0.0.1", False),
+        ("4000::1", False),
+        ("::1:0:0:1", False),
+        ("5f00::1", False),
+        # 6to4, Teredo, ISATAP
+        ("2002:a00:1::1", False),
+        ("2002:808:808::1", True),
+        ("2001:0:4136:e378:8000:63bf:f5ff:fffe", False),
+        ("2606:2800:220:1:0:5efe:10.0.0.1", False),
+        ("2606:2800:220:1:200:5efe:169.254.169.254", False),
+        ("2606:2800:220:1:0:5efe:8.8.8.8", True),
+        ("fe80::5efe:8.8.8.8", False),
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:
     assert check_address(ipaddress.ip_address(address), []) is public
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**128 - 1))
+def test_no_form_of_a_refused_address_passes(number: int, other: int) -> None:
+    """An IPv4 address that is refused is refused in every IPv6 form that carries it."""
+    v4 = ipaddress.IPv4Address(number)
+    forms = {
+        "compatible": number,
+        "mapped": 0xFFFF << 32 | number,
+        "translated": 0xFFFF << 48 | number,
+        "NAT64": 0x64FF9B << 96 | number,
+        "local NAT64": 0x64FF9B0001 << 80 | number,
+        "6to4": 0x2002 << 112 | number << 80 | other % 2**80,
+        "Teredo": 0x20010000 << 96 | (other % 2**64) << 32 | number ^ 0xFFFFFFFF,
+        "ISATAP": 0x2606 << 112 | 0x5EFE << 32 | number,
+        "universal ISATAP": 0x2606 << 112 | 0x02005EFE << 32 | number,
+    }
+    if not check_address(v4, []):
+        assert not [name for name, form in forms.items() if check_address(ipaddress.IPv6Address(form), [])]
+    if ipaddress.IPv6Address(other) not in ipaddress.ip_network("2000::/3"):
+        outside = ipaddress.IPv6Address(other)
+        if outside.ipv4_mapped is None and outside not in ipaddress.ip_network("64:ff9b::/96"):
+            assert not check_address(outside, [])
 
 
 def test_an_allowed_network_opens_itself_and_nothing_else() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -9,12 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from taboot_pipelines.defs.materialize import TRANSIENT
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer, open_catalog
-from taboot_pipelines.stores.leases import open_leases
+from taboot_pipelines.stores.leases import FileLeases, open_leases
 from taboot_pipelines_tests.servers import PostgresServer
 from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles
 
@@ -130,7 +134,7 @@ JOB = """
 import sys, pathlib, os
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import open_leases
+from taboot_pipelines.stores.leases import FileLeases, open_leases
 home, url = pathlib.Path(sys.argv[1]), sys.argv[2] or None
 leases = open_leases(Settings(home=home, catalog_url=url), 5)
 print(open_catalog(Settings(home=home, catalog_url=url), leases).jobs.start("n", "s"), flush=True)
@@ -358,6 +362,25 @@ def test_a_file_that_is_no_database_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to be read as a header" * 20)
     with pytest.raises(TabootError, match="E_CATALOG"):
         open_catalog(Settings(home=tmp_path), open_leases(Settings(home=tmp_path, catalog_url=None), 5))
+
+
+def test_a_locked_file_says_that_it_is_locked_and_how_to_see_by_whom(tmp_path: Path) -> None:
+    catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
+    sa.event.listen(catalog.database.engine, "connect", lambda c, _: c.execute("PRAGMA busy_timeout=100"))
+    catalog.database.engine.dispose()
+    file = tmp_path / "catalog.db"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TabootError) as caught, catalog.database.begin("n"):
+            pass
+        assert catalog.blobs.all("n") == []  # a reader waits for nobody
+        other.execute("ROLLBACK")
+    error = caught.value
+    assert error.code == "E_CATALOG" and error.code in TRANSIENT
+    assert "locked" in error.message and str(file) in error.message and f"fuser -v {file}" in error.remedy
+    with catalog.database.begin("n"):
+        pass
+    catalog.close()
 
 
 def test_a_catalog_that_answers_is_well(catalog: Catalog) -> None:

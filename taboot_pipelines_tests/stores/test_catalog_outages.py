@@ -112,6 +112,16 @@ def test_a_commit_without_an_answer_is_not_repeated(
     assert tried == [1]
 
 
+def test_a_lock_that_somebody_keeps_is_named_as_such(catalog: Catalog, url: str) -> None:
+    with psycopg.connect(plain(url)) as other:
+        other.execute("LOCK TABLE pointer")
+        with pytest.raises(TabootError) as caught, catalog.database.begin("n") as c:
+            c.execute(sa.text("SET LOCAL lock_timeout = 100"))
+            c.execute(sa.text("SELECT * FROM pointer"))
+    assert caught.value.code == "E_CATALOG" and "lock" in caught.value.message
+    assert "pg_stat_activity" in caught.value.remedy
+
+
 def test_two_writers_that_wait_for_each_other_both_succeed(
     catalog: Catalog, url: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,11 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.disk import storage_error
 from taboot_pipelines.stores.postgres import Failure
 
+_LOCKED = (
+    "Another session holds a lock on the catalog. Look at pg_locks and pg_stat_activity (application_name is"
+    " host:pid of a process of ours), let it end, and run again."
+)
+
 
 class TryAgain(TabootError):
     """``E_CATALOG`` of a transaction that was surely not committed and may succeed when run again."""
@@ -23,7 +28,8 @@ def as_error(found: Failure, *, committing: bool = False) -> TabootError:
     """
     rolled_back = found.words in ("serialization failure", "deadlock")
     kind = TryAgain if found.transient and (not committing or rolled_back) else TabootError
-    return kind("E_CATALOG", f"The catalog failed: {found.words}.", reason=found.words)
+    remedy = _LOCKED if found.locked else None
+    return kind("E_CATALOG", f"The catalog failed: {found.words}.", remedy=remedy, reason=found.words)
 
 
 #: Primary result codes of SQLite -> the errno with the same meaning.
