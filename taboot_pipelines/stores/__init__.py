@@ -22,6 +22,6 @@ server's words.
   vanish of them is in the catalog, and a queue is rebuilt from it.
 - ``leases``: who may write now. They end with their holder, on purpose.
 
-``objects`` (object stores by URL) and ``postgres`` (its address, connections and failures) are what several
-stores share.
+``objects`` (object stores by URL), ``postgres`` (its address, connections and failures) and ``disk`` (what a
+local disk refuses) are what several stores share.
 """
