@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import tables as model
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import StorageSettings

@@ -78,6 +78,7 @@ def assert_complete(world: World) -> None:
 
 # Full in the catalog's making, in its rows, in tables of a source, in vectors, in tables of the namespace, in
 # a shard's files, and in its database.
+@pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [4, 300, 480, 760, 950, 1300, 1500, 1900, 2100, 3000])
 def test_a_full_disk_is_told_and_the_next_run_completes(
     disk: Disk, tmp_path: Path, tei: FakeTei, kilobytes: int
