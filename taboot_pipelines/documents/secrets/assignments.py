@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from taboot_pipelines.documents.secrets.names import KEYWORDS, is_webhook, strength
+from taboot_pipelines.documents.secrets.places import Positions
 from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, indent_at
-from taboot_pipelines.documents.secrets.spans import Span
 from taboot_pipelines.documents.secrets.values import is_kind, is_no_secret, is_unwordly
 from taboot_pipelines.packaged import word_list
 
@@ -94,12 +94,12 @@ class _Name:
     webhook: bool
 
 
-def find_named(scan: Scanner) -> None:
-    """Add the secrets of ``scan`` that a name announces."""
+def find_named(scan: Scanner, positions: Positions) -> None:
+    """Add the secrets of ``scan`` that a name announces. ``positions``: where its keywords stand."""
     text = scan.text
     n = len(text)
     done = 0
-    for a, b in _keywords(scan.lower):
+    for a, b in sorted((at, at + len(word)) for word in KEYWORDS for at in positions.get(word, ())):
         if a < done:
             continue
         floor = max(done, a - _MAX_NAME)
@@ -121,18 +121,6 @@ def find_named(scan: Scanner) -> None:
             _find_value(scan, _Name(a, b, name, before, kind == "strong", is_webhook(name)))
             # What is masked needs no second look.
             done = max(done, max((end for _, end in scan.spans[known:]), default=done))
-
-
-def _keywords(lower: str) -> list[Span]:
-    """Where a secret's name may be, in order."""
-    found: list[Span] = []
-    for word in KEYWORDS:
-        at = lower.find(word)
-        while at >= 0:
-            found.append((at, at + len(word)))
-            at = lower.find(word, at + len(word))
-    found.sort()
-    return found
 
 
 def _find_value(scan: Scanner, name: _Name) -> None:
