@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from ahocorasick_rs import AhoCorasick, MatchKind
@@ -15,9 +16,10 @@ from taboot_pipelines.documents.secrets.spans import Span, merged
 from taboot_pipelines.documents.secrets.tokens import tokens
 
 
-def find_in_text(text: str, mime: str) -> list[Span]:
-    """Spans of secret values, ascending and disjoint; ``mime`` says which notations count."""
-    scan = Scanner(text, mime)
+def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> list[Span]:
+    """Spans of secret values, ascending and disjoint; ``mime`` says which notations count. ``code``: the parts
+    of running text that are code, ascending, where they are known; otherwise the fenced parts of Markdown."""
+    scan = Scanner(text, mime, code)
     positions = _positions(scan.lower)
     scan.spans = tokens(text)
     scan.spans.extend(shapes.shaped(text, positions))

@@ -22,8 +22,7 @@ _NO_LINE_BREAK = re.compile(r"[^\r\n]")
 def find_secrets(text: str, mime: str) -> list[Span]:
     """Spans of secret values in code points, ascending and disjoint; in HTML also those that stand across its
     tags or in attributes."""
-    spans = find_in_text(text, mime)
-    return merged([*spans, *find_in_page(text)]) if mime == HTML else spans
+    return merged(find_in_page(text)) if mime == HTML else find_in_text(text, mime)
 
 
 def mask(text: str, mime: str) -> str:

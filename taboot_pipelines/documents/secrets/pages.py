@@ -1,141 +1,246 @@
 """Secrets of HTML pages, which markup hides from a search in the source: highlighted code has tags between a
 key and its value, and a table has them between its cells.
 
-A page is read twice more: as the text that it shows, and as the document that it becomes.
+A page is read as two texts, which together are all of it: what it shows, written as Markdown would write it,
+and what it does not show (attributes, comments, scripts). Both know where they stand in the source.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from html import escape
+from functools import cached_property
+from html import unescape
+from itertools import accumulate
 
-from taboot_pipelines.documents.html_content import main_content
-from taboot_pipelines.documents.html_markdown import join
-from taboot_pipelines.documents.html_tree import BLOCK, RAW, Element, Text, parse, pieces
-from taboot_pipelines.documents.mime import MARKDOWN, PLAIN
+from taboot_pipelines.documents.html_tree import BLOCK, RAW
+from taboot_pipelines.documents.mime import HTML, MARKDOWN
 from taboot_pipelines.documents.secrets.finding import find_in_text
-from taboot_pipelines.documents.secrets.spans import Span, merged
+from taboot_pipelines.documents.secrets.names import KEYWORDS, strength
+from taboot_pipelines.documents.secrets.scanner import Scanner
+from taboot_pipelines.documents.secrets.spans import Span
 
-_INLINE_CODE = ("code", "kbd", "samp", "tt")
-#: Shorter values are not looked for elsewhere on the page.
-_MIN_VALUE = 3
-#: Of a piece of the shown text that stands nowhere in the source.
-_NOWHERE = (-1, -1)
+_MARKUP = re.compile(r"<(?:(/?)([A-Za-z][^\s/>]{0,64})|!--|[!?])")
+#: A tag with quotes in it, which may hold its sign of the end.
+_QUOTED_TAG = re.compile(r"""<[^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+>""")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?")
+_LINE_BREAK = re.compile(r"[\r\n]")
+
+#: What an element means for the text around it.
+_INLINE, _BLOCK, _CODE, _PRE, _ROW, _CELL, _TABLE, _RAW, _NAMED = range(9)
+_KINDS = (
+    dict.fromkeys(BLOCK | {"br"}, _BLOCK)
+    | dict.fromkeys(("code", "kbd", "samp", "tt"), _CODE)
+    | dict.fromkeys(RAW, _RAW)
+    | dict.fromkeys(("td", "th"), _CELL)
+    | {"pre": _PRE, "tr": _ROW, "table": _TABLE}
+)
+_RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])", re.I) for name in RAW}
+#: How long the value of an element may be whose name announces a secret.
+_MAX_NAMED = 1000
+#: Raw elements that show what they hold when they have no end.
+_RAW_IF_CLOSED = frozenset(("title", "textarea", "svg", "math", "template"))
 
 
 def find_in_page(source: str) -> Iterator[Span]:
-    """Spans of secrets in the source of a page that a search in the source may miss, in no order."""
-    root = parse(source)
-    yield from _through_markup(source, root)
-    yield from _as_document(source, root)
+    """Spans of the secrets in the source of a page, in no order."""
+    page = _Page(source)
+    page.read()
+    yield from page.named
+    shown = page.shown
+    code = [(shown.starts[i], shown.starts[j]) for i, j in page.code]
+    yield from shown.in_source(find_in_text(shown.text(), MARKDOWN, code))
+    yield from page.hidden.in_source(find_in_text(page.hidden.text(), HTML))
 
 
-@dataclass(slots=True)
-class _Shown:
-    """The text that a page shows, in pieces: each with its position there and its range of the source."""
+class _Reading:
+    """A text in pieces, each with the range of the source that it comes from; (-1, -1) if from none."""
 
-    parts: list[str] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    sources: list[Span] = field(default_factory=list)
-    length: int = 0
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.sources: list[Span] = []
 
-    def put(self, text: str, source: Span) -> None:
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each piece begins in the whole text, and its end; to be asked for when all is read."""
+        return list(accumulate(map(len, self.parts), initial=0))
+
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    def put(self, text: str, start: int = -1, end: int = -1) -> None:
         self.parts.append(text)
-        self.starts.append(self.length)
-        self.sources.append(source)
-        self.length += len(text)
+        self.sources.append((start, end))
 
     def in_source(self, spans: list[Span]) -> Iterator[Span]:
-        """Ascending, disjoint spans of the shown text as spans of the source, piece by piece."""
-        i = 0
+        """Spans of the text as spans of the source, piece by piece."""
+        if not spans:
+            return
+        starts = self.starts
         for start, end in spans:
-            while i + 1 < len(self.starts) and self.starts[i + 1] <= start:
-                i += 1
-            j = i
-            while j < len(self.starts) and self.starts[j] < end:
-                a, b = self.sources[j]
-                if a >= 0:
-                    if len(self.parts[j]) == b - a:
-                        yield a + max(0, start - self.starts[j]), min(b, a + end - self.starts[j])
-                    else:
+            i = bisect_right(starts, start) - 1
+            while i < len(self.parts) and starts[i] < end:
+                a, b = self.sources[i]
+                if a >= 0 and starts[i] < starts[i + 1]:
+                    if starts[i + 1] - starts[i] == b - a:
+                        yield a + max(0, start - starts[i]), min(b, a + end - starts[i])
+                    else:  # a character reference
                         yield a, b
-                j += 1
+                i += 1
 
 
-def _shown(source: str, root: Element) -> _Shown:
-    shown = _Shown()
-    stack: list[Element | Text | str] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Text):
-            for text, start, end in pieces(source, node.start, node.end):
-                shown.put(text, (start, end))
-        elif isinstance(node, str):
-            shown.put(node, _NOWHERE)
-        elif node.tag not in RAW:
-            around = _around(node.tag)
-            stack.extend([around, *reversed(node.children), around])
-    return shown
+class _Page:
+    """Reads a page once, from its start to its end; the time is linear in the source."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.shown = _Reading()
+        self.hidden = _Reading()
+        #: Values of elements whose own names announce secrets (``<password>…``).
+        self.named: list[Span] = []
+        #: Which pieces of the shown text are code.
+        self.code: list[Span] = []
+        self._kinds = dict(_KINDS)
+        self._in_pre = False
+        self._pre_start = 0
+        self._in_cell = False
+        #: The cells of the row so far, and how many rows the table has.
+        self._cells = 0
+        self._rows = 0
+        #: Marks known not to stand further on: each is looked for once only.
+        self._missing: set[str] = set()
+
+    def read(self) -> None:
+        source, hidden, kinds = self.source, self.hidden, self._kinds
+        search = _MARKUP.search
+        n = len(source)
+        at = 0
+        while at < n:
+            markup = search(source, at)
+            start = markup.start() if markup is not None else n
+            if at < start:
+                self._text(at, start)
+            if markup is None:
+                break
+            written = markup[2]
+            if written is None:
+                end = self._after("-->" if markup[0] == "<!--" else ">", start, n)
+                hidden.put(source[start:end] + "\n", start, end)
+            else:
+                end = source.find(">", start) + 1 or n
+                tag = source[start:end]
+                if ("'" in tag or '"' in tag) and (tag.count('"') & 1 or tag.count("'") & 1):
+                    if quoted := _QUOTED_TAG.match(source, start):
+                        end = quoted.end()
+                        tag = source[start:end]
+                if "=" in tag:
+                    hidden.put(tag, start, end)
+                    hidden.put("\n")
+                name = written.lower()
+                kind = kinds.get(name)
+                if kind is None:
+                    kind = kinds[name] = _NAMED if _announces(written) else _INLINE
+                if kind:
+                    end = self._element(name, kind, bool(markup[1]), end)
+            at = end
+        self._pre(False)
+
+    def _after(self, mark: str, at: int, default: int) -> int:
+        """The position after the next ``mark``."""
+        found = self.source.find(mark, at) if mark not in self._missing else -1
+        if found < 0:
+            self._missing.add(mark)
+            return self.source.find(">", at) + 1 or default
+        return found + len(mark)
+
+    def _text(self, start: int, end: int) -> None:
+        text, put = self.source[start:end], self.shown.put
+        if self._in_cell and ("\n" in text or "\r" in text):
+            text = _LINE_BREAK.sub(" ", text)
+        at = 0
+        if "&" in text:
+            for m in _ENTITY.finditer(text):
+                decoded = unescape(m[0])
+                if decoded != m[0]:
+                    if m.start() > at:
+                        put(text[at : m.start()], start + at, start + m.start())
+                    at = m.end()
+                    put(decoded, start + m.start(), start + at)
+        if start + at < end:
+            put(text[at:], start + at, end)
+
+    def _element(self, name: str, kind: int, closes: bool, at: int) -> int:
+        """Write what a tag means that ends at ``at``; the position to read on at."""
+        if kind == _RAW:
+            return at if closes else self._raw(name, at)
+        if kind == _NAMED:
+            if not closes:
+                self._named_value(name, at)
+        elif kind == _CODE:
+            if not self._in_pre:
+                self.shown.put("`")
+        elif kind == _PRE:
+            self._pre(not closes)
+        elif kind == _CELL:
+            if not closes:
+                self.shown.put(" | ")
+                self._in_cell = True
+                self._cells += 1
+        elif kind == _BLOCK:
+            self.shown.put(" " if self._in_cell else "\n")
+        else:
+            self._row(closes and kind == _ROW)
+            if kind == _TABLE:
+                self._rows = 0
+        return at
+
+    def _named_value(self, name: str, at: int) -> None:
+        """Add the text at ``at`` if it is all that an element of this name holds."""
+        stop = self.source.find("<", at, at + _MAX_NAMED)
+        if stop > at and self.source[stop : stop + 2 + len(name)].lower() == f"</{name}":
+            scan = Scanner(self.source[at:stop], HTML)
+            scan.add_value(0, stop - at, strong=True, literal=True)
+            self.named.extend((at + start, at + end) for start, end in scan.spans)
+
+    def _row(self, closes: bool) -> None:
+        """End a row, if one is open; after the first of a table comes the line that Markdown draws there."""
+        if self._in_cell:
+            self.shown.put(" |\n")
+            self._rows += 1
+            if self._rows == 1:
+                self.shown.put("|" + "---|" * min(self._cells, 100) + "\n")
+        elif not closes:
+            self.shown.put("\n")
+        self._in_cell = False
+        self._cells = 0
+
+    def _pre(self, opens: bool) -> None:
+        """Begin or end a ``pre`` element, which is code; in a cell it is part of its row."""
+        if opens and not self._in_pre and not self._in_cell:
+            self.shown.put("\n")
+            self._pre_start = len(self.shown.parts)
+        elif not opens and self._in_pre:
+            self.code.append((self._pre_start, len(self.shown.parts)))
+            self.shown.put("\n")
+        self._in_pre = opens and not self._in_cell
+
+    def _raw(self, name: str, at: int) -> int:
+        """An element without markup in it, whose content is hidden."""
+        end = -1
+        if name not in self._missing:
+            found = _RAW_END[name].search(self.source, at)
+            end = found.start() if found else -1
+        if end < 0:
+            self._missing.add(name)
+            if name in _RAW_IF_CLOSED:
+                return at
+            end = len(self.source)
+        self.hidden.put(self.source[at:end], at, end)
+        self.hidden.put("\n")
+        return end
 
 
-def _around(tag: str) -> str:
-    """What a page shows before and after an element: a new line, the quotes of code, or nothing."""
-    if tag in BLOCK or tag == "br":
-        return "\n"
-    return "`" if tag in _INLINE_CODE else ""
-
-
-def _through_markup(source: str, root: Element) -> Iterator[Span]:
-    """Secrets in the text that the page shows."""
-    shown = _shown(source, root)
-    text = "".join(shown.parts)
-    # As prose, then its code as a configuration: the page does not say which it is.
-    found = find_in_text(text, PLAIN) + _code_secrets(source, root, shown, text)
-    yield from shown.in_source(merged(found))
-
-
-def _code_secrets(source: str, root: Element, shown: _Shown, text: str) -> list[Span]:
-    """Secrets in the ``pre`` elements, read as YAML, which is the strictest reading of key and value."""
-    if "<pre" not in source and "<PRE" not in source:
-        return []
-    found: list[Span] = []
-    # Pieces that stand in the source, in its order, which is the order of the page.
-    indexes = [i for i, (a, _) in enumerate(shown.sources) if a >= 0]
-    places = [shown.sources[i][0] for i in indexes]
-    last = -1
-    for element in root.walk():
-        if element.tag != "pre" or element.start < last:
-            continue
-        last = element.end
-        first = bisect_left(places, element.content_start)
-        after = bisect_left(places, element.content_end)
-        if first == after:
-            continue
-        begin = shown.starts[indexes[first]]
-        stop = shown.starts[indexes[after]] if after < len(indexes) else len(text)
-        found.extend((begin + a, begin + b) for a, b in find_in_text(text[begin:stop], "application/yaml"))
-    return found
-
-
-def _as_document(source: str, root: Element) -> Iterator[Span]:
-    """What is masked in the document that the page becomes (in the cells of a table, say), wherever the page
-    has it."""
-    document, _ = join(main_content(source, root))
-    values = {
-        line.strip().replace("\\|", "|")
-        for start, end in find_in_text(document, MARKDOWN)
-        for line in document[start:end].splitlines()
-    }
-    forms = {
-        form
-        for value in values
-        if len(value) >= _MIN_VALUE
-        for form in (value, escape(value), escape(value, quote=False))
-    }
-    if forms:
-        wanted = "|".join(re.escape(f) for f in sorted(forms, key=lambda f: (-len(f), f)))
-        for m in re.finditer(rf"(?<!\w)(?:{wanted})(?!\w)", source):
-            yield m.span()
+def _announces(tag: str) -> bool:
+    """Whether the name of an element is one of a secret."""
+    return any(word in tag.lower() for word in KEYWORDS) and strength(tag) == "strong"

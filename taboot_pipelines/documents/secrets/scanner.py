@@ -6,6 +6,7 @@ Every look ahead is bounded, because lines may be megabytes long.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN
@@ -36,7 +37,7 @@ class Scanner:
     """Reads one text and collects ``spans`` of secrets, in no order. ``lower`` is the text in lower case, of
     equal length; ``prose`` says whether the text is running text, in which only fenced parts are code."""
 
-    def __init__(self, text: str, mime: str) -> None:
+    def __init__(self, text: str, mime: str, code: Sequence[Span] | None = None) -> None:
         self.text = text
         self.mime = mime
         self.prose = mime in _PROSE
@@ -44,7 +45,9 @@ class Scanner:
         lower = text.lower()
         # A few letters grow when lowered (İ), but positions must hold.
         self.lower = lower if len(lower) == len(text) else _ascii_lower(text)
-        self._fences = _fences(text) if mime == MARKDOWN else []
+        if code is None:
+            code = _fences(text) if mime == MARKDOWN else ()
+        self._fences = code
         self._fence = 0
 
     def in_code(self, at: int) -> bool:

@@ -46,59 +46,73 @@ _BEFORE = (
 
 @dataclass
 class _Shape:
-    """One shape without choices: the patterns around its longest literal ``mark``."""
+    """One shape without choices: the patterns around its longest literal, ``mark``."""
 
     mark: str
     head: str
     tail: str
+    #: What else must hold of it, by the word at the end of its line.
     check: str
     #: How many code points may stand before the mark.
     reach: int
+    #: What the characters beside the mark must be among; None: anything.
+    left: frozenset[str] | None
+    right: frozenset[str] | None
 
     @cached_property
     def _head(self) -> re.Pattern[str]:
-        return re.compile(rf"{_BEFORE}{self.head}\Z")
+        alone = r"(?<![0-9A-Za-z_.\-])" if self.check == "alone" else ""
+        return re.compile(rf"{_BEFORE}{alone}{self.head}\Z")
 
     @cached_property
     def _tail(self) -> re.Pattern[str]:
         return re.compile(self.tail)
 
-    def match(self, text: str, at: int) -> Span | None:
-        """Where the token stands whose mark is at ``at``."""
-        before = text[at - 1] if at else ""
-        if not self.reach and before.isalnum() and before.isascii() and text[max(0, at - 6) : at].isalnum():
+    def match(self, text: str, start: int, end: int) -> Span | None:
+        """Where the token stands whose mark is at ``[start, end)``."""
+        if not self.reach and text[max(0, start - 6) : start].isalnum() and text[start - 1].isascii():
+            return None  # in the midst of a word, and after no escape
+        after = self._tail.match(text, end)
+        if after is None or (found := self._head.search(text, max(0, start - self.reach), start)) is None:
             return None
-        after = self._tail.match(text, at + len(self.mark))
-        if after is None:
-            return None
-        found = self._head.search(text, max(0, at - self.reach), at)
-        if found is None:
-            return None
-        end = after.end()
-        while text[end - 1] == ".":  # the end of a sentence
-            end -= 1
-        body = text[found.start() : at] + text[at + len(self.mark) : end]
-        if self.check and not _passes(body, self.check):
-            return None
-        start = at + len(self.mark) if self.mark.endswith("=") and not self.reach else found.start()
-        return start, end
+        stop = after.end()
+        while text[stop - 1] == ".":  # the end of a sentence
+            stop -= 1
+        begin = end if self.mark.endswith("=") and not self.reach else found.start()
+        return (begin, stop) if self._holds(text[found.start() : start] + text[end:stop]) else None
+
+    def _holds(self, body: str) -> bool:
+        """Whether the variable part is what the line's last word demands."""
+        if self.check not in ("mixed", "digit"):
+            return True
+        digit = any("0" <= c <= "9" for c in body)
+        return digit and (self.check == "digit" or (body.lower() != body and body.upper() != body))
 
 
-def _passes(body: str, check: str) -> bool:
-    digit = any("0" <= c <= "9" for c in body)
-    return digit and (check == "digit" or (body.lower() != body and body.upper() != body))
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The shapes that have one mark, and what must stand beside it in any of them; None: anything."""
+
+    shapes: list[_Shape]
+    left: frozenset[str] | None
+    right: frozenset[str] | None
 
 
 def tokens(text: str) -> list[Span]:
     """Spans of the tokens in ``text``, ascending; they may touch but do not overlap."""
-    automaton, shapes = _table()
+    automaton, marks = _table()
     found: list[Span] = []
     done = 0
-    for index, start, _ in automaton.find_matches_as_indexes(text, overlapping=True):
-        if start < done:
+    for index, start, end in automaton.find_matches_as_indexes(text, overlapping=True):
+        mark = marks[index]
+        if (
+            start < done
+            or (mark.right is not None and text[end : end + 1] not in mark.right)
+            or (mark.left is not None and (not start or text[start - 1] not in mark.left))
+        ):
             continue
-        for shape in shapes[index]:
-            span = shape.match(text, start)
+        for shape in mark.shapes:
+            span = shape.match(text, start, end)
             if span is not None and span[0] >= done:
                 found.append(span)
                 done = span[1]
@@ -107,8 +121,8 @@ def tokens(text: str) -> list[Span]:
 
 
 @cache
-def _table() -> tuple[AhoCorasick, list[list[_Shape]]]:
-    """The automaton of all marks, and for each mark its shapes."""
+def _table() -> tuple[AhoCorasick, list[_Mark]]:
+    """The automaton of all marks, and what each means."""
     by_mark: dict[str, list[_Shape]] = {}
     lines = files("taboot_pipelines.documents.secrets").joinpath("token_shapes.txt").read_text("utf-8")
     for line in lines.splitlines():
@@ -116,7 +130,16 @@ def _table() -> tuple[AhoCorasick, list[list[_Shape]]]:
             _, template, *check = line.split()
             for shape in _shapes(template, check[0] if check else ""):
                 by_mark.setdefault(shape.mark, []).append(shape)
-    return AhoCorasick(list(by_mark), matchkind=MatchKind.Standard), list(by_mark.values())
+    marks = [
+        _Mark(shapes, _any_of([s.left for s in shapes]), _any_of([s.right for s in shapes]))
+        for shapes in by_mark.values()
+    ]
+    return AhoCorasick(list(by_mark), matchkind=MatchKind.Standard), marks
+
+
+def _any_of(sets: list[frozenset[str] | None]) -> frozenset[str] | None:
+    known = [s for s in sets if s is not None]
+    return frozenset(c for s in known for c in s) if len(known) == len(sets) else None
 
 
 def _shapes(template: str, check: str) -> Iterator[_Shape]:
@@ -142,7 +165,17 @@ def _shapes(template: str, check: str) -> Iterator[_Shape]:
             "".join(p for p, _ in tail),
             check,
             sum(width for _, width in head),
+            _letters(pieces[at - 1]) if at else None,
+            _letters(rest[0]) if rest else None,
         )
+
+
+def _letters(piece: str) -> frozenset[str] | None:
+    """What a run of an alphabet may begin and end with; None for what is no run."""
+    run = _RUN.fullmatch(piece[1:-1])
+    if not piece.startswith("<") or run is None or run[2] == "0":
+        return None
+    return frozenset(filter(re.compile(f"[{_ALPHABETS[run[1]]}]").match, map(chr, range(128))))
 
 
 def _pattern(piece: str, last: bool) -> tuple[str, int]:
