@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from taboot_pipelines.documents.mime import MARKDOWN
+from taboot_pipelines.documents.secrets.fields import find_sibling, names_a_field
 from taboot_pipelines.documents.secrets.names import KEYWORDS, is_webhook, strength
 from taboot_pipelines.documents.secrets.places import Positions
 from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, indent_at
@@ -30,7 +32,7 @@ _MAX_OWNER = 14
 _SEPARATOR = re.compile(
     r"(?P<close>\\?[\"']|[`*]{1,3}|\\?[\"']?\])?"
     r"(?P<gap>[ \t]{0,40})"
-    r"(?P<sep>=>|:=|\?=|\+=|=(?!=)|:(?![:/]))"
+    r"(?P<sep>=>|:=|\?=|\+=|=(?!=)|:(?![:/])|[：＝])"
     r"(?P<bold>\*{1,2}(?=[ \t]))?"
     r"(?P<space>[ \t]{0,80})"
 )
@@ -49,7 +51,13 @@ _TABLE_VALUE = re.compile(
 #: After a flag or a directive, on the same line or as the next item of a list.
 _SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
 _DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
-_XML_VALUE = re.compile(r">([^<>\n]{1,1000})</")
+#: After the name of an element: its attributes, and all that it holds.
+_XML_VALUE = re.compile(r"(?:\s[^<>]{0,300})?(?<!/)>\s{0,200}(?:<!\[CDATA\[)?([^<>\s][^<>]{0,1000})(?:\]\]>)?\s{0,200}</")
+_XML_PREFIX = re.compile(r"<[\w.-]{1,40}:\Z")
+#: The value of a YAML key after `?`, on the next line.
+_EXPLICIT_VALUE = re.compile(r"[\"']?[ \t]{0,40}\r?\n[ \t]{0,200}:[ \t]{1,40}")
+#: Kubernetes annotations hold the names of Secret objects, not secrets.
+_ANNOTATION = re.compile(r"(?:kubernetes|k8s)\.io/\Z")
 #: Directives whose argument is the secret.
 _WORD_DIRECTIVES = word_list(_PACKAGE, "directives.txt")
 #: What stands on a line before the name that a directive or command sets.
@@ -66,7 +74,7 @@ _NO_DIRECTIVES = ("application/yaml", "application/json", "text/x-python", "text
 #: Formats in which a value is the rest of its line.
 _KEY_VALUE_LINES = ("text/x-dotenv", "text/x-ini")
 #: What stands before a name that begins its line but for a marker or a keyword.
-_LINE_MARKERS = frozenset(("", "-", "+", "#", ";", "//", "--", "-e", "- -e")) | frozenset(
+_LINE_MARKERS = frozenset(("", "-", "+", "#", ";", "//", "--", "-e", "- -e", "?", "- ?")) | frozenset(
     ("export", "- export", "set", "declare -x", "ENV", "ARG")
 )
 #: An anchor or a tag before the value itself.
@@ -76,6 +84,14 @@ _ITEM = re.compile(
     r"(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})'|([^\s:{\[\"'#&*!|>][^\s:]{0,400}))"
     r"[ \t]{0,40}\r?(?=\n|\Z)"
 )
+#: A line that begins with a key, as no line of a plain scalar does.
+_KEY_LINE = re.compile(r"[ \t]{0,200}[\"']?[\w./-]{1,80}[\"']?[ \t]{0,20}:(?:[ \t]|\r?$)", re.M)
+_MAX_SCALAR_LINES = 50
+#: What the help of a command calls the values of its flags.
+_VALUE_TYPES = frozenset(
+    ("string", "strings", "stringarray", "str", "int", "uint", "duration", "file", "path", "value", "bool", "boolean")
+)
+_COOKIE = re.compile(r"[;\s]{0,4}([\w.-]{1,80})=([^;,\s\"'<>]{1,4096})")
 _FLOW_ITEM = re.compile(r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})")
 #: Words that follow ``password:`` in a sentence and are no value.
 _COMMON = word_list(_PACKAGE, "common_words.txt")
@@ -131,13 +147,40 @@ def _find_value(scan: Scanner, name: _Name) -> None:
         if m := _DEFAULT.match(text, name.end):
             scan.add_value(m.start(1), m.end(1), name.strong, literal=True)
         return
+    if name.before == "/" and _ANNOTATION.search(text, max(0, name.start - 16), name.start):
+        return
     separator = _SEPARATOR.match(text, name.end)
     if separator is not None:
         _Assignment(scan, name, separator).find_value()
-    elif name.before == "<" and (m := _XML_VALUE.match(text, name.end)):
+    elif (
+        name.before == "<"
+        or (name.before == ":" and _XML_PREFIX.search(text, max(0, name.start - 44), name.start))
+    ) and (m := _XML_VALUE.match(text, name.end)):
         scan.add_value(m.start(1), m.end(1), name.strong, literal=True, webhook=name.webhook)
+    elif names_a_field(text, name.start):
+        find_sibling(scan, name.start, name.end, name.strong, name.webhook)
+    elif _explicit(scan, name):
+        pass
     elif not _argument(scan, name) and name.strong and scan.prose:
         _described(scan, name)
+
+
+def _explicit(scan: Scanner, name: _Name) -> bool:
+    """Add the value of a YAML key after ``?``; False if it is none."""
+    line = scan.line_start(name.start)
+    if scan.text[line : name.start].strip(" \t-\"'") != "?":
+        return False
+    value = _EXPLICIT_VALUE.match(scan.text, name.end)
+    if value is None:
+        return False
+    at = value.end()
+    if scalar := BLOCK_SCALAR.match(scan.text, at):
+        scan.add_block_scalar(line, scalar.end(), name.strong)
+    else:
+        quoted = scan.quoted(at)
+        span = quoted or (at, scan.comment_or_line_end(at))
+        scan.add_value(*span, name.strong, literal=quoted is not None, webhook=name.webhook)
+    return True
 
 
 def _argument(scan: Scanner, name: _Name) -> bool:
@@ -148,6 +191,8 @@ def _argument(scan: Scanner, name: _Name) -> bool:
     takes_argument = (
         flag
         or _is_directive(scan, name, prefix)
+        # A property may be parted from its value by blanks.
+        or (scan.mime == "text/x-ini" and name.strong and not prefix.strip())
         or (_SPACED_PREFIX.fullmatch(prefix) is not None and scan.in_code(name.start))
     )
     if not takes_argument or (gap := _SPACED.match(text, name.end)) is None:
@@ -164,7 +209,8 @@ def _argument(scan: Scanner, name: _Name) -> bool:
             and not scan.in_code(name.start)
             and text[at:end].lower().strip(".") in _COMMON
         )
-        if not in_sentence:
+        is_type = flag and text[at:end].lower() in _VALUE_TYPES
+        if not in_sentence and not is_type:
             scan.add_value(at, end, name.strong, literal=False, webhook=name.webhook)
     return True
 
@@ -201,7 +247,7 @@ class _Assignment:
         self.scan = scan
         self.name = name
         self.separator = separator
-        self.sign = separator["sep"]
+        self.sign = {"：": ":", "＝": "="}.get(separator["sep"], separator["sep"])
         #: Where the line of the name begins, and what stands on it before the name.
         self.line = scan.line_start(name.start)
         self.lead = scan.text[self.line : name.start]
@@ -216,18 +262,25 @@ class _Assignment:
 
     def find_value(self) -> None:
         """Add the value if it is a secret."""
+        scan, name = self.scan, self.name
+        if self.sign == ":" and name.text.lower() in ("cookie", "set-cookie"):
+            self._find_cookies()
+            return
         if self._find_collection() or self._has_no_value():
             return
-        scan, name = self.scan, self.name
         quote = self._enclosing_quote()
         if not quote and (value := scan.quoted(self.at)) is not None:
             scan.add_value(*value, name.strong, literal=True, webhook=name.webhook)
+            if scan.text[value[1] : value[1] + 1] not in ("'", '"', "`", "\\"):
+                self._add_lines_below(value[1])  # it has not closed on its line
             return
         end = self._plain_end(quote)
         if end is None:
             self._find_in_sentence()
         else:
             scan.add_value(self.at, end, name.strong, literal=False, webhook=name.webhook)
+            if end == scan.line_end(self.at):
+                self._add_continued(end)
 
     # Values of several parts --------------------------------------------------------------------------------
 
@@ -241,6 +294,7 @@ class _Assignment:
             if self.mark in ("", "\n", "\r", "#"):
                 if self.name.strong and self.code and self.leads:
                     self._find_items()
+                    self._find_below()
                 return True
         if self.mark == "[" and self.code:
             self._find_flow_list()
@@ -258,6 +312,68 @@ class _Assignment:
         while pos and (m := _ITEM.match(text, pos)) and indent_at(text, pos) >= indent:
             self.scan.add_value(*m.span(_group(m)), strong=True, literal=True)
             pos = m.end() + 1
+
+    def _find_below(self) -> None:
+        """Add the YAML scalar that begins on the line below its key."""
+        scan = self.scan
+        text = scan.text
+        pos = text.find("\n", self.at) + 1
+        if not pos or indent_at(text, pos) <= self._column() or _KEY_LINE.match(text, pos):
+            return
+        at = pos + indent_at(text, pos)
+        if text[at : at + 1] in ("-", "#", "{", "[", "?", "\r", "\n", "<", "&", "*", ""):
+            return
+        value = scan.quoted(at)
+        end = scan.line_end(at)
+        scan.add_value(*(value or (at, scan.comment_or_line_end(at))), strong=True, literal=True)
+        if value is None or value[1] == end:
+            self._add_lines_below(end)
+
+    def _column(self) -> int:
+        """How far the key is indented, behind the marks of its item."""
+        return len(self.lead.rstrip("\"'")) if self.lead.strip(" \t\"'") in ("", "-", "?", "- ?") else 0
+
+    def _add_lines_below(self, end: int) -> None:
+        """Add the further lines of a YAML scalar whose line ends at ``end``: those indented more than its
+        key."""
+        scan = self.scan
+        text = scan.text
+        if scan.mime != "application/yaml" or not self.leads or not self.name.strong:
+            return
+        pos = (text.find("\n", end) + 1) or len(text)
+        for _ in range(_MAX_SCALAR_LINES):
+            if pos >= len(text) or (indent := indent_at(text, pos)) <= self._column():
+                return
+            if text[pos + indent] in "-#" or _KEY_LINE.match(text, pos):
+                return
+            end = scan.line_end(pos)
+            scan.add_value(pos + indent, end, strong=True, literal=True)
+            pos = (text.find("\n", end) + 1) or len(text)
+
+    def _add_continued(self, end: int) -> None:
+        """Add the lines that a value goes on in: after a backslash, in an ini file also those that are
+        indented."""
+        scan = self.scan
+        text = scan.text
+        if not self.name.strong or not self.leads:
+            return
+        if self.sign == ":" and scan.mime == "application/yaml":
+            self._add_lines_below(end)
+            return
+        for _ in range(_MAX_SCALAR_LINES):
+            pos = text.find("\n", end) + 1
+            indented = scan.mime == "text/x-ini" and not self.lead and text[pos : pos + 1] in (" ", "\t")
+            if not pos or not (indented or (text[end - 1] == "\\" and scan.mime in _KEY_VALUE_LINES)):
+                return
+            begin, end = pos + indent_at(text, pos), scan.line_end(pos)
+            scan.add_value(begin, end, strong=True, literal=True)
+
+    def _find_cookies(self) -> None:
+        """Add the values of a header of cookies that look like secrets."""
+        at = self.at
+        while m := _COOKIE.match(self.scan.text, at):
+            self.scan.add_value(m.start(2), m.end(2), strong=False, literal=True)
+            at = m.end()
 
     def _find_flow_list(self) -> None:
         """Add the scalars of a list in brackets that closes on its line."""
@@ -324,7 +440,9 @@ class _Assignment:
             return None
         if not self.leads:
             return scan.token_end(at, "\"'`;,)<|")
-        in_yaml_list = scan.mime == "application/yaml" and "-" in self.lead
+        in_yaml_list = (scan.mime == "application/yaml" and "-" in self.lead) or (
+            scan.mime == MARKDOWN and self.lead.strip(" \t\"'") == "-"
+        )
         if self.code and (scan.mime in _KEY_VALUE_LINES or in_yaml_list or gap):
             return scan.comment_or_line_end(at)
         return scan.token_end(at, "\"'`;|")

@@ -13,6 +13,7 @@ from taboot_pipelines.documents.secrets.manifests import find_in_manifests
 from taboot_pipelines.documents.secrets.names import KEYWORDS
 from taboot_pipelines.documents.secrets.scanner import Scanner
 from taboot_pipelines.documents.secrets.spans import Span, merged
+from taboot_pipelines.documents.secrets.tables import find_in_tables
 from taboot_pipelines.documents.secrets.tokens import tokens
 
 
@@ -26,6 +27,8 @@ def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> li
     scan.spans.extend(places.in_places(text, positions))
     find_named(scan, positions)
     find_in_manifests(scan)
+    if any(word in positions for word in KEYWORDS):
+        find_in_tables(scan)
     return merged(scan.spans)
 
 

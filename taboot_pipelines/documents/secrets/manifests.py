@@ -1,17 +1,11 @@
-"""Secrets of Kubernetes manifests: ``env`` entries (a name and a value), and the data of Secret objects."""
+"""The data of Secret objects in Kubernetes manifests."""
 
 from __future__ import annotations
 
 import re
 
-from taboot_pipelines.documents.secrets.names import strength
 from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, indent_at
 
-_NAMED_VALUE = re.compile(
-    r"(?:\"name\"[ \t]*:[ \t]*\"|(?<![\w\"])name[ \t]*:[ \t]*[\"']?)"
-    r"([A-Za-z_][\w.-]{0,80})[\"']?[ \t]*,?[ \t]*\r?\n?[ \t]{0,80}"
-    r"\"?value\"?[ \t]*:[ \t]*"
-)
 _SECRET_KIND = re.compile(r"^([ \t]{0,40})\"?kind\"?[ \t]*:[ \t]*\"?Secret\"?[ \t]*,?\r?$", re.M)
 _DATA_MAP = re.compile(r"^([ \t]{0,40})(?:data|stringData)[ \t]*:[ \t]*\r?\n", re.M)
 _DATA_ENTRY = re.compile(r"([ \t]{1,80})([\"']?[\w./-]{1,200}[\"']?)[ \t]*:[ \t]*")
@@ -21,32 +15,20 @@ _MAX_AFTER = 65536
 
 
 def find_in_manifests(scan: Scanner) -> None:
-    """Add the secrets of the manifests in ``scan``."""
-    _find_env_entries(scan)
-    _find_secret_objects(scan)
-
-
-def _find_env_entries(scan: Scanner) -> None:
+    """Add the data of the Secret objects in ``scan``."""
     text = scan.text
-    if "value:" not in text and '"value"' not in text:
+    if "ecret" not in text:
         return
-    for m in _NAMED_VALUE.finditer(text):
-        kind = strength(m[1])
-        if kind is None:
-            continue
-        value = scan.quoted(m.end())
-        span = value or (m.end(), scan.comment_or_line_end(m.end()))
-        scan.add_value(*span, kind == "strong", literal=value is not None)
-
-
-def _find_secret_objects(scan: Scanner) -> None:
-    text = scan.text
     ceiling = 0
     for kind in _SECRET_KIND.finditer(text):
         if kind.start() < ceiling:
             continue
-        # The object reaches from one document mark to the next.
-        floor = max(text.rfind("\n---", max(ceiling, kind.start() - _MAX_BEFORE), kind.start()), ceiling)
+        # The object reaches from one document mark to the next; objects are also shown without marks.
+        reach = max(ceiling, kind.start() - _MAX_BEFORE)
+        floor = max(text.rfind("\n---", reach, kind.start()), ceiling)
+        begin = text.rfind("apiVersion:", floor, kind.start())
+        if begin >= 0 and text.find("kind:", begin, kind.start()) < 0:
+            floor = begin
         ceiling = text.find("\n---", kind.end(), kind.end() + _MAX_AFTER)
         ceiling = ceiling if ceiling >= 0 else min(len(text), kind.end() + _MAX_AFTER)
         for data in _DATA_MAP.finditer(text, floor, ceiling):

@@ -50,6 +50,8 @@ def strength(name: str) -> Strength | None:
         return "weak"
     if "public" in words or "pub" in words:
         return None
+    if last == "jwt":
+        return "strong"
     if words == ["pwd"] and name.isupper():  # the working directory
         return "weak"
     for before, word in pairwise(("", *words)):

@@ -34,6 +34,7 @@ _KINDS = (
     | dict.fromkeys(("code", "kbd", "samp", "tt"), _CODE)
     | dict.fromkeys(RAW, _RAW)
     | dict.fromkeys(("td", "th"), _CELL)
+    | dict.fromkeys(("thead", "tbody", "tfoot"), _INLINE)
     | {"pre": _PRE, "tr": _ROW, "table": _TABLE}
 )
 _RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])", re.I) for name in RAW}
@@ -104,6 +105,7 @@ class _Page:
         self._kinds = dict(_KINDS)
         self._in_pre = False
         self._pre_start = 0
+        self._in_table = False
         self._in_cell = False
         #: The cells of the row so far, and how many rows the table has.
         self._cells = 0
@@ -156,6 +158,8 @@ class _Page:
 
     def _text(self, start: int, end: int) -> None:
         text, put = self.source[start:end], self.shown.put
+        if self._in_table and not self._in_cell and text.isspace():
+            return
         if self._in_cell and ("\n" in text or "\r" in text):
             text = _LINE_BREAK.sub(" ", text)
         at = 0
@@ -190,8 +194,10 @@ class _Page:
         elif kind == _BLOCK:
             self.shown.put(" " if self._in_cell else "\n")
         else:
-            self._row(closes and kind == _ROW)
+            self._end_row()
             if kind == _TABLE:
+                self.shown.put("\n")
+                self._in_table = not closes
                 self._rows = 0
         return at
 
@@ -203,15 +209,13 @@ class _Page:
             scan.add_value(0, stop - at, strong=True, literal=True)
             self.named.extend((at + start, at + end) for start, end in scan.spans)
 
-    def _row(self, closes: bool) -> None:
-        """End a row, if one is open; after the first of a table comes the line that Markdown draws there."""
+    def _end_row(self) -> None:
+        """End the row, if one is open; after the first of a table comes the line that Markdown draws there."""
         if self._in_cell:
             self.shown.put(" |\n")
             self._rows += 1
             if self._rows == 1:
                 self.shown.put("|" + "---|" * min(self._cells, 100) + "\n")
-        elif not closes:
-            self.shown.put("\n")
         self._in_cell = False
         self._cells = 0
 

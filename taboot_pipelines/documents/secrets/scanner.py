@@ -89,6 +89,9 @@ class Scanner:
         None if no quote stands there."""
         text = self.text
         mark = text[at : at + 1]
+        if text.startswith(('"""', "'''"), at):
+            end = text.find(text[at : at + 3], at + 3, at + _MAX_LINE)
+            return at + 3, end if end >= 0 else self.line_end(at)
         pattern = _QUOTED.get(mark)
         if pattern is None:
             if mark == "\\" and (m := _ESCAPED_DQ.match(text, at)):
@@ -132,11 +135,12 @@ class Scanner:
             return
         self.add(start, end)
 
-    def add_block_scalar(self, key_line: int, at: int, strong: bool) -> None:
+    def add_block_scalar(self, key_line: int, at: int, strong: bool, indent: int | None = None) -> None:
         """Add the lines of a YAML block scalar whose head ends at ``at``: those indented more than the line
-        of its key."""
+        of its key, or than ``indent``."""
         text = self.text
-        indent = indent_at(text, key_line)
+        if indent is None:
+            indent = indent_at(text, key_line)
         pos = at + 1
         while pos < len(text):
             end = text.find("\n", pos)

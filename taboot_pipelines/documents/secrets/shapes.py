@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from taboot_pipelines.documents.secrets.places import Positions
 from taboot_pipelines.documents.secrets.spans import Span
+from taboot_pipelines.documents.secrets.values import is_no_secret
 
 #: In Compose files each dollar of a hash is doubled.
 _D = r"\$\$?"
@@ -79,7 +80,8 @@ def _private_keys(text: str) -> Iterator[Span]:
             for line in _PEM_LINE.finditer(text, m.end(), closing):
                 content = line[0].strip(" \t")
                 begin = line.start() + len(line[0]) - len(line[0].lstrip(" \t"))
-                yield begin, begin + len(content)
+                if not is_no_secret(content, literal=True):  # `<redacted>`
+                    yield begin, begin + len(content)
             at = closing
             continue
         at = m.end()
