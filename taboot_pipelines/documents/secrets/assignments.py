@@ -454,6 +454,9 @@ class _Assignment:
         end = scan.token_end(self.at, "\"'`|<>")
         while end > self.at and text[end - 1] in ".,;:!?)*":
             end -= 1
+        if scan.is_nest(self.at, end):
+            scan.add(self.at, end)
+            return
         value = text[self.at : end]
         if value.lower() in _COMMON or is_kind(value) or value.startswith("["):
             return

@@ -20,6 +20,7 @@ _VALUE_FIELD = re.compile(
     r"(?i)(?<![\w.-])[\"']?(?:value|val|default|default_?value|parameter_?value|content|data|secret|plaintext|v)[\"']?"
     r"[ \t]{0,10}(?:=>|[:=])\s{0,40}"
 )
+_VALUE_WORDS = ("val", "default", "content", "data", "secret", "plaintext", '"v"', "v:", "v=", "v ")
 #: How far the fields of one object may be from each other, in code points and in lines.
 _MAX_REACH = 400
 _MAX_LINES = 8
@@ -67,6 +68,9 @@ def _in_object(
 ) -> None:
     """Add the values between braces or in a tag, but for the field of the name."""
     for begin, stop in ((floor, name[0]), (name[1], ceiling)):
+        around = scan.lower[begin:stop]
+        if not any(word in around for word in _VALUE_WORDS):
+            continue
         for field in _VALUE_FIELD.finditer(scan.text, begin, stop):
             value = scan.quoted(field.end())
             if value is not None and value[0] <= name[0] <= value[1]:

@@ -124,9 +124,13 @@ def in_places(text: str, positions: Positions) -> Iterator[Span]:
     for at in positions.get("://", ()):
         yield from _in_authority(text, at)
     for mark in _QUERY_NAMES:
+        done = 0
         for at in positions.get(mark, ()):
-            if _BEFORE_QUERY_NAME.search(text, max(0, at - 12), at):
-                yield from _unless_none(text, _QUERY_VALUE.match(text, at + len(mark)), 0)
+            if at < done or not _BEFORE_QUERY_NAME.search(text, max(0, at - 12), at):
+                continue
+            if value := _QUERY_VALUE.match(text, at + len(mark)):
+                done = value.end()
+                yield from _unless_none(text, value, 0)
     for mark in _WEBHOOKS:
         pattern = _WEBHOOK_PATHS.get(mark, _WEBHOOK_PATH)
         for at in positions.get(mark, ()):

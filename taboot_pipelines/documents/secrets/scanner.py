@@ -17,6 +17,9 @@ _MAX_LEAD = 400
 _MAX_LINE = 4096
 _MAX_TOKEN = 1024
 _MAX_INDENT = 400
+#: How many values may begin within another, and how long the rest of that may be.
+_MAX_NESTED = 16
+_MIN_NEST = 200
 
 _PROSE = (MARKDOWN, PLAIN, HTML, "text/x-rst", "text/asciidoc")
 _FENCE_LINE = re.compile(r"^[ \t>]{0,12}(?:[-*+][ \t]+)?(`{3,}|~{3,})", re.M)
@@ -42,6 +45,9 @@ class Scanner:
         self.mime = mime
         self.prose = mime in _PROSE
         self.spans: list[Span] = []
+        #: The end of the last value that was judged, and how many more began before it.
+        self._judged = 0
+        self._nested = 0
         lower = text.lower()
         # A few letters grow when lowered (İ), but positions must hold.
         self.lower = lower if len(lower) == len(text) else _ascii_lower(text)
@@ -81,7 +87,7 @@ class Scanner:
     def token_end(self, at: int, stops: str) -> int:
         """The end of the run of visible characters at ``at`` without any of ``stops``. A ``${…}`` is taken
         whole."""
-        found = _token(stops).match(self.text, at)
+        found = _token(stops).match(self.text, at, at + _MAX_TOKEN)
         return found.end() if found else at
 
     def quoted(self, at: int) -> Span | None:
@@ -113,6 +119,9 @@ class Scanner:
 
         ``strong``: the name alone makes it a secret. ``literal``: it stood in quotes.
         """
+        if self.is_nest(start, end):
+            self.add(start, end)
+            return
         value = self.text[start:end]
         stripped = value.lstrip()
         start += len(value) - len(stripped)
@@ -134,6 +143,15 @@ class Scanner:
         if is_no_secret(value, literal) or not (strong or looks_secret(value)):
             return
         self.add(start, end)
+
+    def is_nest(self, start: int, end: int) -> bool:
+        """Whether ``[start, end)`` is the rest of a long word in which many values have begun (``key=key=…``):
+        each would be judged once for every name in it. Such a word is taken for a secret."""
+        if start >= self._judged:
+            self._judged, self._nested = end, 0
+            return False
+        self._nested += 1
+        return self._nested > _MAX_NESTED and end - start > _MIN_NEST and " " not in self.text[start:end]
 
     def add_block_scalar(self, key_line: int, at: int, strong: bool, indent: int | None = None) -> None:
         """Add the lines of a YAML block scalar whose head ends at ``at``: those indented more than the line
@@ -179,7 +197,7 @@ def _fences(text: str) -> list[Span]:
 
 @lru_cache(maxsize=32)
 def _token(stops: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:\$\{{[^}}\n]{{0,400}}\}}|[^\s{re.escape(stops)}]){{0,{_MAX_TOKEN}}}+")
+    return re.compile(rf"(?:[^\s${re.escape(stops)}]++|\$\{{[^}}\n]{{0,400}}\}}|\$)*+")
 
 
 def _ascii_lower(text: str) -> str:

@@ -38,7 +38,10 @@ def _find_in_markdown(scan: Scanner) -> None:
     text = scan.text
     if "|" not in text:
         return
+    pos = 0
     for rule in _RULE.finditer(text):
+        if rule.start() < pos:  # a row of the table before
+            continue
         start = text.rfind("\n", max(0, rule.start() - _MAX_LINE), max(0, rule.start() - 1)) + 1
         secret = {
             i: name

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from itertools import product
+from itertools import pairwise, product
 
 from ahocorasick_rs import AhoCorasick, MatchKind
 
@@ -38,6 +38,8 @@ _UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]
 #: where a shape does not match; after the second the rest of a token stays.
 _MAX_INNER = 300
 _MAX_LAST = 8192
+#: The checks that a token passes by what its variable part has.
+_VARIETY = ("mixed", "digit")
 #: What may stand before a token: no letter or digit, unless that belongs to an escape (``\n``, ``%3D``).
 _BEFORE = (
     r"(?:(?<![0-9A-Za-z])|(?<=\\[nrtbf])|(?<=%[0-9a-fA-F]{2})|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2}))"
@@ -51,6 +53,8 @@ class _Shape:
     mark: str
     head: str
     tail: str
+    #: The literal that the head begins with, or ''.
+    lead: str
     #: What else must hold of it, by the word at the end of its line.
     check: str
     #: How many code points may stand before the mark.
@@ -68,10 +72,17 @@ class _Shape:
     def _tail(self) -> re.Pattern[str]:
         return re.compile(self.tail)
 
-    def match(self, text: str, start: int, end: int) -> Span | None:
-        """Where the token stands whose mark is at ``[start, end)``."""
+    def match(self, text: str, start: int, end: int, barren: dict[int, int]) -> Span | None:
+        """Where the token stands whose mark is at ``[start, end)``. ``barren``: for each shape the
+        end of the last run that lacked what its check demands, so that no part of it is read again."""
+        if end < barren.get(id(self), 0):
+            return None
         if not self.reach and text[max(0, start - 6) : start].isalnum() and text[start - 1].isascii():
             return None  # in the midst of a word, and after no escape
+        if self.check == "alone" and not self._head.search(text, start, start):
+            return None
+        if self.lead and text.find(self.lead, max(0, start - self.reach), start) < 0:
+            return None
         after = self._tail.match(text, end)
         if after is None or (found := self._head.search(text, max(0, start - self.reach), start)) is None:
             return None
@@ -79,11 +90,14 @@ class _Shape:
         while text[stop - 1] == ".":  # the end of a sentence
             stop -= 1
         begin = end if self.mark.endswith("=") and not self.reach else found.start()
-        return (begin, stop) if self._holds(text[found.start() : start] + text[end:stop]) else None
+        if not self._holds(text[found.start() : start] + text[end:stop]):
+            barren[id(self)] = max(stop, barren.get(id(self), 0))
+            return None
+        return begin, stop
 
     def _holds(self, body: str) -> bool:
         """Whether the variable part is what the line's last word demands."""
-        if self.check not in ("mixed", "digit"):
+        if self.check not in _VARIETY:
             return True
         digit = any("0" <= c <= "9" for c in body)
         return digit and (self.check == "digit" or (body.lower() != body and body.upper() != body))
@@ -103,6 +117,7 @@ def tokens(text: str) -> list[Span]:
     automaton, marks = _table()
     found: list[Span] = []
     done = 0
+    barren: dict[int, int] = {}
     for index, start, end in automaton.find_matches_as_indexes(text, overlapping=True):
         mark = marks[index]
         if (
@@ -112,7 +127,7 @@ def tokens(text: str) -> list[Span]:
         ):
             continue
         for shape in mark.shapes:
-            span = shape.match(text, start, end)
+            span = shape.match(text, start, end, barren)
             if span is not None and span[0] >= done:
                 found.append(span)
                 done = span[1]
@@ -156,17 +171,17 @@ def _shapes(template: str, check: str) -> Iterator[_Shape]:
         # Literals that have come together are one.
         pieces = re.findall(r"<[^<>]+>|[^<>]+", "".join(chosen))
         at = max(range(len(pieces)), key=lambda i: (not pieces[i].startswith("<"), len(pieces[i]), i))
-        head = [_pattern(p, last=False) for p in pieces[:at]]
-        rest = pieces[at + 1 :]
-        tail = [_pattern(p, last=i == len(rest) - 1) for i, p in enumerate(rest)]
+        patterns = [_pattern(piece, after) for piece, after in pairwise([*pieces, ""])]
+        head, tail = patterns[:at], patterns[at + 1 :]
         yield _Shape(
             pieces[at],
             "".join(p for p, _ in head),
             "".join(p for p, _ in tail),
+            "" if pieces[0].startswith("<") or not at else pieces[0],
             check,
             sum(width for _, width in head),
             _letters(pieces[at - 1]) if at else None,
-            _letters(rest[0]) if rest else None,
+            _letters(pieces[at + 1]) if tail else None,
         )
 
 
@@ -178,9 +193,9 @@ def _letters(piece: str) -> frozenset[str] | None:
     return frozenset(filter(re.compile(f"[{_ALPHABETS[run[1]]}]").match, map(chr, range(128))))
 
 
-def _pattern(piece: str, last: bool) -> tuple[str, int]:
-    """A piece of a shape as a regular expression, and how long its match may be. ``last``: it ends the shape,
-    so that more of its alphabet must not follow."""
+def _pattern(piece: str, after: str) -> tuple[str, int]:
+    """A piece of a shape as a regular expression, and how long its match may be. ``after``: the next piece;
+    where there is none, more of an alphabet must not follow."""
     if piece == "<g>":
         return _UUID, 36
     run = _RUN.fullmatch(piece[1:-1])
@@ -189,7 +204,9 @@ def _pattern(piece: str, last: bool) -> tuple[str, int]:
     letters, least = _ALPHABETS[run[1]], int(run[2])
     if run[3] or run[4]:
         most = int(run[4] or run[2])
-        return f"[{letters}]{{{least},{most}}}" + (f"={{0,3}}(?![{letters}])" if last else ""), most
-    if last:
+        return f"[{letters}]{{{least},{most}}}" + ("" if after else f"={{0,3}}(?![{letters}])"), most
+    if not after:
         return f"[{letters}]{{{least},{_MAX_LAST}}}+={{0,3}}", _MAX_LAST
-    return f"[{letters}]{{{least},{_MAX_INNER}}}", _MAX_INNER
+    # Nothing is given back to what cannot begin the next piece.
+    possessive = "" if after.startswith("<") or re.match(f"[{letters}]", after) else "+"
+    return f"[{letters}]{{{least},{_MAX_INNER}}}{possessive}", _MAX_INNER

@@ -66,9 +66,15 @@ def _random_segment(part: str) -> bool:
     return len(part) >= 16 and _kinds_of_character(part) == 3
 
 
+_DIGIT = re.compile(r"\d")
+_LETTER = re.compile(r"[^\W\d_]")
+_SIGN_INSIDE = re.compile(r"\w[!@#$%^&+=~]{1,100}\w")
+_KINDS_OF_CHARACTER = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
+
+
 def _kinds_of_character(value: str) -> int:
     """How many of lower case, upper case and digits it has."""
-    return any(c.islower() for c in value) + any(c.isupper() for c in value) + any(c.isdigit() for c in value)
+    return sum(kind.search(value) is not None for kind in _KINDS_OF_CHARACTER)
 
 
 def is_kind(value: str) -> bool:
@@ -93,6 +99,6 @@ def looks_secret(value: str) -> bool:
 
 def is_unwordly(value: str) -> bool:
     """Whether it is no word of a sentence: it mixes digits and letters, or has signs inside."""
-    return (len(value) >= 4 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)) or bool(
-        re.search(r"\w[!@#$%^&+=~]+\w", value)
-    )
+    if len(value) >= 4 and _DIGIT.search(value) and _LETTER.search(value):
+        return True
+    return _SIGN_INSIDE.search(value) is not None
