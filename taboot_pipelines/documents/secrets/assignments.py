@@ -91,7 +91,7 @@ _MAX_SCALAR_LINES = 50
 _VALUE_TYPES = frozenset(
     ("string", "strings", "stringarray", "str", "int", "uint", "duration", "file", "path", "value", "bool", "boolean")
 )
-_COOKIE = re.compile(r"[;\s]{0,4}([\w.-]{1,80})=([^;,\s\"'<>]{1,4096})")
+_COOKIE = re.compile(r";?[ \t]{0,4}([\w.-]{1,80})=([^;,\s\"'<>]{1,4096})")
 _FLOW_ITEM = re.compile(r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})")
 #: Words that follow ``password:`` in a sentence and are no value.
 _COMMON = word_list(_PACKAGE, "common_words.txt")
@@ -136,7 +136,7 @@ def find_named(scan: Scanner, positions: Positions) -> None:
             before = text[a - 1] if a else ""
             _find_value(scan, _Name(a, b, name, before, kind == "strong", is_webhook(name)))
             # What is masked needs no second look.
-            done = max(done, max((end for _, end in scan.spans[known:]), default=done))
+            done = max(done, scan.read_to, max((end for _, end in scan.spans[known:]), default=done))
 
 
 def _find_value(scan: Scanner, name: _Name) -> None:
@@ -264,7 +264,7 @@ class _Assignment:
         """Add the value if it is a secret."""
         scan, name = self.scan, self.name
         if self.sign == ":" and name.text.lower() in ("cookie", "set-cookie"):
-            self._find_cookies()
+            scan.read_to = self._find_cookies()
             return
         if self._find_collection() or self._has_no_value():
             return
@@ -368,12 +368,15 @@ class _Assignment:
             begin, end = pos + indent_at(text, pos), scan.line_end(pos)
             scan.add_value(begin, end, strong=True, literal=True)
 
-    def _find_cookies(self) -> None:
-        """Add the values of a header of cookies that look like secrets."""
+    def _find_cookies(self) -> int:
+        """Add the values of a header of cookies that look like secrets; where the header ends."""
         at = self.at
         while m := _COOKIE.match(self.scan.text, at):
             self.scan.add_value(m.start(2), m.end(2), strong=False, literal=True)
             at = m.end()
+            if self.scan.text[at : at + 1] != ";":
+                break
+        return at
 
     def _find_flow_list(self) -> None:
         """Add the scalars of a list in brackets that closes on its line."""

@@ -45,6 +45,8 @@ class Scanner:
         self.mime = mime
         self.prose = mime in _PROSE
         self.spans: list[Span] = []
+        #: No name is looked for before this.
+        self.read_to = 0
         #: The end of the last value that was judged, and how many more began before it.
         self._judged = 0
         self._nested = 0

@@ -38,6 +38,8 @@ _UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]
 #: where a shape does not match; after the second the rest of a token stays.
 _MAX_INNER = 300
 _MAX_LAST = 8192
+#: How many places are tried as the begin of a token whose mark is further on.
+_MAX_LEADS = 8
 #: The checks that a token passes by what its variable part has.
 _VARIETY = ("mixed", "digit")
 #: What may stand before a token: no letter or digit, unless that belongs to an escape (``\n``, ``%3D``).
@@ -81,10 +83,8 @@ class _Shape:
             return None  # in the midst of a word, and after no escape
         if self.check == "alone" and not self._head.search(text, start, start):
             return None
-        if self.lead and text.find(self.lead, max(0, start - self.reach), start) < 0:
-            return None
-        after = self._tail.match(text, end)
-        if after is None or (found := self._head.search(text, max(0, start - self.reach), start)) is None:
+        after = self._tail.match(text, end) if not self.lead or self._find_head(text, start) else None
+        if after is None or (found := self._find_head(text, start)) is None:
             return None
         stop = after.end()
         while text[stop - 1] == ".":  # the end of a sentence
@@ -94,6 +94,20 @@ class _Shape:
             barren[id(self)] = max(stop, barren.get(id(self), 0))
             return None
         return begin, stop
+
+    def _find_head(self, text: str, start: int) -> re.Match[str] | None:
+        """What stands before the mark at ``start``, if it belongs to the shape."""
+        floor = max(0, start - self.reach)
+        if not self.lead:
+            return self._head.search(text, floor, start)
+        at = start
+        for _ in range(_MAX_LEADS):
+            at = text.rfind(self.lead, floor, at)
+            if at < 0:
+                return None
+            if found := self._head.match(text, at, start):
+                return found
+        return None
 
     def _holds(self, body: str) -> bool:
         """Whether the variable part is what the line's last word demands."""
