@@ -39,9 +39,7 @@ def find_sibling(scan: Scanner, start: int, end: int, strong: bool, webhook: boo
     floor = max(0, start - _MAX_REACH)
     brace = max(text.rfind(c, floor, start) for c in "{}")
     angle = max(text.rfind(c, floor, start) for c in "<>")
-    if brace >= 0 and brace > angle and text[brace] == "{":
-        _in_object(scan, brace + 1, _upto(text, end, "}"), (start, end), strong, webhook)
-    elif brace >= 0 and brace > angle and _closes_before(text, end):
+    if (brace >= 0 and brace > angle and text[brace] == "{") or (brace >= 0 and brace > angle and _closes_before(text, end)):
         _in_object(scan, brace + 1, _upto(text, end, "}"), (start, end), strong, webhook)
     elif angle >= 0 and text[angle] == "<":
         _in_object(scan, angle + 1, _upto(text, end, ">"), (start, end), strong, webhook)

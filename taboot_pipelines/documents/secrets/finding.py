@@ -8,8 +8,8 @@ from functools import cache
 from ahocorasick_rs import AhoCorasick, MatchKind
 
 from taboot_pipelines.documents.secrets import places, shapes
-from taboot_pipelines.documents.secrets.assignments import find_named
 from taboot_pipelines.documents.secrets.manifests import find_in_manifests
+from taboot_pipelines.documents.secrets.named import find_named
 from taboot_pipelines.documents.secrets.names import KEYWORDS
 from taboot_pipelines.documents.secrets.scanner import Scanner
 from taboot_pipelines.documents.secrets.spans import Span, merged

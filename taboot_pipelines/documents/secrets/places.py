@@ -87,7 +87,9 @@ _HTPASSWD_PRINT = re.compile(
     r"htpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-(?=[A-Za-z]{0,5}n)[A-Za-z]{0,5}b[A-Za-z]{0,5}[ \t]{1,3}"
     r"[\"']?[^\s|;\"']{1,100}[\"']?[ \t]{1,3}[\"']?([^\s|;\"']{1,200})"
 )
-_CHPASSWD = re.compile(r"echo[ \t]{1,3}(?:-e[ \t]{1,3})?[\"']?[\w.-]{1,60}:([^\s\"'|]{1,200})[\"']?[ \t]{0,3}\|")
+_CHPASSWD = re.compile(
+    r"echo[ \t]{1,3}(?:-e[ \t]{1,3})?[\"']?[\w.-]{1,60}:([^\s\"'|]{1,200})[\"']?[ \t]{0,3}\|"
+)
 #: Commands by the mark that they begin with.
 _COMMANDS: dict[str, tuple[re.Pattern[str], ...]] = {
     "mysql": (_ATTACHED,),
@@ -109,9 +111,7 @@ _COMMANDS: dict[str, tuple[re.Pattern[str], ...]] = {
 # Users of a proxy -------------------------------------------------------------------------------------------
 
 _USERS = re.compile(r"[\"']?\]?[:.\s]{0,200}users[\"']?[ \t]{0,10}[=:]")
-_USER = re.compile(
-    r"[\s,\[\"'`-]{0,200}(?<![\w.@+])[\w.@+-]{1,80}:((?:[^\s\"',`:\]]|:(?=\S)){1,300})[\"'`]?"
-)
+_USER = re.compile(r"[\s,\[\"'`-]{0,200}(?<![\w.@+])[\w.@+-]{1,80}:((?:[^\s\"',`:\]]|:(?=\S)){1,300})[\"'`]?")
 
 _SCHEMES = ("bearer", "basic", "token")
 _USER_FLAGS = ("-u", "--user", "--proxy-user")

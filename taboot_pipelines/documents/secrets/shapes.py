@@ -48,7 +48,9 @@ _PEM_TOKEN = re.compile(r"[A-Za-z0-9+/=:\-]{1,128}\Z")
 _MAX_PEM = 65536
 _PEM_MARK = "-----begin"
 #: A key of PuTTY: how many lines of base64 follow.
-_PUTTY = re.compile(r"Private-Lines:[ \t]{0,4}([0-9]{1,3})[ \t]{0,4}\r?\n((?:[A-Za-z0-9+/=]{1,80}\r?\n?){1,200})", re.I)
+_PUTTY = re.compile(
+    r"Private-Lines:[ \t]{0,4}([0-9]{1,3})[ \t]{0,4}\r?\n((?:[A-Za-z0-9+/=]{1,80}\r?\n?){1,200})", re.I
+)
 _PUTTY_MARK = "private-lines:"
 
 MARKS = (*_HASH_MARKS, _PEM_MARK, _PUTTY_MARK)
@@ -62,7 +64,9 @@ def shaped(text: str, positions: Positions) -> Iterator[Span]:
                 yield m.span()
     for at in positions.get(_PUTTY_MARK, ()):
         if m := _PUTTY.match(text, at):
-            yield from ((m.start(2) + line.start(), m.start(2) + line.end()) for line in _PEM_LINE.finditer(m[2]))
+            yield from (
+                (m.start(2) + line.start(), m.start(2) + line.end()) for line in _PEM_LINE.finditer(m[2])
+            )
     if positions.get(_PEM_MARK):
         yield from _private_keys(text)
 

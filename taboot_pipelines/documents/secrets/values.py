@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from taboot_pipelines.packaged import word_list
+
+#: Words that follow ``password:`` in a sentence and are no value.
+COMMON_WORDS = word_list("taboot_pipelines.documents.secrets", "common_words.txt")
 #: What a reference with a default begins with: the default is the secret.
 DEFAULTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]{0,100}:?[-+=]")
 
