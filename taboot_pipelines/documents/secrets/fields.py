@@ -1,7 +1,7 @@
-"""Secrets whose name is itself a value: ``{"name": "DB_PASSWORD", "value": …}``, ``<add key="password" value=…>``.
+"""Secrets whose name is itself a value (``{"name": "DB_PASSWORD", "value": …}``).
 
-The value stands in a field beside the name, in either order: in the same braces, the same tag, or the lines of
-the same item.
+The value stands in a field beside the name, in either order: in the same braces, in the same tag
+(``<add key="password" value=…>``), or in the lines of the same item.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _NAME_FIELD = re.compile(
 )
 _MAX_NAME_FIELD = 48
 _VALUE_FIELD = re.compile(
-    r"(?i)(?<![\w.-])[\"']?(?:value|val|default|default_?value|parameter_?value|content|data|secret|plaintext|v)[\"']?"
+    r"(?i)(?<![\w.-])[\"']?(?:(?:default_?|parameter_?)?value|val|default|content|data|secret|plaintext|v)"
+    r"[\"']?"
     r"[ \t]{0,10}(?:=>|[:=])\s{0,40}"
 )
 _VALUE_WORDS = ("val", "default", "content", "data", "secret", "plaintext", '"v"', "v:", "v=", "v ")
@@ -39,7 +40,7 @@ def find_sibling(scan: Scanner, start: int, end: int, strong: bool, webhook: boo
     floor = max(0, start - _MAX_REACH)
     brace = max(text.rfind(c, floor, start) for c in "{}")
     angle = max(text.rfind(c, floor, start) for c in "<>")
-    if (brace >= 0 and brace > angle and text[brace] == "{") or (brace >= 0 and brace > angle and _closes_before(text, end)):
+    if brace > angle and (text[brace] == "{" or _closes_before(text, end)):
         _in_object(scan, brace + 1, _upto(text, end, "}"), (start, end), strong, webhook)
     elif angle >= 0 and text[angle] == "<":
         _in_object(scan, angle + 1, _upto(text, end, ">"), (start, end), strong, webhook)

@@ -18,8 +18,8 @@ from taboot_pipelines.documents.secrets.tokens import tokens
 
 
 def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> list[Span]:
-    """Spans of secret values, ascending and disjoint; ``mime`` says which notations count. ``code``: the parts
-    of running text that are code, ascending, where they are known; otherwise the fenced parts of Markdown."""
+    """Spans of secret values, ascending and disjoint; ``mime`` says which notations count. ``code``: the
+    parts of running text that are code, ascending, where known; otherwise the fenced parts of Markdown."""
     scan = Scanner(text, mime, code)
     positions = _positions(scan.lower)
     scan.spans = tokens(text)

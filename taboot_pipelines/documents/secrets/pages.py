@@ -37,6 +37,8 @@ _KINDS = (
     | dict.fromkeys(("thead", "tbody", "tfoot"), _INLINE)
     | {"pre": _PRE, "tr": _ROW, "table": _TABLE}
 )
+#: A tag with a quote that closes further on is read to its first `>`.
+_MAX_TAG = 4096
 _RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])", re.I) for name in RAW}
 #: How long the value of an element may be whose name announces a secret.
 _MAX_NAMED = 1000
@@ -132,10 +134,11 @@ class _Page:
             else:
                 end = source.find(">", start) + 1 or n
                 tag = source[start:end]
-                if ("'" in tag or '"' in tag) and (tag.count('"') & 1 or tag.count("'") & 1):
-                    if quoted := _QUOTED_TAG.match(source, start):
-                        end = quoted.end()
-                        tag = source[start:end]
+                if (tag.count('"') & 1 or tag.count("'") & 1) and (
+                    quoted := _QUOTED_TAG.match(source, start, start + _MAX_TAG)
+                ):
+                    end = quoted.end()
+                    tag = source[start:end]
                 if "=" in tag:
                     hidden.put(tag, start, end)
                     hidden.put("\n")
@@ -210,7 +213,7 @@ class _Page:
             self.named.extend((at + start, at + end) for start, end in scan.spans)
 
     def _end_row(self) -> None:
-        """End the row, if one is open; after the first of a table comes the line that Markdown draws there."""
+        """End the row, if one is open. After the first of a table comes the line that Markdown has there."""
         if self._in_cell:
             self.shown.put(" |\n")
             self._rows += 1

@@ -22,9 +22,11 @@ _USERINFO = re.compile(
     r"://(?:([^\s/:@\"'<>`?#\[\]]{0,128}):([^\s/\"'<>`?#]{1,256})|([A-Za-z0-9_~.%-]{16,256}))@"
 )
 #: Parameters of a query that hold a key or a signature, without the prefix of their cloud.
-_QUERY_NAMES = tuple(
-    f"{name}=" for name in ("key", "sig", "signature", "code", "credential", "auth", "sas", "sid", "session")
-) + ("security-token=",)
+_QUERY_NAMES = (
+    *(f"{name}=" for name in ("key", "sig", "signature", "code", "credential", "auth", "sas", "sid")),
+    "session=",
+    "security-token=",
+)
 _BEFORE_QUERY_NAME = re.compile(r"(?i)[?&;](?:amp;)?(?:x-(?:amz|goog)-)?\Z")
 _QUERY_VALUE = re.compile(r"[^\s&\"'<>`)#\]]{6,2048}")
 #: What the URL of a webhook begins with; whoever knows what follows may call it.
@@ -63,7 +65,8 @@ _BEARER = re.compile(r"(?i)(bearer|basic|token)[ \t]{1,4}([A-Za-z0-9._~+/=:-]{8,
 #: Between a flag and its value, which may be the next item of a list.
 _GAP = r"(?:[ \t=]{1,3}|[\"'],[ \t]{0,3})"
 _USER_FLAG = re.compile(
-    rf"(?:-u|--user|--proxy-user){_GAP}[\"']?([^\s:\"'$(<>&]{{1,100}}):((?:[^\s\"'<>&]|&(?!(?:#39|#34|quot|lt|gt);)){{1,200}})"
+    rf"(?:-u|--user|--proxy-user){_GAP}[\"']?([^\s:\"'$(<>&]{{1,100}}):"
+    r"((?:[^\s\"'<>&]|&(?!(?:#39|#34|quot|lt|gt);)){1,200})"
 )
 
 
@@ -84,7 +87,8 @@ _HTPASSWD = re.compile(
     r"([^\s|;\"']{1,200})"
 )
 _HTPASSWD_PRINT = re.compile(
-    r"htpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}-(?=[A-Za-z]{0,5}n)[A-Za-z]{0,5}b[A-Za-z]{0,5}[ \t]{1,3}"
+    r"htpasswd[ \t]{1,3}(?:-[A-Za-z]{1,6}[ \t]{1,3}){0,4}"
+    r"-(?=[A-Za-z]{0,5}n)[A-Za-z]{0,5}b[A-Za-z]{0,5}[ \t]{1,3}"
     r"[\"']?[^\s|;\"']{1,100}[\"']?[ \t]{1,3}[\"']?([^\s|;\"']{1,200})"
 )
 _CHPASSWD = re.compile(
@@ -137,9 +141,9 @@ def in_places(text: str, positions: Positions) -> Iterator[Span]:
             yield from _unless_none(text, pattern.match(text, at + len(mark)), pattern.groups)
     for mark in _SCHEMES:
         for at in positions.get(mark, ()):
-            if not (at and text[at - 1].isalpha()) and (m := _BEARER.match(text, at)):
-                if _is_credential(m[1], m[2]):
-                    yield m.span(2)
+            m = None if at and text[at - 1].isalpha() else _BEARER.match(text, at)
+            if m is not None and _is_credential(m[1], m[2]):
+                yield m.span(2)
     for mark in _USER_FLAGS:
         for at in positions.get(mark, ()):
             if not at or text[at - 1] in " \t\n\r\"'":

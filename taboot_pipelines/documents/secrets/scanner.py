@@ -147,8 +147,8 @@ class Scanner:
         self.add(start, end)
 
     def is_nest(self, start: int, end: int) -> bool:
-        """Whether ``[start, end)`` is the rest of a long word in which many values have begun (``key=key=…``):
-        each would be judged once for every name in it. Such a word is taken for a secret."""
+        """Whether ``[start, end)`` is the rest of a long word in which many values have begun, as in
+        ``key=key=…``: it would be judged once for every name in it. Such a word is taken for a secret."""
         if start >= self._judged:
             self._judged, self._nested = end, 0
             return False

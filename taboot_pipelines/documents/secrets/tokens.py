@@ -22,7 +22,6 @@ _ALPHABETS = {
     "d": "0-9",
     "h": "0-9a-f",
     "H": "0-9a-fA-F",
-    "x": "0-9a-hA-H",
     "l": "0-9a-z",
     "u": "0-9A-Z",
     "a": "0-9A-Za-z",
@@ -32,7 +31,7 @@ _ALPHABETS = {
     "p": r"0-9A-Za-z_.~+/=%\-",
 }
 _PART = re.compile(r"<([^<>]+)>|([^<>]+)")
-_RUN = re.compile(r"([dhHxluabwvp])(\d+)(?:(=)|-(\d+))?")
+_RUN = re.compile(r"([dhHluabwvp])(\d+)(?:(=)|-(\d+))?")
 _UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 #: How long a part without an upper bound may be, within a shape and at its end. The first bounds the work
 #: where a shape does not match; after the second the rest of a token stays.
@@ -127,25 +126,24 @@ class _Mark:
 
 
 def tokens(text: str) -> list[Span]:
-    """Spans of the tokens in ``text``, ascending; they may touch but do not overlap."""
+    """Spans of the tokens in ``text``, in no order."""
     automaton, marks = _table()
     found: list[Span] = []
-    done = 0
+    begun = done = 0
     barren: dict[int, int] = {}
     for index, start, end in automaton.find_matches_as_indexes(text, overlapping=True):
         mark = marks[index]
         if (
-            start < done
+            (start < done and start != begun)  # a mark may be the begin of a longer one
             or (mark.right is not None and text[end : end + 1] not in mark.right)
             or (mark.left is not None and (not start or text[start - 1] not in mark.left))
         ):
             continue
         for shape in mark.shapes:
             span = shape.match(text, start, end, barren)
-            if span is not None and span[0] >= done:
+            if span is not None and span[1] > done:
                 found.append(span)
-                done = span[1]
-                break
+                begun, done = start, span[1]
     return found
 
 
