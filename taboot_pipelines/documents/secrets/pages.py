@@ -58,38 +58,39 @@ def find_in_page(source: str) -> Iterator[Span]:
 
 
 class _Reading:
-    """A text in pieces, each with the range of the source that it comes from; (-1, -1) if from none."""
+    """A text in pieces, each with where it begins in the source; -1 if it does not stand there.
+    ``separator``: what is written between any two."""
 
-    def __init__(self) -> None:
+    def __init__(self, separator: str = "") -> None:
+        self.separator = separator
         self.parts: list[str] = []
-        self.sources: list[Span] = []
+        self.places: list[int] = []
+        #: Where the pieces end in the source that are written otherwise there, by their index.
+        self.ends: dict[int, int] = {}
+
+    def put(self, text: str, place: int = -1) -> None:
+        self.parts.append(text)
+        self.places.append(place)
+
+    def text(self) -> str:
+        return self.separator.join(self.parts)
 
     @cached_property
     def starts(self) -> list[int]:
         """Where each piece begins in the whole text, and its end; to be asked for when all is read."""
-        return list(accumulate(map(len, self.parts), initial=0))
-
-    def text(self) -> str:
-        return "".join(self.parts)
-
-    def put(self, text: str, start: int = -1, end: int = -1) -> None:
-        self.parts.append(text)
-        self.sources.append((start, end))
+        between = len(self.separator)
+        return list(accumulate((len(part) + between for part in self.parts), initial=0))
 
     def in_source(self, spans: list[Span]) -> Iterator[Span]:
         """Spans of the text as spans of the source, piece by piece."""
-        if not spans:
-            return
-        starts = self.starts
         for start, end in spans:
-            i = bisect_right(starts, start) - 1
-            while i < len(self.parts) and starts[i] < end:
-                a, b = self.sources[i]
-                if a >= 0 and starts[i] < starts[i + 1]:
-                    if starts[i + 1] - starts[i] == b - a:
-                        yield a + max(0, start - starts[i]), min(b, a + end - starts[i])
-                    else:  # a character reference
-                        yield a, b
+            i = bisect_right(self.starts, start) - 1
+            while i < len(self.parts) and (begin := self.starts[i]) < end:
+                place, length = self.places[i], len(self.parts[i])
+                if i in self.ends:
+                    yield place, self.ends[i]
+                elif place >= 0 and start < begin + length:
+                    yield place + max(0, start - begin), place + min(length, end - begin)
                 i += 1
 
 
@@ -99,12 +100,12 @@ class _Page:
     def __init__(self, source: str) -> None:
         self.source = source
         self.shown = _Reading()
-        self.hidden = _Reading()
+        self.hidden = _Reading("\n")
         #: Values of elements whose own names announce secrets (``<password>…``).
         self.named: list[Span] = []
         #: Which pieces of the shown text are code.
         self.code: list[Span] = []
-        self._kinds = dict(_KINDS)
+        self._kinds: dict[str, int] = {}
         self._in_pre = False
         self._pre_start = 0
         self._in_table = False
@@ -117,6 +118,7 @@ class _Page:
 
     def read(self) -> None:
         source, hidden, kinds = self.source, self.hidden, self._kinds
+        parts, places = self.shown.parts, self.shown.places
         search = _MARKUP.search
         n = len(source)
         at = 0
@@ -124,30 +126,27 @@ class _Page:
             markup = search(source, at)
             start = markup.start() if markup is not None else n
             if at < start:
-                self._text(at, start)
+                text = source[at:start]
+                if self._in_table or "&" in text:
+                    self._text(text, at)
+                else:
+                    parts.append(text)
+                    places.append(at)
             if markup is None:
                 break
-            written = markup[2]
+            is_end, written = markup.groups()
             if written is None:
                 end = self._after("-->" if markup[0] == "<!--" else ">", start, n)
-                hidden.put(source[start:end] + "\n", start, end)
+                hidden.put(source[start:end], start)
             else:
                 end = source.find(">", start) + 1 or n
-                tag = source[start:end]
-                if (tag.count('"') & 1 or tag.count("'") & 1) and (
-                    quoted := _QUOTED_TAG.match(source, start, start + _MAX_TAG)
-                ):
-                    end = quoted.end()
-                    tag = source[start:end]
-                if "=" in tag:
-                    hidden.put(tag, start, end)
-                    hidden.put("\n")
-                name = written.lower()
-                kind = kinds.get(name)
+                if end - markup.end() > 1:
+                    end = self._attributes(start, end)
+                kind = kinds.get(written)
                 if kind is None:
-                    kind = kinds[name] = _NAMED if _announces(written) else _INLINE
+                    kind = kinds[written] = _kind(written)
                 if kind:
-                    end = self._element(name, kind, bool(markup[1]), end)
+                    end = self._element(written.lower(), kind, bool(is_end), end)
             at = end
         self._pre(False)
 
@@ -159,8 +158,20 @@ class _Page:
             return self.source.find(">", at) + 1 or default
         return found + len(mark)
 
-    def _text(self, start: int, end: int) -> None:
-        text, put = self.source[start:end], self.shown.put
+    def _attributes(self, start: int, end: int) -> int:
+        """Put a tag among what is hidden; where it really ends."""
+        tag = self.source[start:end]
+        if (tag.count('"') & 1 or tag.count("'") & 1) and (
+            quoted := _QUOTED_TAG.match(self.source, start, start + _MAX_TAG)
+        ):
+            end = quoted.end()
+            tag = self.source[start:end]
+        self.hidden.put(tag, start)
+        return end
+
+    def _text(self, text: str, start: int) -> None:
+        """Put a text at ``start``, its character references decoded."""
+        shown = self.shown
         if self._in_table and not self._in_cell and text.isspace():
             return
         if self._in_cell and ("\n" in text or "\r" in text):
@@ -171,11 +182,12 @@ class _Page:
                 decoded = unescape(m[0])
                 if decoded != m[0]:
                     if m.start() > at:
-                        put(text[at : m.start()], start + at, start + m.start())
+                        shown.put(text[at : m.start()], start + at)
                     at = m.end()
-                    put(decoded, start + m.start(), start + at)
-        if start + at < end:
-            put(text[at:], start + at, end)
+                    shown.ends[len(shown.parts)] = start + at
+                    shown.put(decoded, start + m.start())
+        if at < len(text):
+            shown.put(text[at:], start + at)
 
     def _element(self, name: str, kind: int, closes: bool, at: int) -> int:
         """Write what a tag means that ends at ``at``; the position to read on at."""
@@ -243,11 +255,13 @@ class _Page:
             if name in _RAW_IF_CLOSED:
                 return at
             end = len(self.source)
-        self.hidden.put(self.source[at:end], at, end)
-        self.hidden.put("\n")
+        self.hidden.put(self.source[at:end], at)
         return end
 
 
-def _announces(tag: str) -> bool:
-    """Whether the name of an element is one of a secret."""
-    return any(word in tag.lower() for word in KEYWORDS) and strength(tag) == "strong"
+def _kind(tag: str) -> int:
+    """What an element of this name means; a name may be one of a secret."""
+    kind = _KINDS.get(tag.lower())
+    if kind is None:
+        kind = _NAMED if any(k in tag.lower() for k in KEYWORDS) and strength(tag) == "strong" else _INLINE
+    return kind

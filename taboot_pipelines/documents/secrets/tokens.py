@@ -1,8 +1,8 @@
 """Tokens of services, known by their shape alone (``ghp_…``, ``sk_live_…``).
 
 The shapes are data, in ``token_shapes.txt``. One automaton finds the literal part of any of them in one pass
-over a text (Aho and Corasick 1975), and only there the whole shape is tried, so that the time does not grow
-with their number.
+over a text (Aho and Corasick 1975, doi:10.1145/360825.360855), and only there the whole shape is tried, so
+that the time does not grow with their number.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ class _Shape:
     right: frozenset[str] | None
 
     @cached_property
+    def in_all(self) -> re.Pattern[str]:
+        """The mark before the rest of the shape, to be searched for in a whole text."""
+        return re.compile(f"{re.escape(self.mark)}(?={self.tail})")
+
+    @cached_property
     def _head(self) -> re.Pattern[str]:
         alone = r"(?<![0-9A-Za-z_.\-])" if self.check == "alone" else ""
         return re.compile(rf"{_BEFORE}{alone}{self.head}\Z")
@@ -125,14 +130,28 @@ class _Mark:
     right: frozenset[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """``marks`` are what the automaton finds; shapes whose marks stand everywhere are ``searched`` for."""
+
+    automaton: AhoCorasick
+    marks: list[_Mark]
+    searched: list[_Shape]
+
+
 def tokens(text: str) -> list[Span]:
     """Spans of the tokens in ``text``, in no order."""
-    automaton, marks = _table()
-    found: list[Span] = []
-    begun = done = 0
+    table = _table()
     barren: dict[int, int] = {}
-    for index, start, end in automaton.find_matches_as_indexes(text, overlapping=True):
-        mark = marks[index]
+    found = [
+        span
+        for shape in table.searched
+        for m in shape.in_all.finditer(text)
+        if (span := shape.match(text, m.start(), m.end(), barren)) is not None
+    ]
+    begun = done = 0
+    for index, start, end in table.automaton.find_matches_as_indexes(text, overlapping=True):
+        mark = table.marks[index]
         if (
             (start < done and start != begun)  # a mark may be the begin of a longer one
             or (mark.right is not None and text[end : end + 1] not in mark.right)
@@ -148,8 +167,7 @@ def tokens(text: str) -> list[Span]:
 
 
 @cache
-def _table() -> tuple[AhoCorasick, list[_Mark]]:
-    """The automaton of all marks, and what each means."""
+def _table() -> _Table:
     by_mark: dict[str, list[_Shape]] = {}
     lines = files("taboot_pipelines.documents.secrets").joinpath("token_shapes.txt").read_text("utf-8")
     for line in lines.splitlines():
@@ -157,11 +175,12 @@ def _table() -> tuple[AhoCorasick, list[_Mark]]:
             _, template, *check = line.split()
             for shape in _shapes(template, check[0] if check else ""):
                 by_mark.setdefault(shape.mark, []).append(shape)
+    searched = [shape for mark in list(by_mark) if len(mark) == 1 for shape in by_mark.pop(mark)]
     marks = [
         _Mark(shapes, _any_of([s.left for s in shapes]), _any_of([s.right for s in shapes]))
         for shapes in by_mark.values()
     ]
-    return AhoCorasick(list(by_mark), matchkind=MatchKind.Standard), marks
+    return _Table(AhoCorasick(list(by_mark), matchkind=MatchKind.Standard), marks, searched)
 
 
 def _any_of(sets: list[frozenset[str] | None]) -> frozenset[str] | None:
