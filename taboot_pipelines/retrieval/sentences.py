@@ -18,7 +18,7 @@ from taboot_pipelines.retrieval.results import Answer, Citation, Hit
 from taboot_pipelines.shards.analyzer import analyze
 
 _BOUNDARY = re.compile(r"(?<=[.!?])[)\"'”’]*\s+(?=[\"'“‘(\[]?[A-Z0-9])")
-_FENCE = re.compile(r"(?m)^\s*(?:```|~~~)")
+_FENCE = re.compile(r"(?m)^[ \t]*(?:```|~~~)")
 _HEADING = re.compile(r"#{1,6} ")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 #: Sentences that are compared with the question by meaning: those that share most of its words.
