@@ -10,7 +10,8 @@ from taboot_pipelines.defs.partitions import NAME, TAG, is_busy, partition_chang
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.stages import dead_letters
-from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.workspace import Workspace, stored_entry
 
 
 @dg.sensor(
@@ -18,8 +19,8 @@ from taboot_pipelines.stages.workspace import Workspace
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
-        "Keeps the partitions equal to the sources file; runs new sources once, and sources that left it"
-        " until they are retired."
+        "Keeps the partitions equal to the sources file. Runs a source that is new, was put back or reads"
+        " something else than it did, and one that left the file until it is retired."
     ),
 )
 def sources_sensor(
@@ -31,19 +32,12 @@ def sources_sensor(
     opened.sync_sources()
     change = partition_change(context.instance, opened)
     drop = [key for key in change.drop if not is_busy(context.instance, key)]
-    requests = []
-    for row in opened.catalog.sources.find():
-        source_id, namespace = row["source_id"], row["namespace"]
-        if row["state"] == "retiring":
-            # Requested again each hour, in case the run that deletes everything fails.
-            requests.append(
-                _request(
-                    source_id,
-                    f"retire:{namespace}:{source_id}:{row['updated_at']}:{int(_now().timestamp() // 3600)}",
-                )
-            )
-        elif not opened.catalog.jobs.find(namespace, source_id, limit=1):
-            requests.append(_request(source_id, f"new:{namespace}:{source_id}:{row['updated_at']}"))
+    requests = [
+        _request(source_id, run_key)
+        for source_id, run_key in sorted(_unread(opened).items())
+        # A run that is under way may have begun before the change. If so, another is asked for after it.
+        if not is_busy(context.instance, source_id)
+    ]
     changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
     if change.add:
         changes.append(sources_partitions.build_add_request(list(change.add)))
@@ -135,6 +129,24 @@ def run_failures(context: dg.RunFailureSensorContext) -> None:
         failure = event.step_failure_data.user_failure_data
         said = failure.description if failure is not None and failure.description else event.message
         context.log.error(f"{source}: {event.step_key}: {said}")
+
+
+def _unread(workspace: Workspace) -> dict[str, str]:
+    """Return {source id: run key} of the sources that no run has read as their entry is now.
+
+    A source that is put back counts as new, since the last job that succeeded was the one that retired it.
+    The key changes with the entry and each hour, so that a run that fails is not the last one.
+    """
+    found = {}
+    for row in workspace.catalog.sources.find():
+        namespace, source_id = row["namespace"], row["source_id"]
+        wanted = fingerprint(workspace.settings, stored_entry(row))
+        last = workspace.catalog.jobs.last_succeeded(namespace, source_id)
+        if wanted is None or last is None or last["configuration"] != wanted:
+            kind = "retire" if wanted is None else "new"
+            hour = int(_now().timestamp() // 3600)
+            found[source_id] = f"{kind}:{namespace}:{source_id}:{row['updated_at']}:{wanted or ''}:{hour}"
+    return found
 
 
 def _request(source_id: str, run_key: str) -> dg.RunRequest:

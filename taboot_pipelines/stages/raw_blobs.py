@@ -29,6 +29,7 @@ from taboot_pipelines.model.records import (
     Skipped,
 )
 from taboot_pipelines.stages import uploads
+from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -118,7 +119,9 @@ class _Batch:
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
         self.known = self.catalog.locators.of_source(self.namespace, self.source_id)
         self.fresh = self._fresh()
-        self.job_id = self.catalog.jobs.start(self.namespace, self.source_id)
+        self.job_id = self.catalog.jobs.start(
+            self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
+        )
         self.report.counts |= dict.fromkeys(LEDGER, 0)
         # A blob that a later stage found damaged is written again from the origin's bytes.
         self.damaged = any(

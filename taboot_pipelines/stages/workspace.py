@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -155,14 +155,14 @@ class Workspace:
 
         Retiring entries come first. Raises ``E_SOURCE_UNKNOWN`` if there is none.
         """
-        found = [_entry(row) for row in self.catalog.sources.find() if row["source_id"] == source_id]
+        found = [stored_entry(row) for row in self.catalog.sources.find() if row["source_id"] == source_id]
         if not found:
             raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
         return sorted(found, key=lambda e: not e.retiring)
 
     def entries_of(self, namespace: str) -> list[Entry]:
         """Return all sources that have something in a namespace, retiring ones included."""
-        return [_entry(row) for row in self.catalog.sources.find(namespace)]
+        return [stored_entry(row) for row in self.catalog.sources.find(namespace)]
 
     def entries_in(self, namespace: str, source_ids: Collection[str]) -> list[Entry]:
         """Return the entries of the named sources of a namespace.
@@ -170,7 +170,7 @@ class Workspace:
         Retired sources are included: a snapshot lists them until the next run.
         """
         rows = self.catalog.sources.find(namespace, ("active", "retiring", "retired"))
-        return [_entry(row) for row in rows if row["source_id"] in source_ids]
+        return [stored_entry(row) for row in rows if row["source_id"] in source_ids]
 
     def close(self) -> None:
         for opened in ("points", "graph", "state"):
@@ -206,7 +206,8 @@ class _CatalogMemory:
         )
 
 
-def _entry(row: Any) -> Entry:
+def stored_entry(row: Mapping[str, Any]) -> Entry:
+    """Return the entry of a row of the catalog's sources. Raises ``E_SOURCES``."""
     return Entry(
         row["namespace"],
         row["source_id"],

@@ -12,7 +12,11 @@ import pytest
 from taboot_pipelines.defs import operations
 from taboot_pipelines.defs.partitions import TAG
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines_tests.defs.conftest import Project
+from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.stages import running
+from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines_tests.defs.conftest import GUIDE, Project
+from taboot_pipelines_tests.world import World
 
 
 def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
@@ -117,3 +121,167 @@ def test_a_failed_run_is_logged_with_its_code(project: Project, capfd: pytest.Ca
     capfd.readouterr()
     operations.run_failures(context)
     assert "broken: raw_blobs: E_PATH" in capfd.readouterr().err
+
+
+def served(project: Project) -> set[str]:
+    return {url.rsplit("/", 1)[-1] for url in project.world.kb().documents().column("url").to_pylist()}
+
+
+def run_all(project: Project, answer: dg.SensorResult | dg.SkipReason) -> None:
+    for source in requested(answer):
+        assert project.run_only(source).success
+
+
+@pytest.fixture
+def settled(project: Project) -> Project:
+    """Both sources read once, so that the sensor has nothing to ask for."""
+    run_all(project, tick(project, operations.sources_sensor))
+    assert requested(tick(project, operations.sources_sensor)) == {}
+    return project
+
+
+def test_a_source_that_is_put_back_is_run_again(settled: Project) -> None:
+    world = settled.world
+    guides = dict(next(e for e in world.entries if e["id"] == "guides"))
+    world.remove_source("guides")
+    retiring = tick(settled, operations.sources_sensor)
+    # Put back before a run has retired it: nothing is missing.
+    world.entries.append(guides)
+    world.declare()
+    assert requested(retiring) and requested(tick(settled, operations.sources_sensor)) == {}
+
+    world.remove_source("guides")
+    run_all(settled, tick(settled, operations.sources_sensor))
+    tick(settled, operations.sources_sensor)
+    assert settled.partitions() == {"stack"} and served(settled) == {"compose.yaml"}
+    world.entries.append(guides)
+    world.declare()
+    first = tick(settled, operations.sources_sensor)
+    assert set(requested(first)) == {"guides"} and settled.partitions() == {"stack", "guides"}
+    run_all(settled, first)
+    assert served(settled) == {"compose.yaml", "guide.md"}
+    assert requested(tick(settled, operations.sources_sensor)) == {}
+
+    # Each time it is put back asks for a run of its own, which the daemon has not launched before.
+    world.remove_source("guides")
+    run_all(settled, tick(settled, operations.sources_sensor))
+    tick(settled, operations.sources_sensor)
+    world.entries.append(guides)
+    world.declare()
+    second = requested(tick(settled, operations.sources_sensor))
+    assert set(second) == {"guides"} and second != requested(first)
+
+
+@pytest.mark.parametrize("stopped_at", ["embeddings", "kb_shards"])
+def test_a_source_that_is_put_back_half_retired_is_run_again(
+    settled: Project, monkeypatch: pytest.MonkeyPatch, stopped_at: str
+) -> None:
+    guides = dict(next(e for e in settled.world.entries if e["id"] == "guides"))
+    settled.world.remove_source("guides")
+    settled.sync()
+    whole = running.run_stage
+
+    def failing(workspace: Any, stage: str, *arguments: Any, **options: Any) -> Any:
+        if stage == stopped_at:
+            raise TabootError("E_TABLE", "A table is not what it should be.")
+        return whole(workspace, stage, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "run_stage", failing)
+        assert not settled.run_only("guides").success
+    settled.world.entries.append(guides)
+    settled.world.declare()
+    answer = tick(settled, operations.sources_sensor)
+    assert set(requested(answer)) == {"guides"}
+    run_all(settled, answer)
+    assert served(settled) == {"compose.yaml", "guide.md"}
+
+
+def test_a_source_that_reads_something_else_is_run_again(settled: Project) -> None:
+    world = settled.world
+    other = world.directory / "elsewhere"
+    other.mkdir()
+    (other / "new.md").write_text(f"{GUIDE}\nAnother folder.\n")
+    (other / "draft.md").write_text(f"{GUIDE}\nAnother draft.\n")
+    for fields in (
+        {"path": "elsewhere"},
+        {"path": "elsewhere", "exclude": ["draft.md"]},
+        {"path": "elsewhere", "include": ["d*.md"]},
+        {"path": "elsewhere", "languages": ["en", "de"]},
+        {"path": "elsewhere", "tags": ["new"]},
+    ):
+        world.source("guides", **fields)
+        answer = tick(settled, operations.sources_sensor)
+        assert set(requested(answer)) == {"guides"}, fields
+        # A mass deletion is held, but the run has seen what there is.
+        run_all(settled, answer)
+        assert requested(tick(settled, operations.sources_sensor)) == {}, fields
+    world.source("stack", "compose", host="other.lan", schedule="*/10 * * * *")
+    assert set(requested(tick(settled, operations.sources_sensor))) == {"stack"}
+
+
+def test_a_source_is_run_again_when_the_limits_of_what_is_read_change(settled: Project) -> None:
+    limits = {"limits": {"max_blob_bytes": 20}}
+    changed = World(settled.world.root, settled.world.tei, **limits)
+    changed.entries = settled.world.entries
+    now = Project(changed, settled.instance)
+    answer = tick(now, operations.sources_sensor)
+    assert set(requested(answer)) == {"guides", "stack"}
+    run_all(now, answer)
+    assert requested(tick(now, operations.sources_sensor)) == {}
+    changed.workspace.close()
+
+
+def test_a_web_source_with_another_limit_of_pages_is_run_again(project: Project) -> None:
+    catalog = project.world.workspace.catalog
+
+    def declare(**fields: Any) -> None:
+        project.world.entries = [{"id": "pages", "type": "web", "urls": ["http://127.0.0.1:9/a"], **fields}]
+        project.world.declare()
+
+    def read() -> None:
+        # What a run leaves in the catalog, without asking anybody.
+        project.world.workspace.sync_sources()
+        (entry,) = project.world.workspace.entries("pages")
+        wanted = fingerprint(project.world.workspace.settings, entry)
+        catalog.jobs.end(catalog.jobs.start("default", "pages", wanted), JobState.SUCCEEDED)
+
+    declare()
+    read()
+    assert requested(tick(project, operations.sources_sensor)) == {}
+    declare(max_pages=5)
+    assert set(requested(tick(project, operations.sources_sensor))) == {"pages"}
+    read()
+    declare(max_pages=5, schedule="5 * * * *")
+    assert requested(tick(project, operations.sources_sensor)) == {}
+
+
+def test_another_schedule_alone_runs_nothing(settled: Project) -> None:
+    settled.world.source("stack", "compose", host="box.lan", schedule="5 4 * * *")
+    settled.world.source("guides", schedule="0 0 * * *")
+    assert requested(tick(settled, operations.sources_sensor)) == {}
+
+
+def test_a_changed_source_is_asked_for_until_a_run_has_read_it(
+    settled: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime(2026, 3, 1, 12, 4, tzinfo=UTC)
+    monkeypatch.setattr(operations, "_now", lambda: now)
+    settled.world.source("guides", path="not-mounted")
+    first = requested(tick(settled, operations.sources_sensor))
+    assert set(first) == {"guides"} and not settled.run_only("guides").success
+    # The daemon launches no second run for the same key; the next hour brings another.
+    assert requested(tick(settled, operations.sources_sensor)) == first
+    now = datetime(2026, 3, 1, 13, 4, tzinfo=UTC)
+    second = requested(tick(settled, operations.sources_sensor))
+    assert set(second) == {"guides"} and second != first
+
+    # A run that is under way may have begun before the change.
+    run = settled.instance.create_run_for_job(
+        settled.defs.resolve_job_def("ingest_source"),
+        status=dg.DagsterRunStatus.STARTED,
+        tags={TAG: "guides"},
+    )
+    assert requested(tick(settled, operations.sources_sensor)) == {}
+    settled.instance.report_run_canceled(run)
+    assert set(requested(tick(settled, operations.sources_sensor))) == {"guides"}

@@ -146,6 +146,7 @@ def calls(
         ),
         "jobs.start": lambda: catalog.jobs.start(MINE, "s"),
         "jobs.end": lambda: catalog.jobs.end(job, JobState.FAILED, namespace=MINE),
+        "jobs.last_succeeded": lambda: catalog.jobs.last_succeeded(MINE, "s"),
         "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
         "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
         "locators.of_documents": lambda: catalog.locators.of_documents(MINE, [doc]),

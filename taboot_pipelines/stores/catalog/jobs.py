@@ -29,8 +29,11 @@ class Jobs:
         self.database = database
 
     @retried
-    def start(self, namespace: str, source_id: str) -> str:
-        """Record a running job of this process, and return its id."""
+    def start(self, namespace: str, source_id: str, configuration: str | None = None) -> str:
+        """Record a running job of this process, and return its id.
+
+        ``configuration`` is a hash of what decides what the job reads, for :meth:`last_succeeded` to tell.
+        """
         import psutil
 
         job_id, now = uuid.uuid4().hex, now_micros()
@@ -46,6 +49,7 @@ class Jobs:
                     pid=os.getpid(),
                     host=socket.gethostname(),
                     process_started_at=psutil.Process().create_time(),
+                    configuration=configuration,
                 )
             )
         return job_id
@@ -135,3 +139,20 @@ class Jobs:
             query = query.where(t.job.c.source_id == source_id)
         with self.database.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(query)]
+
+    @retried
+    def last_succeeded(self, namespace: str, source_id: str) -> Row | None:
+        """The last job of a source that succeeded; None if there is none."""
+        query = (
+            sa.select(t.job)
+            .where(
+                t.job.c.namespace == namespace,
+                t.job.c.source_id == source_id,
+                t.job.c.state == JobState.SUCCEEDED.value,
+            )
+            .order_by(t.job.c.started_at.desc())
+            .limit(1)
+        )
+        with self.database.read(namespace) as c:
+            row = c.execute(query).one_or_none()
+            return None if row is None else dict(row._mapping)

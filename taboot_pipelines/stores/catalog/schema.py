@@ -76,6 +76,8 @@ job = Table(
     Column("held", Integer),
     Column("listing", Text),
     Column("error", Text),
+    # A hash of what decides what the job reads; null in a job that retires its source.
+    Column("configuration", Text),
     Index("ix_job_source", "namespace", "source_id", "started_at"),
 )
 
