@@ -1,4 +1,9 @@
-"""``ingest``: takes every source, or some, through the chain, each in its own Dagster run in this process."""
+"""``ingest``: takes every source, or some, through the chain, by Dagster runs in this process.
+
+Each source goes through the stages that are its own in a run of its own, so that one that fails stops no
+other. The stages of the namespace then run once for all sources that came through: a run of them brings in
+what is pending of all, and a run for each source would write the same shards again for each.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,8 @@ import contextlib
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,6 +65,8 @@ class Outcome:
     #: an empty text) is not among them.
     dead: list[dict[str, str]] = field(default_factory=list)
     run_id: str = ""
+    #: Whether the run of its own stages succeeded, so that the namespace can take in what it has.
+    came_through: bool = False
     retired: bool = False
 
     @property
@@ -158,88 +165,175 @@ def _run(
         job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def(
             "ingest_source"
         )
+        runs = _Runs(runtime, job, instance, display)
         for source in chosen:
-            display.begin(source)
-            outcome = _run_one(runtime, job, instance, source, confirm_deletes, display)
-            display.end(outcome)
-            outcomes.append(outcome)
+            outcomes.append(runs.of_source(source, confirm_deletes))
+        runs.of_namespaces(outcomes)
         alive = {row["source_id"] for row in workspace.catalog.sources.find()}
         for outcome in outcomes:
             outcome.retired = outcome.source not in alive
+            outcome.dead = _failed_items(workspace, outcome.source)
         apply_change(instance, partition_change(instance, workspace))
     return outcomes
 
 
-def _run_one(
-    runtime: Runtime,
-    job: dg.JobDefinition,
-    instance: dg.DagsterInstance,
-    source: str,
-    confirm_deletes: bool,
-    display: _Display,
-) -> Outcome:
-    from dagster import AssetCheckSeverity, DagsterError, DagsterExecutionInterruptedError, RunConfig
-    from sqlalchemy.exc import SQLAlchemyError
+def _failed_items(workspace: Workspace, source: str) -> list[dict[str, str]]:
+    return [
+        {k: d[k] for k in ("stage", "code", "item", "message")}
+        for row in workspace.catalog.sources.find()
+        if row["source_id"] == source
+        for d in workspace.catalog.dead_letters.find(row["namespace"], source)
+        if d["kind"] == "failed"
+    ]
 
-    from taboot_pipelines.defs.ingest import FetchConfig
-    from taboot_pipelines.defs.sweeper import process_tags
-    from taboot_pipelines.stages.chain import CHAIN
 
-    reports: dict[tuple[str, str], StageReport] = {}
-    errors: dict[str, TabootError] = {}
+@dataclass
+class _Result:
+    """What one Dagster run told while it ran, and how it ended."""
 
-    def reported(report: StageReport) -> None:
-        # Of a stage that was tried again the last try counts.
-        reports[report.stage, report.namespace] = report
-        errors.pop(report.stage, None)
-        display.report(report)
+    reports: list[StageReport]
+    errors: list[TabootError]
+    checks: list[str]
+    run_id: str
+    succeeded: bool
 
-    runtime.progress, runtime.on_report, runtime.on_error = display.progress, reported, errors.__setitem__
-    outcome = Outcome(source)
-    try:
-        result = job.execute_in_process(
-            run_config=RunConfig(
-                ops={"raw_blobs": FetchConfig(confirm_deletes=confirm_deletes)},
-                loggers={"console": {"config": {"log_level": "CRITICAL"}}},
-            ),
-            instance=instance,
-            partition_key=source,
-            raise_on_error=False,
-            tags=process_tags(),
+
+@dataclass
+class _Runs:
+    """The Dagster runs of one ingest, one after the other."""
+
+    runtime: Runtime
+    job: dg.JobDefinition
+    instance: dg.DagsterInstance
+    display: _Display
+
+    def of_source(self, source: str, confirm_deletes: bool) -> Outcome:
+        """Take a source through its own stages."""
+        from taboot_pipelines.defs.ingest import FetchConfig
+        from taboot_pipelines.defs.partitions import TAG
+        from taboot_pipelines.stages.chain import CHAIN
+
+        self.display.begin(source)
+        done = self._run(
+            [stage.name for stage in CHAIN.of_source],
+            {TAG: source},
+            f"source {source}",
+            ops={CHAIN.first.name: FetchConfig(confirm_deletes=confirm_deletes)},
         )
-    except DagsterExecutionInterruptedError:
-        raise KeyboardInterrupt from None
-    except (DagsterError, SQLAlchemyError, OSError) as error:
-        outcome.errors.append(
-            TabootError(
-                "E_STORAGE", f"Dagster could not run source {source} ({type(error).__name__}).", source=source
+        outcome = Outcome(
+            source,
+            done.reports,
+            done.errors,
+            done.checks,
+            run_id=done.run_id,
+            came_through=done.succeeded,
+        )
+        self.display.end(source, outcome.ok)
+        return outcome
+
+    def of_namespaces(self, outcomes: Sequence[Outcome]) -> None:
+        """Bring in, namespace by namespace, what the sources that came through have left pending.
+
+        What is said of a namespace is said of each of them. The first gets the reports; for the others there
+        was nothing left to do.
+        """
+        from taboot_pipelines.defs.partitions import range_tags, ranges
+        from taboot_pipelines.stages.chain import CHAIN
+
+        rows = self.runtime.workspace().catalog.sources.find()
+        left = {o.source: o for o in outcomes if o.came_through}
+        for namespace in sorted({row["namespace"] for row in rows}):
+            inside = [row["source_id"] for row in rows if row["namespace"] == namespace]
+            for sources in ranges(self.instance, [s for s in inside if s in left]):
+                shown = f"namespace {namespace}"
+                self.display.begin(shown)
+                done = self._run([s.name for s in CHAIN.of_namespace], range_tags(sources), shown)
+                for number, source in enumerate(sources):
+                    # A source that moves between two namespaces is in both; its run was for both.
+                    outcome = left.pop(source)
+                    outcome.reports += [
+                        report if number == 0 else _nothing_left(report, source) for report in done.reports
+                    ]
+                    outcome.errors += done.errors
+                    outcome.checks += done.checks
+                self.display.end(shown, not done.errors and not done.checks)
+
+    def _run(
+        self,
+        stages: Sequence[str],
+        tags: Mapping[str, str],
+        what: str,
+        ops: Mapping[str, Any] | None = None,
+    ) -> _Result:
+        """Run some stages, with their checks, for the partitions that the tags name."""
+        from dagster import (
+            AssetCheckSeverity,
+            AssetKey,
+            DagsterError,
+            DagsterExecutionInterruptedError,
+            RunConfig,
+        )
+        from sqlalchemy.exc import SQLAlchemyError
+
+        from taboot_pipelines.defs.sweeper import process_tags
+
+        reports: dict[tuple[str, str], StageReport] = {}
+        errors: dict[str, TabootError] = {}
+
+        def reported(report: StageReport) -> None:
+            # Of a stage that was tried again the last try counts.
+            reports[report.stage, report.namespace] = report
+            errors.pop(report.stage, None)
+            self.display.report(report)
+
+        runtime = self.runtime
+        runtime.progress, runtime.on_report, runtime.on_error = (
+            self.display.progress,
+            reported,
+            errors.__setitem__,
+        )
+        try:
+            result = self.job.execute_in_process(
+                run_config=RunConfig(
+                    ops=dict(ops or {}), loggers={"console": {"config": {"log_level": "CRITICAL"}}}
+                ),
+                instance=self.instance,
+                asset_selection=[AssetKey(stage) for stage in stages],
+                raise_on_error=False,
+                tags={**process_tags(), **tags},
             )
-        )
-    else:
+        except DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
+        except (DagsterError, SQLAlchemyError, OSError) as error:
+            failure = TabootError("E_STORAGE", f"Dagster could not run {what} ({type(error).__name__}).")
+            return _Result(list(reports.values()), [failure], [], "", False)
         if _interrupted(result):
             raise KeyboardInterrupt
-        outcome.run_id = result.run_id
-        outcome.checks = [
+        checks = [
             e.check_name
             for e in result.get_asset_check_evaluations()
             if not e.passed and e.severity == AssetCheckSeverity.ERROR
         ]
         # In the chain's order, whichever Dagster ran first.
-        outcome.errors = [errors[stage] for stage in CHAIN.names if stage in errors]
-        if not result.success and not outcome.errors and not outcome.checks:
-            outcome.errors.append(
-                TabootError("E_INTERNAL", f"The run of source {source} failed.", run_id=result.run_id)
-            )
-    outcome.reports = list(reports.values())
-    catalog = runtime.workspace().catalog
-    outcome.dead = [
-        {k: d[k] for k in ("stage", "code", "item", "message")}
-        for row in catalog.sources.find()
-        if row["source_id"] == source
-        for d in catalog.dead_letters.find(row["namespace"], source)
-        if d["kind"] == "failed"
-    ]
-    return outcome
+        told = [errors[stage] for stage in stages if stage in errors]
+        if not result.success and not told and not checks:
+            told.append(TabootError("E_INTERNAL", f"The run of {what} failed.", run_id=result.run_id))
+        return _Result(list(reports.values()), told, checks, result.run_id, result.success)
+
+
+def _nothing_left(report: StageReport, source: str) -> StageReport:
+    """Return the report of a stage of the namespace for a source that another source's run had brought in."""
+    return replace(
+        report,
+        source_id=source,
+        counts={},
+        problems=[],
+        held=[],
+        sample=[],
+        skipped=report.skipped or "unchanged",
+        seconds=0.0,
+        bytes=0,
+    )
 
 
 def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
@@ -254,30 +348,28 @@ def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 class _Display:
-    """Shows the progress of one source at a time. This one shows nothing: for programs and for output that is
+    """Shows the progress of one run at a time. This one shows nothing: for programs and for output that is
     no terminal.
     """
 
-    def begin(self, source: str) -> None: ...
+    def begin(self, what: str) -> None: ...
 
     def progress(self, stage: str, done: int, total: int) -> None: ...
 
     def report(self, report: StageReport) -> None: ...
 
-    def end(self, outcome: Outcome) -> None: ...
+    def end(self, what: str, ok: bool) -> None: ...
 
 
 class _Bars(_Display):
-    """A bar for each source: its stage, and how far that has come."""
+    """A bar for each source and namespace: its stage, and how far that has come."""
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress
         self._task: Any = None
-        self._source = ""
 
-    def begin(self, source: str) -> None:
-        self._source = source
-        self._task = self._progress.add_task(source, total=None, stage="raw_blobs")
+    def begin(self, what: str) -> None:
+        self._task = self._progress.add_task(what, total=None, stage="")
 
     def progress(self, stage: str, done: int, total: int) -> None:
         self._progress.update(self._task, stage=stage, completed=done, total=total or None)
@@ -285,8 +377,8 @@ class _Bars(_Display):
     def report(self, report: StageReport) -> None:
         self._progress.update(self._task, stage=report.stage, completed=0, total=None)
 
-    def end(self, outcome: Outcome) -> None:
-        self._progress.update(self._task, stage="done" if outcome.ok else "look below", completed=1, total=1)
+    def end(self, what: str, ok: bool) -> None:
+        self._progress.update(self._task, stage="done" if ok else "look below", completed=1, total=1)
 
 
 @contextlib.contextmanager

@@ -4,14 +4,14 @@ Name, description, dependencies, and whether an I/O manager keeps the value are 
 nothing is written down twice. The module of a group adds only the group, the kinds and the pool.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 
 from taboot_pipelines.defs.io import KEY
 from taboot_pipelines.defs.materialize import OWNERS, materialize
-from taboot_pipelines.defs.partitions import sources_partitions
+from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.chain import CHAIN
 
@@ -44,8 +44,9 @@ def stage_asset(
         code_version=code_version,
         description=stage.holds,
         op_tags=op_tags,
+        backfill_policy=BACKFILL,
     )
-    def asset(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> dg.MaterializeResult[Any]:
-        return materialize(context, workspace)
+    def asset(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> Iterator[Any]:
+        yield from materialize(context, workspace)
 
     return asset

@@ -39,7 +39,8 @@ def sources_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> 
 
 def _partitions(context: dg.AssetCheckExecutionContext) -> set[str] | None:
     """Return the run's partitions; None if the check runs alone."""
-    return set(context.partition_keys) if context.has_partition_key else None
+    partitioned = context.has_partition_key or context.has_partition_key_range
+    return set(context.partition_keys) if partitioned else None
 
 
 def namespaces_of(context: dg.AssetCheckExecutionContext, workspace: Workspace) -> list[str]:

@@ -1,11 +1,14 @@
 """Group ingest: the bytes that a connector fetched."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import dagster as dg
 from pydantic import Field
 
 from taboot_pipelines.defs.checking import checked, sources_of
 from taboot_pipelines.defs.materialize import OWNERS, materialize
-from taboot_pipelines.defs.partitions import sources_partitions
+from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.chain import CHAIN
@@ -27,11 +30,12 @@ class FetchConfig(dg.Config):
     owners=OWNERS,
     code_version="1",
     description=CHAIN.first.holds,
+    backfill_policy=BACKFILL,
 )
 def raw_blobs(
     context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource
-) -> dg.MaterializeResult[None]:
-    return materialize(context, workspace, confirm_deletes=config.confirm_deletes)
+) -> Iterator[Any]:
+    yield from materialize(context, workspace, confirm_deletes=config.confirm_deletes)
 
 
 @dg.asset_check(

@@ -6,11 +6,12 @@ Every asset goes through the same few lines.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
@@ -21,6 +22,7 @@ from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 
 _log = logging.getLogger(__name__)
 
@@ -37,45 +39,115 @@ _TEXT_COLUMNS = {"documents": ["doc_id", "title", "text"], "chunks": ["chunk_id"
 
 def materialize(
     context: dg.AssetExecutionContext, workspace: WorkspaceResource, **options: Any
-) -> dg.MaterializeResult[Any]:
-    """Run the asset's stage for the run's partitions.
+) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[Any]]:
+    """Run the asset's stage for the run's partitions, of which a backfill has many.
 
-    An expected failure becomes a ``Failure`` that carries its code.
+    A stage of a source goes through them one after the other; a stage of the namespace runs once for all of
+    them. A partition that fails does not stop the others: what they made is reported, and the step fails at
+    the end. An expected failure becomes a ``Failure`` that carries its code.
     """
-    stage = context.asset_key.path[-1]
-    reports: list[StageReport] = []
+    stage, keys = context.asset_key.path[-1], list(context.partition_keys)
+    done: list[tuple[Sequence[str], list[StageReport]]] = []
+    failed: list[tuple[Sequence[str], dg.Failure | dg.RetryRequested]] = []
+    groups: list[Sequence[str]] = [keys]
+    if isinstance(CHAIN.stage(stage), SourceStage):
+        groups = [[key] for key in keys]
+    for group in groups:
+        try:
+            done.append((group, _run_partitions(context, workspace, stage, group, options)))
+        except (dg.Failure, dg.RetryRequested) as failure:
+            failed.append((group, failure))
+    for _, failed_with in failed:
+        # Another try repeats no work of the partitions that are done: their input is unchanged then.
+        if isinstance(failed_with, dg.RetryRequested) or len(groups) == 1:
+            raise failed_with
+    metadata = {key: _metadata(workspace, stage, made) for group, made in done for key in group}
+    if failed:
+        for group, made in done:
+            for key in group:
+                yield dg.AssetMaterialization(
+                    context.asset_key, partition=key, metadata=metadata[key], tags=version_tags(made)
+                )
+        raise _joined(failed, len(keys))
+    if len(keys) > 1:
+        for key in keys:
+            context.add_asset_metadata(metadata[key], partition_key=key)
+    of_all = metadata[keys[0]] if len(keys) == 1 else {"partitions": len(keys)}
+    reports = [report for _, made in done for report in made]
+    if CHAIN.stage(stage).tables:
+        yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports), value=reports)
+    else:
+        # Without a table there is no value for an I/O manager to keep.
+        yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports))
+
+
+def version_tags(reports: Sequence[StageReport]) -> dict[str, str] | None:
+    """Return the tags that give a materialization its data version; None if a report has none."""
+    version = _version(reports)
+    return None if version is None else {DATA_VERSION_TAG: version.value}
+
+
+def _version(reports: Sequence[StageReport]) -> dg.DataVersion | None:
+    versions = [r.data_version for r in reports]
+    if not versions or not all(versions):
+        return None
+    return dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions))
+
+
+def _run_partitions(
+    context: dg.AssetExecutionContext,
+    workspace: WorkspaceResource,
+    stage: str,
+    keys: Sequence[str],
+    options: dict[str, Any],
+) -> list[StageReport]:
+    with logs.bind(run=context.run.run_id, partition=keys[0]):
+        reports = run_reported(workspace.runtime, stage, *keys, attempt=context.retry_number, **options)
     names = workspace.runtime.settings.metadata_text
-    for source_id in context.partition_keys:
-        with logs.bind(run=context.run.run_id, partition=source_id):
-            done = run_reported(workspace.runtime, stage, source_id, attempt=context.retry_number, **options)
-        reports += done
-        for report in done:
-            for problem in report.problems:
-                context.log.warning(f"{problem['code']}: {shown_item(report, problem['item'], names)}")
-            for held in report.held:
-                context.log.warning(f"{held['code']}: {held['message']} {held.get('remedy', '')}")
+    for report in reports:
+        for problem in report.problems:
+            context.log.warning(f"{problem['code']}: {shown_item(report, problem['item'], names)}")
+        for held in report.held:
+            context.log.warning(f"{held['code']}: {held['message']} {held.get('remedy', '')}")
+    return reports
+
+
+def _metadata(workspace: WorkspaceResource, stage: str, reports: list[StageReport]) -> dict[str, Any]:
+    names = workspace.runtime.settings.metadata_text
     metadata = metadata_of(reports, names=names)
     if names and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
-    versions = [r.data_version for r in reports]
-    version = (
-        dg.DataVersion(versions[0] if len(versions) == 1 else digest(*versions)) if all(versions) else None
+    return metadata
+
+
+def _joined(failed: Sequence[tuple[Sequence[str], Exception]], partitions: int) -> dg.Failure:
+    """Return one failure for those of several partitions."""
+    said = {
+        key: getattr(failure, "description", None) or type(failure).__name__
+        for group, failure in failed
+        for key in group
+    }
+    return dg.Failure(
+        f"{len(said)} of {partitions} partitions failed: {', '.join(sorted(said))}.",
+        metadata={"failed": dg.MetadataValue.json(said)},
+        allow_retries=False,
     )
-    if CHAIN.stage(stage).tables:
-        return dg.MaterializeResult(metadata=metadata, data_version=version, value=reports)
-    # Without a table there is no value for an I/O manager to keep.
-    return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
 def run_reported(
-    runtime: Runtime, stage: str, source_id: str, *, attempt: int = MAX_RETRIES, **options: Any
+    runtime: Runtime, stage: str, *source_ids: str, attempt: int = MAX_RETRIES, **options: Any
 ) -> list[StageReport]:
-    """Run one stage of one source and tell the runtime's observers.
+    """Run one stage of one source, or of several if it is the namespace's; tell the runtime's observers.
 
     Raises ``Failure``, or ``RetryRequested`` while ``attempt``, counted from 0, is not the last.
     """
     with failures(runtime, stage, attempt):
-        reports = running.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
+        found = CHAIN.stage(stage)
+        if isinstance(found, NamespaceStage):
+            reports = running.run_together(runtime.workspace(), found, source_ids, runtime.progress)
+        else:
+            (source_id,) = source_ids
+            reports = running.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
     for report in reports:
         _log_problems(report)
         if runtime.on_report is not None:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
 from taboot_pipelines.stages.workspace import Workspace
 
+# Dagster calls the parameter beta wherever an asset is declared with it; who runs the project cannot help it.
+warnings.filterwarnings("ignore", message=".*backfill_policy.*", category=dg.BetaWarning)
+
 NAME = "sources"
 #: The tag by which Dagster marks the partition of a run.
 TAG = "dagster/partition"
+#: The tags of a run of several partitions, which are neighbours in the order of the instance.
+RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
+#: A backfill is one run, since every run brings in what is pending in its namespaces: a run for each source
+#: would write the same shards again for each. Within the run the sources follow one another, so it needs no
+#: more memory than the largest of them, and each holds its lease only while its own stage runs.
+BACKFILL = dg.BackfillPolicy.single_run()
 
 _BUSY = [
     dg.DagsterRunStatus.QUEUED,
@@ -49,5 +60,39 @@ def apply_change(instance: dg.DagsterInstance, change: Change) -> None:
 
 
 def is_busy(instance: dg.DagsterInstance, source_id: str) -> bool:
-    """Whether a run of the source's partition is queued or under way."""
-    return bool(instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1))
+    """Whether a run that has the source's partition, alone or among others, is queued or under way."""
+    if instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1):
+        return True
+    ranged = [run for run in instance.get_runs(dg.RunsFilter(statuses=_BUSY)) if RANGE_TAGS[0] in run.tags]
+    return bool(ranged) and any(source_id in _range(instance, run) for run in ranged)
+
+
+def ranges(instance: dg.DagsterInstance, source_ids: Collection[str]) -> list[list[str]]:
+    """Return the sources in as few lists as there are runs needed for them.
+
+    A run has one partition, or neighbours in the order of the instance; a source without a partition is in
+    none of the lists.
+    """
+    found: list[list[str]] = []
+    follows = False
+    for key in instance.get_dynamic_partitions(NAME):
+        if key in source_ids:
+            if not follows:
+                found.append([])
+            found[-1].append(key)
+        follows = key in source_ids
+    return found
+
+
+def range_tags(source_ids: Sequence[str]) -> dict[str, str]:
+    """Return the tags of a run of the partitions of one of the lists that :func:`ranges` returns."""
+    if len(source_ids) == 1:
+        return {TAG: source_ids[0]}
+    return dict(zip(RANGE_TAGS, (source_ids[0], source_ids[-1]), strict=True))
+
+
+def _range(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
+    keys = list(instance.get_dynamic_partitions(NAME))
+    first, last = (run.tags[tag] for tag in RANGE_TAGS)
+    # A partition that has been dropped since is in no range any more.
+    return keys[keys.index(first) : keys.index(last) + 1] if first in keys and last in keys else [first, last]

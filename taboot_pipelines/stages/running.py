@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
@@ -31,9 +33,54 @@ def run_stage(
     deletions, and the retirement of a source, which must have left every target first. Raises ``E_NOT_FOUND``
     for an unknown stage, ``E_SOURCE_UNKNOWN`` for an unknown source, and whatever the stage raises.
     """
+    found = CHAIN.stage(stage)
+    if isinstance(found, NamespaceStage):
+        return run_together(workspace, found, [source_id], progress)
+    assert isinstance(found, SourceStage)
+    with _logged(stage, source_id) as reports:
+        reports += [
+            run_tracked(workspace, found, entry, progress, confirm_deletes=confirm_deletes)
+            for entry in workspace.entries(source_id)
+        ]
+    return reports
+
+
+def run_together(
+    workspace: Workspace, stage: NamespaceStage, source_ids: Sequence[str], progress: Progress = no_progress
+) -> list[StageReport]:
+    """Run a stage of the namespace for several partitions: once for each namespace that they lie in.
+
+    A run for one partition brings in what is pending of all, so it is not repeated for each; what is to be
+    finished for a partition afterwards is finished for all of them. There is one report per namespace. A
+    namespace that fails does not stop the others; the first failure is raised at the end. Raises as
+    :func:`run_stage`.
+    """
+    first = source_ids[0]
+    with _logged(stage.name, first) as reports:
+        if stage.target is not None and not stage.target.configured(workspace):
+            # The answer does not depend on the source, which may be retired by this time.
+            reports.append(stage.run(workspace, workspace.settings.namespace, first, progress))
+            return reports
+        entries = [entry for source_id in source_ids for entry in workspace.entries(source_id)]
+        failure: TabootError | None = None
+        for namespace in dict.fromkeys(e.namespace for e in entries):
+            inside = [e for e in entries if e.namespace == namespace]
+            try:
+                reports.append(_run_in(workspace, stage, namespace, inside, progress))
+            except TabootError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+    return reports
+
+
+@contextmanager
+def _logged(stage: str, source_id: str) -> Iterator[list[StageReport]]:
+    """Log that a stage begins, and the end of each report that the block adds to the list it is given."""
     with logs.bind(source=source_id, stage=stage):
         _log.info("stage begins")
-        reports = _run_stage(workspace, stage, source_id, progress, confirm_deletes)
+        reports: list[StageReport] = []
+        yield reports
         for report in reports:
             with logs.bind(namespace=report.namespace):
                 _log.info(
@@ -44,7 +91,6 @@ def run_stage(
                         "counts": report.counts,
                     },
                 )
-    return reports
 
 
 def run_chain(
@@ -68,32 +114,24 @@ def run_chain(
     return reports
 
 
-def _run_stage(
-    workspace: Workspace, name: str, source_id: str, progress: Progress, confirm_deletes: bool
-) -> list[StageReport]:
-    stage = CHAIN.stage(name)
-    if isinstance(stage, SourceStage):
-        return [
-            run_tracked(workspace, stage, entry, progress, confirm_deletes=confirm_deletes)
-            for entry in workspace.entries(source_id)
-        ]
-    assert isinstance(stage, NamespaceStage)
-    if stage.target is not None and not stage.target.configured(workspace):
-        # The answer does not depend on the source, which may be retired by this time.
-        return [stage.run(workspace, workspace.settings.namespace, source_id, progress)]
-    entries = workspace.entries(source_id)
-    reports = []
-    for namespace in dict.fromkeys(e.namespace for e in entries):
-        with (
-            logs.bind(namespace=namespace),
-            tracked(workspace, namespace, source_id, name, progress) as shown,
-        ):
-            reports.append(stage.run(workspace, namespace, source_id, shown))
-    if stage.serving is not None:
+def _run_in(
+    workspace: Workspace,
+    stage: NamespaceStage,
+    namespace: str,
+    entries: Sequence[Entry],
+    progress: Progress,
+) -> StageReport:
+    """Run a stage of one namespace, asked for by these entries of it, and finish what waits for it."""
+    asking = entries[0].source_id
+    with (
+        logs.bind(namespace=namespace),
+        tracked(workspace, namespace, asking, stage.name, progress) as shown,
+    ):
+        report = stage.run(workspace, namespace, asking, shown)
+    if stage.serving is not None and _served(workspace, namespace, besides=stage.name):
         for entry in entries:
-            if _served(workspace, entry.namespace, besides=name):
-                _finish(workspace, entry, any(r.skipped is None for r in reports))
-    return reports
+            _finish(workspace, entry, report.skipped is None)
+    return report
 
 
 def _served(workspace: Workspace, namespace: str, besides: str) -> bool:

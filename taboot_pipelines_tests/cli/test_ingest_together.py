@@ -1,0 +1,66 @@
+"""``taboot ingest`` with many sources: the namespace's stages run once, each source is told of as before."""
+
+from __future__ import annotations
+
+import pytest
+
+from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.shards.counting import shards_new
+from taboot_pipelines_tests.world import World
+
+GUIDE = "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n"
+
+
+@pytest.fixture
+def shell(world: World) -> Shell:
+    for i in range(12):
+        namespace = {"namespace": "other"} if i in (4, 9) else {}
+        (world.source(f"s{i:02d}", **namespace) / "guide.md").write_text(f"{GUIDE}\nNumber {i}.\n")
+    return Shell(world)
+
+
+def test_all_sources_are_published_together(shell: Shell) -> None:
+    told = shell.json("ingest")
+    assert told["ok"] and len(told["sources"]) == 12
+    # One for each of the two namespaces.
+    assert shards_new(told) == 2
+    for source in told["sources"]:
+        assert source["state"] == "succeeded" and len(source["stages"]) == 9
+        assert {stage["source_id"] for stage in source["stages"]} == {source["source"]}
+    assert shell.world.kb().documents().num_rows == 10
+    assert shell.world.kb("other").documents().num_rows == 2
+
+    again = shell.json("ingest")
+    assert again["ok"] and shards_new(again) == 0
+    assert {
+        stage["skipped"] for s in again["sources"] for stage in s["stages"] if stage["stage"] == "kb_shards"
+    } == {"unchanged"}
+
+
+def test_what_fails_is_told_of_the_sources_that_it_concerns(shell: Shell) -> None:
+    world = shell.world
+    world.source("s03").joinpath("guide.md").unlink()
+    world.source("s03").rmdir()
+    world.remove_source("s05")
+    done = {s["source"]: s for s in shell.json("ingest", code=1)["sources"]}
+    assert {s["state"] for name, s in done.items() if name != "s03"} == {"succeeded"}
+    assert done["s03"]["state"] == "failed" and done["s03"]["error"]["code"] == "E_PATH"
+    assert world.kb().documents().num_rows == 8
+
+    # Several sources retire in one ingest, while another still fails.
+    for name in ("s00", "s07"):
+        world.remove_source(name)
+    done = {s["source"]: s for s in shell.json("ingest", code=1)["sources"]}
+    assert {name for name, s in done.items() if s["state"] == "retired"} == {"s00", "s07"}
+    assert world.kb().documents().num_rows == 6
+
+    # A namespace whose shards cannot be written fails for all its sources, and for no others.
+    shards = world.home / "kb"
+    (guide,) = (world.directory / "s01").iterdir()
+    guide.write_text(f"{GUIDE}\nEdited.\n")
+    (manifest,) = shards.glob("default*manifest.json")
+    manifest.unlink()
+    manifest.mkdir()
+    done = {s["source"]: s for s in shell.json("ingest", code=1)["sources"]}
+    assert {name for name, s in done.items() if s["state"] == "succeeded"} == {"s04", "s09"}
+    assert done["s01"]["error"]["code"] == "E_STORAGE"
