@@ -288,6 +288,39 @@ class ShardSettings(BaseModel, extra="forbid"):
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
 
 
+class RetentionSettings(BaseModel, extra="forbid"):
+    """How long history is kept that nothing is derived from, and files that only late readers use. Documents
+    and their bytes are never dropped by age: ``taboot purge`` does that, on demand."""
+
+    runs: Positive = Field(
+        20,
+        description=(
+            "Runs of each job and partition that Dagster's storage keeps, of those that changed something or"
+            " failed; of the others the last."
+        ),
+    )
+    run_days: Positive = Field(90, description="Days after which such a run goes, however few there are.")
+    jobs: Positive = Field(
+        20, description="Jobs of each source that the catalog keeps besides those that brought what is there."
+    )
+    shard_mb: int = Field(
+        16,
+        ge=0,
+        description=(
+            "Megabytes of shards that are kept ten minutes for readers of the last manifest, if they are more"
+            " than those in force; what exceeds both goes after ten seconds, the oldest first."
+        ),
+    )
+    vector_share: float = Field(
+        0.5,
+        ge=0,
+        description=(
+            "Vectors of texts that no document holds any more are kept, in case they come back, until they"
+            " are this share of those in use and more than 1,000."
+        ),
+    )
+
+
 class Settings(BaseSettings):
     """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
 
@@ -356,6 +389,7 @@ class Settings(BaseSettings):
     http: HttpSettings = Field(default_factory=HttpSettings)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     shards: ShardSettings = Field(default_factory=ShardSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
 
     @property
     def home_dir(self) -> Path:

@@ -1,9 +1,10 @@
-"""``schema``, ``delete``, ``restore``, ``ui``: what a person does by hand, now and then."""
+"""``schema``, ``delete``, ``restore``, ``purge``, ``ui``: what a person does by hand, now and then."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 
 import click
 
@@ -76,6 +77,36 @@ def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> N
         out.print(
             text(f"{len(restored.awaiting_fetch)} were erased and come back with the next `taboot ingest`.")
         )
+
+
+@click.command()
+@click.option(
+    "--vanished", is_flag=True, help="Bytes of files that are gone from their source, or were edited since."
+)
+@click.option("--yes", is_flag=True, help="Remove them; without it, only say what would go.")
+@namespace_option
+@json_option
+def purge(vanished: bool, yes: bool, namespace: str | None, as_json: bool) -> None:
+    """Remove stored bytes that no document has any more; by themselves they are kept for ever."""
+    from taboot_pipelines.stages.purging import purge_vanished
+    from taboot_pipelines.stages.workspace import Workspace
+
+    if not vanished:
+        raise click.UsageError("Say what is to be removed: --vanished.")
+    settings = load_settings()
+    require_catalog(settings)
+    workspace = Workspace(settings)
+    try:
+        purged = purge_vanished(workspace, namespace or settings.namespace, carry_out=yes)
+    finally:
+        workspace.close()
+    if as_json:
+        emit_json(asdict(purged))
+        return
+    verb = "Removed" if yes else "Would remove"
+    console().print(text(f"{verb} {purged.blobs:,} blobs of {purged.bytes:,} bytes."))
+    if purged.blobs and not yes:
+        console().print(text("`taboot purge --vanished --yes` removes them for good."))
 
 
 def require_catalog(settings: Settings) -> None:

@@ -42,6 +42,7 @@ for command in (
     admin.schema,
     admin.delete,
     admin.restore,
+    admin.purge,
     admin.ui,
 ):
     cli.add_command(command)

@@ -148,10 +148,14 @@ def _run(
 ) -> list[Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        from dagster import DagsterError
+        from sqlalchemy.exc import SQLAlchemyError
+
         from taboot_pipelines.defs import build_defs
         from taboot_pipelines.defs.instance import open_instance
         from taboot_pipelines.defs.partitions import apply_change, partition_change
         from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
+        from taboot_pipelines.defs.retention import forget_old
         from taboot_pipelines.defs.sweeper import sweep_dead_runs
 
     # Dagster logs every event to the terminal; what matters is shown below.
@@ -174,6 +178,9 @@ def _run(
             outcome.retired = outcome.source not in alive
             outcome.dead = _failed_items(workspace, outcome.source)
         apply_change(instance, partition_change(instance, workspace))
+        with contextlib.suppress(SQLAlchemyError, OSError, DagsterError):
+            # What cannot be tidied now is tidied by the next run.
+            forget_old(instance, settings.retention)
     return outcomes
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from taboot_pipelines.defs.materialize import OWNERS, failures
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.stages import storage_audit as stage
 from taboot_pipelines.stages.chain import CHAIN
 
@@ -64,6 +65,8 @@ def storage_audit(
         for r in reports
         for d in r.found
     ]
+    if rows:
+        mark_changed(context.instance, context.run)
     left = [d for r in reports for d in r.left]
     metadata: dict[str, Any] = {
         "namespaces": len(reports),

@@ -10,6 +10,7 @@ from taboot_pipelines.defs.materialize import failures, run_reported, version_ta
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.stage import SourceStage
 from taboot_pipelines.stages.workspace import Workspace
@@ -53,6 +54,8 @@ def ingest_every_source(
                     stopped.update(group)
                 context.log.error(f"{', '.join(group)}: {stage.name}: {failure.description}")
                 continue
+            if any(report.changed for report in reports):
+                mark_changed(context.instance, context.run)
             metadata = metadata_of(reports)
             for source_id in group:
                 yield dg.AssetMaterialization(

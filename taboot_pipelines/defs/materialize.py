@@ -17,6 +17,7 @@ from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
+from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import running
@@ -103,6 +104,8 @@ def _run_partitions(
 ) -> list[StageReport]:
     with logs.bind(run=context.run.run_id, partition=keys[0]):
         reports = run_reported(workspace.runtime, stage, *keys, attempt=context.retry_number, **options)
+    if any(report.changed for report in reports):
+        mark_changed(context.instance, context.run)
     names = workspace.runtime.settings.metadata_text
     for report in reports:
         for problem in report.problems:

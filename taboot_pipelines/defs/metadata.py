@@ -94,7 +94,8 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
                 [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held],
             )
         )
-    if sample:
+    # A sample of what a run found as it was would be kept for every such run.
+    if sample and any(report.changed for report in reports):
         result["sample"] = dg.MetadataValue.table(_records(sample))
     bars = {name: counts[name] for name in _BARS if counts.get(name)}
     # A stage that changed nothing has nothing to draw, and drawing would be most of its cost.

@@ -8,6 +8,7 @@ import orjson
 from taboot_pipelines.defs.jobs import ingest_source
 from taboot_pipelines.defs.partitions import NAME, TAG, is_busy, partition_change, sources_partitions
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.defs.retention import forget_old
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.configuration import fingerprint
@@ -119,6 +120,16 @@ def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource
     return dg.SkipReason(f"Marked as failed: {', '.join(dead)}." if dead else "No dead run.")
 
 
+@dg.sensor(
+    minimum_interval_seconds=3600,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Forgets runs that say nothing any more, so that Dagster's own storage stays bounded.",
+)
+def retention(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
+    gone = forget_old(context.instance, workspace.runtime.settings.retention)
+    return dg.SkipReason(f"{len(gone)} runs are forgotten." if gone else "No run is too old.")
+
+
 @dg.run_failure_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Logs which source failed, with its error code and what to do about it.",
@@ -173,4 +184,4 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-SENSORS = [sources_sensor, due_sources, due_dead_letters, stale_runs, run_failures]
+SENSORS = [sources_sensor, due_sources, due_dead_letters, stale_runs, retention, run_failures]

@@ -15,6 +15,7 @@ from pydantic import Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines import logs
+from taboot_pipelines.defs.retention import forget_superseded
 from taboot_pipelines.defs.sweeper import sweep_dead_runs, sweeping
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
@@ -67,7 +68,8 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Stores, leases, embedder and sources of the chain, opened lazily.
 
     When it is set up for a run, dead runs are swept first and then every few seconds: in a set-up without a
-    daemon nobody else frees the pool slots of a killed run (rule ``kill-anywhere``).
+    daemon nobody else frees the pool slots of a killed run (rule ``kill-anywhere``). When the run ends, the
+    runs before it that it leaves nothing to say are forgotten.
     """
 
     runtime: dg.ResourceDependency[Runtime]
@@ -96,25 +98,30 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 and not instance.is_ephemeral
                 and self.runtime.swept_by != run.run_id
             ):
-                stack.enter_context(self._watching(run.run_id, instance))
+                stack.enter_context(self._watching(run, instance))
             yield self
 
     @contextmanager
-    def _watching(self, run_id: str, instance: dg.DagsterInstance) -> Iterator[None]:
-        self.runtime.swept_by = run_id
+    def _watching(self, run: dg.DagsterRun, instance: dg.DagsterInstance) -> Iterator[None]:
+        self.runtime.swept_by = run.run_id
         try:
-            try:
+            with self._tidying("dead runs could not be looked for", run):
                 sweep_dead_runs(instance, self.open().catalog)
-            except (TabootError, SQLAlchemyError, dg.DagsterError) as error:
-                # The step opens the same stores, and a failure there has a code and retries.
-                _log.warning(
-                    "dead runs could not be looked for", extra={"run": run_id, "reason": type(error).__name__}
-                )
             with sweeping(instance):
                 yield
+            with self._tidying("runs before this one could not be forgotten", run):
+                forget_superseded(instance, run)
         finally:
             # A worker that takes several steps of the same run watches over each of them.
             self.runtime.swept_by = ""
+
+    @contextmanager
+    def _tidying(self, what: str, run: dg.DagsterRun) -> Iterator[None]:
+        """Let nothing that only tidies fail the run: its steps open the same stores, and have retries."""
+        try:
+            yield
+        except (TabootError, SQLAlchemyError, OSError, dg.DagsterError) as error:
+            _log.warning(what, extra={"run": run.run_id, "reason": type(error).__name__})
 
 
 class KnowledgeBaseResource(dg.ConfigurableResource):  # type: ignore[type-arg]

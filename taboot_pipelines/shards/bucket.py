@@ -38,7 +38,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, Seen
+from taboot_pipelines.shards.protocol import Build, Left, Seen, doomed
 from taboot_pipelines.stores.objects import Place, is_absent
 
 #: A reader asks for a new manifest at most this often.
@@ -219,17 +219,22 @@ class BucketShards:
             with contextlib.suppress(TabootError), self._at.asked("A shard cannot be marked"):
                 obstore.put(self._store, _marker(namespace, key, layout.LEFT), b"", use_multipart=False)
 
-    def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
+    def prune(
+        self, namespace: str, keep: Manifest | None, min_age_seconds: float, max_bytes: int | None = None
+    ) -> list[str]:
         prefix = layout.shards_name(namespace)
-        shards: dict[str, dict[str, float]] = defaultdict(dict)
+        shards: dict[str, dict[str, _Listed]] = defaultdict(dict)
         for x in self._list(prefix):
-            shards[x.path.removeprefix(f"{prefix}/").split("/", 1)[0]][x.path] = x.modified
+            shards[x.path.removeprefix(f"{prefix}/").split("/", 1)[0]][x.path] = x
         entries = {s.key: s for s in keep.shards} if keep else {}
-        before = time.time() - min_age_seconds
-        gone = sorted(
-            key for key, paths in shards.items() if key not in entries and max(paths.values()) <= before
-        )
-        doomed = [path for key in gone for path in shards[key]]
+        now = time.time()
+        left = {
+            key: Left(max(x.modified for x in found.values()), sum(x.size for x in found.values()))
+            for key, found in shards.items()
+            if key not in entries
+        }
+        gone = doomed(left, now, min_age_seconds, max_bytes)
+        paths = [path for key in gone for path in shards[key]]
         for key, entry in entries.items():
             # Else it is what a shard held before it was built again.
             live = {
@@ -237,12 +242,14 @@ class BucketShards:
                 _marker(namespace, key, layout.DAMAGED),
                 *(_path(namespace, key, f) for f in entry.files),
             }
-            doomed += [
-                path for path, modified in shards[key].items() if path not in live and modified <= before
+            paths += [
+                path
+                for path, x in shards[key].items()
+                if path not in live and now - x.modified >= min_age_seconds
             ]
-        if doomed:
+        if paths:
             with self._at.asked("A shard cannot be deleted"):
-                obstore.delete(self._store, doomed)
+                obstore.delete(self._store, paths)
         self._forget(namespace, keep, min_age_seconds)
         return gone
 

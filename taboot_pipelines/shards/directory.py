@@ -21,7 +21,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.files import hash_file
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, Seen
+from taboot_pipelines.shards.protocol import Build, Left, Seen, doomed
 from taboot_pipelines.stores.objects import directory_health
 
 
@@ -122,19 +122,22 @@ class DirectoryShards:
         with contextlib.suppress(OSError):
             (self._folder(namespace, shard.key) / layout.DAMAGED).touch()
 
-    def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
+    def prune(
+        self, namespace: str, keep: Manifest | None, min_age_seconds: float, max_bytes: int | None = None
+    ) -> list[str]:
         folder = layout.shards_dir(self.root, namespace)
         named = {s.key for s in keep.shards} if keep else set()
         try:
-            gone = (
-                sorted(
-                    p.name
+            left = (
+                {
+                    p.name: Left(p.stat().st_mtime, sum(f.stat().st_size for f in p.rglob("*")))
                     for p in folder.iterdir()
-                    if p.name not in named and time.time() - p.stat().st_mtime >= min_age_seconds
-                )
+                    if p.name not in named
+                }
                 if folder.is_dir()
-                else []
+                else {}
             )
+            gone = doomed(left, time.time(), min_age_seconds, max_bytes)
             for name in gone:
                 shutil.rmtree(folder / name)
         except OSError as error:

@@ -4,7 +4,7 @@ object store. One conformance suite runs against both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,34 @@ class Seen:
 
     state: object
     manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A shard that the manifest does not name: when it was written or left it (Unix time), and its bytes."""
+
+    since: float
+    bytes: int
+
+
+#: A reader that has just looked at the manifest has opened its files by then, however little room there is.
+LEAST_GRACE_SECONDS = 10.0
+
+
+def doomed(
+    left: Mapping[str, Left], now: float, min_age_seconds: float, max_bytes: int | None = None
+) -> list[str]:
+    """Return the names of the shards to delete: the old ones, and the oldest of an excess of bytes."""
+    gone = {name for name, shard in left.items() if now - shard.since >= min_age_seconds}
+    if max_bytes is not None:
+        rest = sorted(left.keys() - gone, key=lambda name: (left[name].since, name))
+        excess = sum(left[name].bytes for name in rest) - max_bytes
+        for name in rest:
+            if excess <= 0 or now - left[name].since < LEAST_GRACE_SECONDS:
+                break
+            gone.add(name)
+            excess -= left[name].bytes
+    return sorted(gone)
 
 
 class ShardStore(Protocol):
@@ -68,9 +96,12 @@ class ShardStore(Protocol):
     def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
         """Ask the next publish to build the shard again. Best effort: a reader may have no right to write."""
 
-    def prune(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> list[str]:
+    def prune(
+        self, namespace: str, keep: Manifest | None, min_age_seconds: float, max_bytes: int | None = None
+    ) -> list[str]:
         """Delete what ``keep`` does not name and what was written, or left the manifest, at least
-        ``min_age_seconds`` ago. Returns the names of the shards' folders that are gone, sorted.
+        ``min_age_seconds`` ago; of the rest the oldest shards, while they have more than ``max_bytes``
+        together (see :func:`doomed`). Returns the names of the shards' folders that are gone, sorted.
         """
 
     def health(self) -> Health: ...

@@ -105,17 +105,20 @@ def prune(
     keep_manifest: Manifest | None = None,
     *,
     min_age_seconds: float = 0.0,
+    max_bytes: int | None = None,
 ) -> list[str]:
     """Delete every shard of the namespace that ``keep_manifest`` (default: the current one) does not name and
     that was written, or left the manifest, at least ``min_age_seconds`` ago; from the store's local cache as
-    well.
+    well. With ``max_bytes`` younger ones go too, the oldest first, while they have more than that and more
+    than the shards of the manifest.
 
     Returns the names of their folders. Call it under the namespace's lease: what another publisher is
     building goes too. Readers that have a deleted file open keep it; others look for the new manifest.
     """
-    return store.prune(
-        check_namespace(namespace), keep_manifest or load_manifest(store, namespace), min_age_seconds
-    )
+    keep = keep_manifest or load_manifest(store, namespace)
+    if max_bytes is not None and keep is not None:
+        max_bytes = max(max_bytes, sum(f.size for s in keep.shards for f in s.files))
+    return store.prune(check_namespace(namespace), keep, min_age_seconds, max_bytes)
 
 
 def _source_entry(given: Mapping[str, Any]) -> SourceEntry:

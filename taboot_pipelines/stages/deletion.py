@@ -12,19 +12,16 @@ import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
-from taboot_pipelines.stages import chunks, documents
+from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
-from taboot_pipelines.stages.vacuum import vacuum, versions_in_use
+from taboot_pipelines.stages.vacuum import drop_vectors, texts_in_use, vacuum, versions_in_use
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -213,7 +210,10 @@ def _carry_out(
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
     if erase:
         blobs = catalog.locators.hashes_only_of(namespace, doc_ids)
-        _drop_dead_vectors(workspace, namespace)
+        live = texts_in_use(workspace, namespace)
+        for name in workspace.tables.names(namespace, NAMESPACE):
+            if name.startswith("vectors."):
+                drop_vectors(workspace, namespace, name, keep=live)
         with workspace.leases.exclusive(f"{namespace}.vectors"):
             for owner in [*sorted(r["source_id"] for r in catalog.sources.find(namespace)), NAMESPACE]:
                 for name in workspace.tables.names(namespace, owner):
@@ -298,30 +298,3 @@ def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -
                 raise
             pending[stage.serving.store] = "pending"
     return _Ran(pending, failure)
-
-
-def _drop_dead_vectors(workspace: Workspace, namespace: str) -> None:
-    """Delete the vectors of texts that no document of the namespace holds, in any version in use."""
-    tables = workspace.tables
-    live: set[str] = set()
-    for row in workspace.catalog.sources.find(namespace):
-        source = row["source_id"]
-        newest = tables.version(namespace, source, chunks.STAGE)
-        in_use = versions_in_use(workspace, namespace, source).get(chunks.STAGE, set())
-        for one in in_use | ({newest} if newest else set()):
-            rows = tables.read(namespace, source, chunks.STAGE, one, columns=["sha256"])
-            live |= set(rows.column("sha256").to_pylist())
-    for name in tables.names(namespace, NAMESPACE):
-        if not name.startswith("vectors."):
-            continue
-        with workspace.leases.exclusive(f"{namespace}.vectors"):
-            version = tables.version(namespace, NAMESPACE, name)
-            rows = tables.read(namespace, NAMESPACE, name, version, columns=["bucket", "sha256"])
-            dead = rows.filter(
-                pc.invert(pc.is_in(rows.column("sha256"), pa.array(sorted(live), pa.string())))
-            )
-            buckets = set(dead.column("bucket").to_pylist())
-            if buckets:
-                old = tables.read(namespace, NAMESPACE, name, version, buckets=buckets)
-                kept = old.filter(pc.is_in(old.column("sha256"), pa.array(sorted(live), pa.string())))
-                tables.replace(namespace, NAMESPACE, name, kept, buckets=buckets, txn="erase")

@@ -1,40 +1,72 @@
-"""Removes what no pointer names: old Delta files and old shards.
+"""Removes what no pointer names: old Delta files, old shards, vectors of dead texts, jobs of no consequence.
 
-It is done in passing and never waited for. Files are removed only under the source's and the namespace's
-lease, and never those of a version that a pointer names. Old shards stay for a while, for readers that have
-just opened the previous manifest.
+It is done in passing, after every run, and never waited for. Files are removed only under the source's and
+the namespace's lease, and never those of a version that a pointer names. Old shards stay for a while, for
+readers that have just opened the previous manifest. What is removed here is derived or says nothing;
+documents and their bytes are not (see ``purging``).
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.shards import prune
+from taboot_pipelines.shards import load_manifest, prune
+from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.snapshot import snapshot_pointer
-from taboot_pipelines.stages.vacuum import vacuum
+from taboot_pipelines.stages.vacuum import drop_vectors, texts_in_use, vacuum
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.state.keys import JOB
+from taboot_pipelines.stores.tables import NAMESPACE, Stale
 
-#: A table is vacuumed once it has this many files that its newest version does not use.
+#: A table is vacuumed once it has this many files that its newest version does not use, or once they have
+#: more bytes than those that it uses, and more than ``_STALE_BYTES``.
 STALE_FILES = 200
+_STALE_BYTES = 256 << 10
 SHARD_GRACE_SECONDS = 600.0
+#: So few vectors of dead texts are not worth a look.
+_MIN_DEAD_VECTORS = 1000
 
 
-def tidy(workspace: Workspace, namespace: str, source_id: str) -> int:
-    """Vacuum the tables of a source and of its namespace if they are due.
+def tidy(workspace: Workspace, namespace: str, source_id: str, *, changed: bool = True) -> int:
+    """Remove what is due of a source and of its namespace; tables only if the run ``changed`` something.
 
-    Returns the number of files removed; 0 while a run holds one of the leases.
+    Returns the number of files and shards removed; 0 while a run holds one of the leases.
     """
+    kept = workspace.settings.retention
     try:
         with (
             workspace.leases.source(namespace, source_id, wait=0),
             workspace.leases.namespace(namespace, wait=0),
         ):
-            removed = len(prune(workspace.shards, namespace, min_age_seconds=SHARD_GRACE_SECONDS))
-            return removed + _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
+            jobs = workspace.catalog.jobs.forget_old(namespace, source_id, kept.jobs)
+            if jobs:
+                workspace.hints.ask(lambda state: state.delete(namespace, [JOB(job) for job in jobs]), 0)
+            removed = len(
+                prune(
+                    workspace.shards,
+                    namespace,
+                    min_age_seconds=SHARD_GRACE_SECONDS,
+                    max_bytes=kept.shard_mb << 20,
+                )
+            )
+            if changed:
+                removed += _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
+                removed += _drop_dead_vectors(workspace, namespace)
+            return removed
     except TabootError as error:
         if error.code != "E_BUSY":
             raise
         return 0
+
+
+def _is_due(stale: Stale) -> bool:
+    return stale.files >= STALE_FILES or stale.bytes > max(stale.used_bytes, _STALE_BYTES)
+
+
+def _vector_tables(workspace: Workspace, namespace: str) -> list[str]:
+    return [n for n in workspace.tables.names(namespace, NAMESPACE) if n.startswith("vectors.")]
 
 
 def _join_vectors(workspace: Workspace, namespace: str) -> int:
@@ -44,14 +76,47 @@ def _join_vectors(workspace: Workspace, namespace: str) -> int:
     """
     removed = 0
     with workspace.leases.exclusive(f"{namespace}.vectors"):
-        for name in workspace.tables.names(namespace, NAMESPACE):
-            if (
-                name.startswith("vectors.")
-                and workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES
-            ):
+        for name in _vector_tables(workspace, namespace):
+            if workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES:
                 workspace.tables.compact(namespace, NAMESPACE, name)
                 removed += workspace.tables.vacuum(namespace, NAMESPACE, name)
     return removed
+
+
+def _drop_dead_vectors(workspace: Workspace, namespace: str) -> int:
+    """Drop the vectors of texts that no document holds any more, where they have become many.
+
+    Whether they may be many is told without reading them: a shard of documents counts its chunks. Returns the
+    number of vectors dropped. Raises ``E_BUSY`` while another source of the namespace is being worked on: its
+    texts may just have got their vectors.
+    """
+    manifest = load_manifest(workspace.shards, namespace)
+    if manifest is None:
+        return 0
+    most = max(_MIN_DEAD_VECTORS, int(manifest.chunks * workspace.settings.retention.vector_share))
+    tables, dropped = workspace.tables, 0
+    # Of another space every vector may be dead: it is the one that a person may go back to.
+    name = embeddings.table_name(manifest.space.space().id)
+    if tables.rows(namespace, NAMESPACE, name) - manifest.chunks <= most:
+        return 0
+    # A table that cannot be read is not for housekeeping to mend, nor to fail by.
+    with contextlib.ExitStack() as others, _passing_over("E_TABLE"):
+        for row in workspace.catalog.sources.find(namespace):
+            others.enter_context(workspace.leases.source(namespace, row["source_id"], wait=0))
+        dropped = drop_vectors(workspace, namespace, name, keep=texts_in_use(workspace, namespace))
+        if dropped:
+            with workspace.leases.exclusive(f"{namespace}.vectors"):
+                tables.vacuum(namespace, NAMESPACE, name)
+    return dropped
+
+
+@contextlib.contextmanager
+def _passing_over(code: str) -> Iterator[None]:
+    try:
+        yield
+    except TabootError as error:
+        if error.code != code:
+            raise
 
 
 def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:
@@ -62,6 +127,6 @@ def _vacuum(workspace: Workspace, namespace: str, source_id: str) -> int:
     removed = 0
     for owner, published in ((source_id, snapshot.applied[source_id]), (NAMESPACE, snapshot.tables)):
         for name in published:
-            if tables.stale_files(namespace, owner, name) >= STALE_FILES:
+            if _is_due(tables.stale(namespace, owner, name)):
                 removed += vacuum(workspace, namespace, owner, name)
     return removed

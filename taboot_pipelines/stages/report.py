@@ -36,6 +36,13 @@ class StageReport:
     seconds: float = 0.0
     bytes: int = 0
 
+    @property
+    def changed(self) -> bool:
+        """Whether the stage had something to do, or something to tell, beyond having looked."""
+        looked = {"discovered", "not_modified", "skipped", "failed", "present"}
+        idle = not any(count for name, count in self.counts.items() if name not in looked)
+        return self.skipped is None and not ("discovered" in self.counts and idle)
+
     def add(self, name: str, count: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + count
 

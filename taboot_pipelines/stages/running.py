@@ -144,5 +144,6 @@ def _finish(workspace: Workspace, entry: Entry, changed: bool) -> None:
     deletion.finish_pending(workspace, entry.namespace)
     if entry.retiring:
         deletion.finish_retirement(workspace, entry)
-    elif changed:
-        housekeeping.tidy(workspace, entry.namespace, entry.source_id)
+        workspace.catalog.dead_letters.forget_retired(entry.namespace)
+    else:
+        housekeeping.tidy(workspace, entry.namespace, entry.source_id, changed=changed)

@@ -48,7 +48,8 @@ class TablePlace(Protocol):
     def names(self, path: str) -> list[str]:
         """Return the names of an owner's tables."""
 
-    def data_files(self, path: str) -> int: ...
+    def data_files(self, path: str) -> list[int]:
+        """Return the sizes in bytes of a table's data files, used and not."""
 
     def prepare(self, path: str) -> None:
         """Make room for a new table."""
@@ -92,8 +93,9 @@ class TableDirectory:
             sorted(p.name for p in directory.iterdir() if (p / _LOG).is_dir()) if directory.is_dir() else []
         )
 
-    def data_files(self, path: str) -> int:
-        return sum(1 for _ in (self._root / path).rglob("*.parquet"))
+    def data_files(self, path: str) -> list[int]:
+        found = (self._root / path).rglob("*.parquet")
+        return [p.stat().st_size for p in found if _LOG not in p.parts]
 
     def prepare(self, path: str) -> None:
         (self._root / path).mkdir(parents=True, exist_ok=True)
@@ -150,8 +152,8 @@ class TableBucket:
                 for p in obstore.list_with_delimiter(self._store, prefix=path)["common_prefixes"]
             )
 
-    def data_files(self, path: str) -> int:
-        return sum(p.endswith(".parquet") and f"/{_LOG}/" not in p for p in self._list(path))
+    def data_files(self, path: str) -> list[int]:
+        return [size for p, size in self._sizes(path) if p.endswith(".parquet") and f"/{_LOG}/" not in p]
 
     def prepare(self, path: str) -> None:
         self.remove(path)
@@ -183,10 +185,17 @@ class TableBucket:
         return self._at.health("tables")
 
     def _list(self, prefix: str) -> list[str]:
+        return [path for path, _ in self._sizes(prefix)]
+
+    def _sizes(self, prefix: str) -> list[tuple[str, int]]:
         import obstore
 
         with self._at.asked("The tables cannot be listed"):
-            return [meta["path"] for batch in obstore.list(self._store, prefix=prefix) for meta in batch]
+            return [
+                (meta["path"], meta["size"])
+                for batch in obstore.list(self._store, prefix=prefix)
+                for meta in batch
+            ]
 
     def _delete(self, paths: Iterable[str]) -> None:
         import obstore

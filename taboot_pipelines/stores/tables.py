@@ -13,6 +13,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -38,6 +39,15 @@ TableVersion = str
 _ID_DIGITS = 12
 #: Tables at a version that are kept open.
 _MAX_OPENED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Data files of a table that its newest version does not use, their bytes, and the bytes that it uses."""
+
+    files: int
+    bytes: int
+    used_bytes: int
 
 
 class Tables:
@@ -253,14 +263,23 @@ class Tables:
         table = self._open(namespace, owner, name, None)
         return 0 if table is None else len(table.file_uris())
 
+    def stale(self, namespace: str, owner: str, name: str) -> Stale:
+        """Return how much is present that the newest version does not use."""
+        table = self._open(namespace, owner, name, None)
+        if table is None:
+            return Stale(0, 0, 0)
+        sizes = self._place.data_files(_path(namespace, owner, name))
+        used = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        return Stale(len(sizes) - len(used), sum(sizes) - sum(used), sum(used))
+
     def stale_files(self, namespace: str, owner: str, name: str) -> int:
         """Return the number of data files present that the newest version does not use."""
+        return self.stale(namespace, owner, name).files
+
+    def rows(self, namespace: str, owner: str, name: str) -> int:
+        """Return the number of rows of the newest version, without reading them."""
         table = self._open(namespace, owner, name, None)
-        return (
-            0
-            if table is None
-            else self._place.data_files(_path(namespace, owner, name)) - len(table.file_uris())
-        )
+        return 0 if table is None else int(table.count())
 
     def compact(self, namespace: str, owner: str, name: str) -> None:
         """Join the small files that many appends leave; the rows stay the same."""

@@ -80,6 +80,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "due_dead_letters",
         "qdrant_retries",
         "stale_runs",
+        "retention",
         "run_failures",
         "parts",
     }

@@ -67,6 +67,16 @@ class DeadLetters:
                 )
             upsert(c, d, rows)
 
+    @retried
+    def forget_retired(self, namespace: str) -> int:
+        """Erase the letters of the sources of a namespace that have retired; return how many."""
+        d, s = t.dead_letter, t.source_entry
+        retired = sa.select(s.c.source_id).where(s.c.namespace == namespace, s.c.state == "retired")
+        with self.database.begin(namespace) as c:
+            return c.execute(
+                sa.delete(d).where(d.c.namespace == namespace, d.c.source_id.in_(retired))
+            ).rowcount
+
     def forget(
         self, c: Connection, namespace: str, source_id: str, names: Collection[str], items: Collection[str]
     ) -> None:

@@ -16,10 +16,12 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import JobState, check_transition
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
-from taboot_pipelines.stores.catalog.writing import Row, now_micros
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
 #: A job that said nothing for so long has failed (seed 000).
 _MAX_SILENCE_MICROS = 24 * 3600 * 1_000_000
+#: Old jobs are forgotten together, once there are so many: whether one is named costs a look at the log.
+_FORGOTTEN_TOGETHER = 10
 
 
 class Jobs:
@@ -156,3 +158,31 @@ class Jobs:
         with self.database.read(namespace) as c:
             row = c.execute(query).one_or_none()
             return None if row is None else dict(row._mapping)
+
+    @retried
+    def forget_old(self, namespace: str, source_id: str, keep: int) -> list[str]:
+        """Forget ended jobs of a source beyond its newest ``keep`` that nothing names; return their ids.
+
+        The last job that succeeded stays, and so does each that a locator, the log or a confirmation names.
+        """
+        j, own = t.job, (t.job.c.namespace == namespace, t.job.c.source_id == source_id)
+        # A job that succeeded and changed nothing is named by nobody; of others, the tables below say.
+        idle = sa.or_(
+            j.c.state != JobState.SUCCEEDED.value, sa.and_(j.c.fetched == 0, j.c.removed == 0, j.c.held == 0)
+        )
+        query = sa.select(j.c.job_id, j.c.state, idle.label("idle")).where(*own)
+        with self.database.read(namespace) as c:
+            rows = c.execute(query.order_by(j.c.started_at.desc(), j.c.job_id)).all()
+        last = next((r.job_id for r in rows if r.state == JobState.SUCCEEDED.value), None)
+        old = {r.job_id for r in rows[keep:] if r.idle and r.state != JobState.RUNNING.value} - {last}
+        if len(old) < _FORGOTTEN_TOGETHER:
+            return []
+        with self.database.begin(namespace) as c:
+            for table in (t.fetch, t.locator, t.confirmation):
+                named = sa.select(table.c.job_id).where(
+                    table.c.namespace == namespace, table.c.source_id == source_id
+                )
+                old -= set(c.execute(named.distinct()).scalars())
+            for part in parts(sorted(old)):
+                c.execute(sa.delete(j).where(*own, j.c.job_id.in_(part)))
+        return sorted(old)

@@ -327,6 +327,24 @@ class Locators:
         return len(back)
 
     @retried
+    def held_hashes(self, namespace: str) -> set[str]:
+        """Blobs that a present document or input holds, or that a deleted document can be restored to."""
+        restorable = sa.select(t.tombstone.c.doc_id).where(
+            t.tombstone.c.namespace == namespace, t.tombstone.c.reason == "deleted"
+        )
+        with self.database.read(namespace) as c:
+            return set(
+                c.execute(
+                    sa.select(t.locator.c.sha256)
+                    .distinct()
+                    .where(
+                        t.locator.c.namespace == namespace,
+                        sa.or_(t.locator.c.state == "present", t.locator.c.doc_id.in_(restorable)),
+                    )
+                ).scalars()
+            )
+
+    @retried
     def hashes_only_of(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
         """Blobs of these documents, past versions included, that no other document holds now or can be
         restored to.
