@@ -16,6 +16,6 @@ tables and servers are derived from it.
   ``neo4j_subgraph``. The two servers share ``target.py``; ``snapshot_reader.py`` gives them the snapshot's
   rows.
 * Beside the chain: ``deletion``, ``storage_audit``, ``dead_letters``, ``uploads``, ``housekeeping``,
-  ``health``.
+  ``purging``, ``configuration``, ``health``.
 * What all use: ``workspace.py`` (everything opened from the settings), ``report.py``, ``progress.py``.
 """

@@ -8,13 +8,13 @@ What is removed is named nowhere any more; what was deleted on purpose and can b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.snapshot import snapshot_pointer
+from taboot_pipelines.stages.vacuum import versions_in_use
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,17 @@ def purge_vanished(workspace: Workspace, namespace: str, *, carry_out: bool = Fa
 
 
 def _published(workspace: Workspace, namespace: str, sources: set[str]) -> set[str]:
-    """Return the hashes that published rows name: a source whose run failed half way serves older bytes."""
-    tables, found = workspace.tables, set[str]()
-    snapshot = snapshot_pointer(workspace, namespace)
-    applied: Any = {} if snapshot is None else snapshot.applied
+    """Return the hashes that rows in use name: a source whose run failed half way serves older bytes."""
+    found = set[str]()
 
-    def read(owner: str, name: str, version: int | None) -> None:
-        rows = tables.read(namespace, owner, name, version, columns=["blob_sha256"])
+    def read(owner: str, name: str, version: TableVersion | None) -> None:
+        rows = workspace.tables.read(namespace, owner, name, version, columns=["blob_sha256"])
         found.update(rows.column("blob_sha256").to_pylist())
 
-    for source in sources | set(applied):
-        pointer = workspace.catalog.pointers.get(namespace, source, documents.STAGE)
-        for version in {
-            None if pointer is None else pointer.tables.get("documents"),
-            applied.get(source, {}).get("documents"),
-        }:
-            read(source, "documents", version)
+    snapshot = snapshot_pointer(workspace, namespace)
+    for source in sources | set({} if snapshot is None else snapshot.applied):
+        for version in versions_in_use(workspace, namespace, source).get(documents.STAGE, set()):
+            read(source, documents.STAGE, version)
     if snapshot is not None:
         read(NAMESPACE, "relations", snapshot.tables["relations"])
     return found

@@ -64,3 +64,28 @@ def test_what_fails_is_told_of_the_sources_that_it_concerns(shell: Shell) -> Non
     done = {s["source"]: s for s in shell.json("ingest", code=1)["sources"]}
     assert {name for name, s in done.items() if s["state"] == "succeeded"} == {"s04", "s09"}
     assert done["s01"]["error"]["code"] == "E_STORAGE"
+
+
+def test_purge_says_what_would_go_and_removes_it_when_told(world: World) -> None:
+    folder = world.source("guides")
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.md").write_text(f"{GUIDE}\nThis is {name}.\n")
+    shell = Shell(world)
+    world.ingest()
+    (folder / "a.md").unlink()
+    world.ingest()
+    shell("purge", code=2)
+    told = shell.json("purge", "--vanished")
+    assert (
+        told["blobs"] == 1
+        and told["done"] is False
+        and "purge --vanished --yes" in shell("purge", "--vanished")
+    )
+    assert "Removed 1 blobs" in shell("purge", "--vanished", "--yes")
+    assert shell.json("purge", "--vanished") == {
+        "namespace": "default",
+        "blobs": 0,
+        "bytes": 0,
+        "done": False,
+    }
+    assert shell.json("purge", "--vanished", "--namespace", "Not A Name", code=1)["error"]["code"]
