@@ -83,15 +83,22 @@ class TorchSettings(BaseModel, extra="forbid"):
 
 
 class EmbeddingSettings(BaseModel, extra="forbid"):
-    """The bundled embedder (all-MiniLM-L6-v2, ONNX int8). Used unless TABOOT_TEI__URL or
+    """The bundled embedder (all-MiniLM-L6-v2, int8). Used unless TABOOT_TEI__URL or
     TABOOT_EMBEDDING__TORCH__MODEL is set.
     """
 
+    runtime: Literal["auto", "openvino", "onnxruntime"] = Field(
+        "auto",
+        description=(
+            "What runs the model; auto: OpenVINO where it is installed, else ONNX Runtime. Each has an"
+            " embedding space of its own."
+        ),
+    )
     model_path: Path | None = Field(
         None, description="A directory with model.onnx and tokenizer.json; default the bundled package."
     )
-    batch_size: int = Field(8, ge=1, le=64, description="Texts of one call, sorted by length.")
-    threads: int = Field(0, ge=0, description="Threads of the ONNX session; 0 means all cores.")
+    batch_size: int = Field(8, ge=1, le=64, description="Texts of one call of ONNX Runtime.")
+    threads: int = Field(0, ge=0, description="Threads of the runtime; 0 means all cores.")
     torch: TorchSettings = Field(default_factory=TorchSettings)
 
 

@@ -11,6 +11,7 @@ import click
 
 from taboot_pipelines import logs
 from taboot_pipelines.cli.output import console, emit_json, json_option, moment, table, text
+from taboot_pipelines.embedding.minilm import runtime_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import Settings, load_settings
@@ -233,7 +234,8 @@ def _served(settings: Settings, namespace: str) -> dict[str, int]:
 
 def _parts(settings: Settings) -> dict[str, str]:
     """Where each part is: its default, or where its setting leads."""
-    bundled = f"bundled ({settings.embedding.model_path or 'all-MiniLM-L6-v2, ONNX int8'})"
+    model = settings.embedding.model_path or "all-MiniLM-L6-v2, int8"
+    bundled = f"bundled ({model}, by {runtime_of(settings.embedding)})"
     embedder = (
         f"TEI at {_no_credentials(settings.tei.url)}"
         if settings.tei.url

@@ -19,7 +19,7 @@ embeddings = stage_asset(
     "embeddings",
     group=GROUP,
     **gpu(EMBED),
-    kinds={"deltalake", "onnx"},
+    kinds={"deltalake", "openvino"},
 )
 
 

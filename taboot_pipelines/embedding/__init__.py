@@ -1,9 +1,9 @@
 """Embedders: texts to vectors of one embedding space.
 
-The protocol and ``Space`` are in ``protocol``. The backends are ``minilm`` (the bundled model, by ONNX
-Runtime), ``tei`` (a server of Text Embeddings Inference) and ``torch`` (another model in this process). Every
-backend passes its answers through ``validate``. Which texts are embedded and where their vectors are kept
-does not belong here, and neither does chunking.
+The protocol and ``Space`` are in ``protocol``. The backends are ``minilm`` (the bundled model, run by
+``openvino`` or ``onnx``, which share ``encoder``), ``tei`` (a server of Text Embeddings Inference) and
+``torch`` (another model in this process). Every backend passes its answers through ``validate``. Which texts
+are embedded and where their vectors are kept does not belong here, and neither does chunking.
 """
 
 from __future__ import annotations

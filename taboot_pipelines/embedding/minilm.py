@@ -1,21 +1,20 @@
-"""The bundled embedder: all-MiniLM-L6-v2 (Wang et al. 2020) with int8 weights, by ONNX Runtime.
+"""The bundled embedder: all-MiniLM-L6-v2 (Wang et al. 2020) with int8 weights, by OpenVINO or ONNX Runtime.
 
 Mean pooling over the attention mask, then length 1; no prefix. A text's vector is the same to the bit
-whatever it is embedded with: it is padded to a length that it alone decides, and shares a batch only with
-texts of that length.
+whatever it is embedded with (:mod:`taboot_pipelines.embedding.encoder`). The two runtimes differ in the
+fourth digit, so each has a space of its own.
 """
 
 from __future__ import annotations
 
-import os
+import importlib.util
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
+from taboot_pipelines.embedding.encoder import Encoder
 from taboot_pipelines.embedding.protocol import Space, Vectors
 from taboot_pipelines.embedding.validate import unit_vectors
 from taboot_pipelines.errors import TabootError
@@ -30,23 +29,27 @@ DIMENSION = 384
 #: The sequence length that the model was published with, special tokens included.
 MAX_SEQUENCE = 256
 
-#: Lengths are rounded up to a multiple of this, so that texts of about one length meet in a batch.
-_STEP = 8
-#: More padded tokens in one call than this run slower (measured: 8 texts of 64, 4 of 128, 2 of 256 are best).
-_BATCH_TOKENS = 512
+Runtime = Literal["openvino", "onnxruntime"]
+#: What a space's model is called after: ONNX Runtime came first and has the bare name.
+_SUFFIX: dict[Runtime, str] = {"openvino": "-openvino", "onnxruntime": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    session: Any
+    encoder: Encoder
     tokenizer: Any
-    inputs: tuple[str, ...]
-    output: str
     space: Space
 
 
-_cache: dict[tuple[str, int], _Loaded] = {}
+_cache: dict[tuple[str, int, int, Runtime], _Loaded] = {}
 _cache_lock = threading.Lock()
+
+
+def runtime_of(settings: EmbeddingSettings) -> Runtime:
+    """The runtime that the settings name, by default OpenVINO where it is installed. Loads neither."""
+    if settings.runtime != "auto":
+        return settings.runtime
+    return "openvino" if importlib.util.find_spec("openvino") is not None else "onnxruntime"
 
 
 class MiniLmEmbedder:
@@ -57,40 +60,43 @@ class MiniLmEmbedder:
     is of use only as such a path.
     """
 
-    def __init__(self, settings: EmbeddingSettings) -> None:
+    def __init__(self, settings: EmbeddingSettings, runtime: Runtime | None = None) -> None:
         self._settings = settings
+        self.runtime: Runtime = runtime or runtime_of(settings)
 
     @property
     def space(self) -> Space:
-        """The space, known without loading the bundled model. Its revision is the SHA-256 of the digests of
-        weights and tokenizer.
+        """The space, known without loading the bundled model. Its model names the runtime; its revision is
+        the SHA-256 of the digests of weights and tokenizer, and of the runtime's name.
         """
         if self._settings.model_path is None:
-            return Space(
-                MODEL, _revision(MODEL_SHA256, TOKENIZER_SHA256), DIMENSION, MAX_SEQUENCE - SPECIAL_TOKENS
-            )
+            return _space(MODEL, self.runtime, MODEL_SHA256, TOKENIZER_SHA256, DIMENSION)
         return self._loaded().space
+
+    def for_space(self, space: Space) -> MiniLmEmbedder | None:
+        """The same model in the runtime that made the vectors of ``space``; None if it is not this model's,
+        the settings name another runtime, or that one is not installed."""
+        for runtime in _SUFFIX:
+            if self._settings.runtime not in ("auto", runtime) or importlib.util.find_spec(runtime) is None:
+                continue
+            other = self if runtime == self.runtime else MiniLmEmbedder(self._settings, runtime)
+            if other.space == space:
+                return other
+        return None
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of shape (len(texts), dimension). Raises ``E_TOKEN_LIMIT`` with the index of a text
         that the model would cut off, ``E_ENCODING`` for text that has no UTF-8, ``E_MODEL``, ``E_VECTOR``."""
         loaded = self._loaded()
         ids = [self._ids(loaded, text, index) for index, text in enumerate(texts)]
-        out = np.empty((len(texts), loaded.space.dimension), np.float32)
-        by_length: dict[int, list[int]] = {}
-        for index, row in enumerate(ids):
-            by_length.setdefault(-(-len(row) // _STEP) * _STEP, []).append(index)
-        for length in sorted(by_length):
-            members = by_length[length]
-            size = max(1, min(self._settings.batch_size, _BATCH_TOKENS // length))
-            for at in range(0, len(members), size):
-                batch = members[at : at + size]
-                pooled = self._run(loaded, [ids[i] for i in batch], length)
-                for place, index in enumerate(batch):
-                    out[index] = unit_vectors(
-                        pooled[place : place + 1], 1, loaded.space.dimension, first=index
-                    )[0]
-        return out
+        try:
+            pooled = loaded.encoder.pooled(ids)
+        except TabootError:
+            # OpenVINO computes nothing more after a failure: the next call loads the model anew.
+            with _cache_lock:
+                _cache.pop(self._key, None)
+            raise
+        return unit_vectors(pooled, len(texts), loaded.space.dimension)
 
     def embed_query(self, text: str) -> Vectors:
         """One unit vector of shape (dimension,). Raises as :meth:`embed`."""
@@ -109,11 +115,10 @@ class MiniLmEmbedder:
 
         def ask() -> tuple[str | None, str]:
             self.embed(["health"])
-            import onnxruntime
+            return f"{_version(self.runtime)} {MODEL if bundled else self.space.model}", ""
 
-            return f"onnxruntime {onnxruntime.__version__} {self.space.model}", ""
-
-        return probe("embedder", "onnx", ask)
+        bundled = self._settings.model_path is None
+        return probe("embedder", self.runtime, ask)
 
     def close(self) -> None:
         """Nothing to let go of: the weights are the process's."""
@@ -136,33 +141,18 @@ class MiniLmEmbedder:
             )
         return ids
 
-    def _run(self, loaded: _Loaded, batch: list[list[int]], length: int) -> Any:
-        """Mean-pooled rows, shape (len(batch), dimension), of one call of the session."""
-        ids = np.zeros((len(batch), length), np.int64)
-        mask = np.zeros_like(ids)
-        for row, tokens in enumerate(batch):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        try:
-            hidden = loaded.session.run([loaded.output], {name: given[name] for name in loaded.inputs})[0]
-        except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors derive from Exception alone
-            raise TabootError(
-                "E_MODEL", f"The model failed on a batch ({type(error).__name__}).", texts=len(batch)
-            ) from None
-        return np.stack(
-            [hidden[row, : len(tokens)].sum(axis=0) / len(tokens) for row, tokens in enumerate(batch)]
-        )
+    @property
+    def _key(self) -> tuple[str, int, int, Runtime]:
+        given = self._settings
+        return str(given.model_path or ""), given.threads, given.batch_size, self.runtime
 
     def _loaded(self) -> _Loaded:
-        key = (str(self._settings.model_path or ""), self._settings.threads)
         with _cache_lock:
-            if key not in _cache:
-                _cache[key] = self._load()
-            return _cache[key]
+            if self._key not in _cache:
+                _cache[self._key] = self._load()
+            return _cache[self._key]
 
     def _load(self) -> _Loaded:
-        import onnxruntime
         import tokenizers
 
         folder = self._settings.model_path
@@ -186,48 +176,57 @@ class MiniLmEmbedder:
                 )
         weights, weights_digest = read_verified(model_file, MODEL_SHA256 if folder is None else None)
         table, table_digest = read_verified(tokenizer_file, TOKENIZER_SHA256 if folder is None else None)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._settings.threads or _cores()
-        options.inter_op_num_threads = 1
-        # Threads that wait by spinning take the cores from everything else on the machine.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 4
         try:
             tokenizer = tokenizers.Tokenizer.from_str(table.decode())
             tokenizer.no_padding()
             tokenizer.no_truncation()
-            # From the bytes that were verified, not from the file, which may have changed since.
-            session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
-            inputs = tuple(i.name for i in session.get_inputs())
-            output = session.get_outputs()[0]
-            dimension = output.shape[-1]
             special = len(tokenizer.encode("").ids)
-        # Both libraries raise plain Exceptions for files they cannot read.
+            # From the bytes that were verified, not from the file, which may have changed since.
+            encoder = self._encoder(weights)
+        except TabootError:
+            raise
+        # The libraries raise plain Exceptions for files they cannot read.
         except Exception as error:  # noqa: BLE001
             raise TabootError(
                 "E_MODEL", f"{model_file.parent} holds no model that can be loaded ({type(error).__name__})."
             ) from None
-        known = {"input_ids", "attention_mask", "token_type_ids"}
-        if (
-            not set(inputs) <= known
-            or len(output.shape) != 3
-            or type(dimension) is not int
-            or special != SPECIAL_TOKENS
-        ):
-            raise TabootError(
-                "E_MODEL", f"{model_file} is not a BERT encoder: its inputs, output or tokenizer are others."
-            )
+        if special != SPECIAL_TOKENS:
+            raise TabootError("E_MODEL", f"{tokenizer_file} is not the tokenizer of a BERT encoder.")
         name = MODEL if folder is None else folder.resolve().name
-        space = Space(name, _revision(weights_digest, table_digest), dimension, MAX_SEQUENCE - SPECIAL_TOKENS)
-        return _Loaded(session, tokenizer, inputs, output.name, space)
+        return _Loaded(
+            encoder, tokenizer, _space(name, self.runtime, weights_digest, table_digest, encoder.dimension)
+        )
+
+    def _encoder(self, weights: bytes) -> Encoder:
+        """The loaded model. Raises ``E_MODEL`` naming the setting if its runtime cannot be imported."""
+        try:
+            if self.runtime == "openvino":
+                from taboot_pipelines.embedding.openvino import OpenVinoEncoder
+
+                return OpenVinoEncoder(weights, self._settings.threads)
+            from taboot_pipelines.embedding.onnx import OnnxEncoder
+
+            return OnnxEncoder(weights, self._settings.threads, self._settings.batch_size)
+        except ImportError as error:
+            raise TabootError(
+                "E_MODEL",
+                f"The runtime {self.runtime} cannot be imported ({error}).",
+                remedy="Install it, or set TABOOT_EMBEDDING__RUNTIME to the other one.",
+                settings=["TABOOT_EMBEDDING__RUNTIME"],
+            ) from None
 
 
-def _revision(weights: str, tokenizer: str) -> str:
-    return sha256(f"{weights} {tokenizer}".encode()).hexdigest()
+def _space(name: str, runtime: Runtime, weights: str, tokenizer: str, dimension: int) -> Space:
+    suffix = _SUFFIX[runtime]
+    revision = sha256(f"{weights} {tokenizer}{suffix}".encode()).hexdigest()
+    return Space(name + suffix, revision, dimension, MAX_SEQUENCE - SPECIAL_TOKENS)
 
 
-def _cores() -> int:
-    """The cores this process may use; a container's share may be smaller than the machine."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _version(runtime: Runtime) -> str:
+    if runtime == "openvino":
+        from taboot_pipelines.embedding import openvino
+
+        return openvino.version()
+    from taboot_pipelines.embedding import onnx
+
+    return onnx.version()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taboot_pipelines.embedding.protocol import Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import sentences
 from taboot_pipelines.retrieval.evidence import Evidence
@@ -42,7 +43,11 @@ class Answers:
         if not hits or request.mode == "keyword":
             return sentences.extract(request.query, hits, idf, None, None, limit)
         vector = self._query_vectors.vector(view, request.query)
-        return sentences.extract(request.query, hits, idf, self._query_vectors.passages, vector, limit)
+
+        def embed(texts: Sequence[str]) -> Vectors:
+            return self._query_vectors.passages(view, texts)
+
+        return sentences.extract(request.query, hits, idf, embed, vector, limit)
 
     def _line(self, citation: Citation) -> int | None:
         """The line of a citation; out of the blob where a document that is not its file's text (HTML) has no

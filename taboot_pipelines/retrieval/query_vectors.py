@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 from taboot_pipelines.embedding.protocol import Embedder, Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.once import Once
@@ -37,25 +38,14 @@ class QueryVectors:
     def vector(self, view: View, query: str) -> Vectors:
         """The unit vector of ``query``, shape (dimension,).
 
-        Raises ``E_CONFIG`` if the embedder's space is not that of the view, ``E_VECTOR`` if it returned
+        Raises ``E_CONFIG`` if no embedder of the view's space can be had, ``E_VECTOR`` if it returned
         something else, and what the embedder raises.
         """
-        opened = self._opened()
-        ours, theirs = view.manifest.space.space(), opened.embedder.space
-        if (ours.model, ours.revision, ours.dimension) != (theirs.model, theirs.revision, theirs.dimension):
-            raise TabootError(
-                "E_CONFIG",
-                f"The knowledge base holds vectors of {ours.id}, the embedder makes {theirs.id}.",
-                remedy=(
-                    "Set the embedder that made the knowledge base, search with mode='keyword', or ingest"
-                    " again with this one."
-                ),
-                ours=ours.id,
-                theirs=theirs.id,
-            )
+        opened, embedder = self._opened(), self._of(view)
+        ours = embedder.space
 
         def embed(text: str) -> Vectors:
-            vector = np.asarray(opened.embedder.embed_query(text), dtype=np.float32)
+            vector = np.asarray(embedder.embed_query(text), dtype=np.float32)
             if vector.shape != (ours.dimension,) or not np.isfinite(vector).all():
                 raise TabootError(
                     "E_VECTOR",
@@ -64,11 +54,33 @@ class QueryVectors:
                 )
             return vector
 
-        return embed(query) if opened.cache is None else opened.cache.vector(theirs, query, embed)
+        return embed(query) if opened.cache is None else opened.cache.vector(ours, query, embed)
 
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        """The unit vectors of ``texts``, shape (len(texts), dimension), to compare with a query's."""
-        return self._opened().embedder.embed(texts)
+    def passages(self, view: View, texts: Sequence[str]) -> Vectors:
+        """The unit vectors of ``texts``, shape (len(texts), dimension), to compare with a query's. Raises
+        as :meth:`vector`."""
+        return self._of(view).embed(texts)
+
+    def _of(self, view: View) -> Embedder:
+        """The embedder of the view's space: the one that is set, or the bundled model in the runtime that the
+        manifest names, until the next ingest embeds the knowledge base anew."""
+        embedder = self._opened().embedder
+        wanted, made = view.manifest.space.space(), embedder.space
+        if (wanted.model, wanted.revision, wanted.dimension) == (made.model, made.revision, made.dimension):
+            return embedder
+        other = embedder.for_space(wanted) if isinstance(embedder, MiniLmEmbedder) else None
+        if other is None:
+            raise TabootError(
+                "E_CONFIG",
+                f"The knowledge base holds vectors of {wanted.id}, the embedder makes {made.id}.",
+                remedy=(
+                    "Set the embedder that made the knowledge base (the bundled model's runtime is"
+                    " TABOOT_EMBEDDING__RUNTIME), search with mode='keyword', or ingest again with this one."
+                ),
+                ours=wanted.id,
+                theirs=made.id,
+            )
+        return other
 
 
 def _open(settings: Settings, namespace: str, embedder: Embedder | None) -> _Opened:

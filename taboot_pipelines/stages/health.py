@@ -124,7 +124,7 @@ def _parts(settings: Settings, load: bool) -> list[_Part]:
         ),
         _Part(
             "embedder",
-            "tei" if settings.tei.url else "onnx",
+            _embedder_backend(settings),
             "TABOOT_TEI__URL",
             lambda: _embedder(settings, load),
         ),
@@ -201,7 +201,15 @@ def _embedder(settings: Settings, load: bool) -> Health:
         return _in_process("embedder", "torch", settings.embedding.torch.model)
     if settings.tei.url or load:
         return _asked(embedder)
-    return Health("embedder", "onnx", True, embedder.space.model)
+    return Health("embedder", _embedder_backend(settings), True, embedder.space.model)
+
+
+def _embedder_backend(settings: Settings) -> str:
+    from taboot_pipelines.embedding.minilm import runtime_of
+
+    if settings.embedding.torch.model:
+        return "torch"
+    return "tei" if settings.tei.url else runtime_of(settings.embedding)
 
 
 def _reranker(settings: Settings) -> Health:

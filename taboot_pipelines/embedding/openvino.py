@@ -1,0 +1,126 @@
+"""The bundled model by OpenVINO: one text at a time, with as many requests in flight as there are streams.
+
+Importing ``openvino`` imports its model converters, and those send an event to Intel's statistics by the
+package ``openvino-telemetry``. Neither is imported here (:func:`_quiet_import`); reading and running a model
+needs neither.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from taboot_pipelines.embedding.encoder import (
+    INPUTS,
+    cores,
+    feed,
+    mean,
+    model_failed,
+    no_bert_encoder,
+    padded_length,
+)
+from taboot_pipelines.embedding.protocol import Vectors
+
+#: Each stream has its own buffers; more of them than this serve nobody's single machine.
+_MAX_STREAMS = 8
+
+_import_lock = threading.Lock()
+
+
+def version() -> str:
+    return f"openvino {_quiet_import().__version__.split('-')[0]}"
+
+
+class OpenVinoEncoder:
+    """``weights``: the bytes of an ONNX file. ``threads``: 0 for all cores. Raises ``E_MODEL`` for another
+    kind of model, and what OpenVINO raises for bytes that are none."""
+
+    def __init__(self, weights: bytes, threads: int) -> None:
+        openvino = _quiet_import()
+        threads = threads or cores()
+        self._streams = min(threads, _MAX_STREAMS)
+        core = openvino.Core()
+        model = core.read_model(weights)
+        self._inputs = tuple(i.any_name for i in model.inputs)
+        shape = model.outputs[0].partial_shape
+        if not set(self._inputs) <= INPUTS or len(shape) != 3 or not shape[2].is_static:
+            raise no_bert_encoder()
+        self.dimension: int = shape[2].get_length()
+        self._compiled = core.compile_model(
+            model,
+            "CPU",
+            {
+                "PERFORMANCE_HINT": "THROUGHPUT",
+                "NUM_STREAMS": self._streams,
+                "INFERENCE_NUM_THREADS": threads,
+                # Some processors would compute in bfloat16 and give other vectors than the rest.
+                "INFERENCE_PRECISION_HINT": "f32",
+                # Two processes that are bound to cores are bound to the same ones.
+                "ENABLE_CPU_PINNING": False,
+            },
+        )
+        self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(self._streams):
+            self._free.put(self._compiled.create_infer_request())
+
+    def pooled(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        out = np.empty((len(ids), self.dimension), np.float32)
+        running: deque[tuple[Any, int]] = deque()
+        try:
+            # By length, so that requests in flight end in the order in which they began.
+            for index in sorted(range(len(ids)), key=lambda i: padded_length(ids[i])):
+                given = feed([ids[index]])
+                request = self._request(running, ids, out)
+                running.append((request, index))
+                request.start_async({name: given[name] for name in self._inputs})
+            while running:
+                self._free.put(self._collect(running, ids, out))
+        except RuntimeError as error:
+            raise model_failed(error, len(ids)) from None
+        finally:
+            # After a failure or an interrupt: what may still be running is not used again.
+            for _ in running:
+                self._free.put(self._compiled.create_infer_request())
+        return out
+
+    def _request(self, running: deque[tuple[Any, int]], ids: Sequence[Sequence[int]], out: Vectors) -> Any:
+        """A request that is free: another caller's where it gave one back, else the oldest of this one.
+
+        Only a caller that holds none waits for another, so no two wait for each other.
+        """
+        try:
+            return self._free.get(block=not running)
+        except queue.Empty:
+            return self._collect(running, ids, out)
+
+    def _collect(self, running: deque[tuple[Any, int]], ids: Sequence[Sequence[int]], out: Vectors) -> Any:
+        request, index = running[0]
+        request.wait()
+        out[index] = mean(request.get_output_tensor(0).data[0], len(ids[index]))
+        running.popleft()
+        return request
+
+
+def _quiet_import() -> Any:
+    """The package ``openvino`` without its converters and its telemetry, unless somebody else in this process
+    has imported them. Both stay importable afterwards.
+    """
+    with _import_lock:
+        loaded = "openvino" in sys.modules
+        unwanted = () if loaded else ("openvino.tools.ovc", "openvino_telemetry")
+        kept_out = [name for name in unwanted if name not in sys.modules]
+        # The import system reads None as "not to be found", which the package allows for.
+        absent: dict[str, Any] = dict.fromkeys(kept_out)
+        sys.modules.update(absent)
+        try:
+            import openvino
+        finally:
+            for name in kept_out:
+                del sys.modules[name]
+        return openvino
