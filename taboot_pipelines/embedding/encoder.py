@@ -1,8 +1,7 @@
 """What the two runtimes of a bundled model have in common: tokens in, one pooled row a text out.
 
 A text's row is the same to the bit whatever it is embedded with: it is padded to a length that it alone
-decides. Lengths are rounded up, so that a runtime meets 32 shapes at most and prepares each once: with one
-shape per length OpenVINO took three times the memory and two thirds more time a text (measured).
+decides, a multiple of the runtime's step.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from taboot_pipelines.errors import TabootError
 
 #: What a BERT encoder may ask for.
 INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-_LENGTH_STEP = 8
 
 
 class Encoder(Protocol):
@@ -32,14 +30,14 @@ class Encoder(Protocol):
         ...
 
 
-def padded_length(ids: Sequence[int]) -> int:
+def padded_length(ids: Sequence[int], step: int) -> int:
     """The length that a text of these tokens is padded to."""
-    return -(-len(ids) // _LENGTH_STEP) * _LENGTH_STEP
+    return -(-len(ids) // step) * step
 
 
-def feed(batch: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """The arrays of a batch of texts of one padded length, by the name of their input."""
-    ids = np.zeros((len(batch), padded_length(batch[0])), np.int64)
+def feed(batch: Sequence[Sequence[int]], length: int) -> dict[str, Any]:
+    """The arrays of a batch of texts that are padded to ``length``, by the name of their input."""
+    ids = np.zeros((len(batch), length), np.int64)
     mask = np.zeros_like(ids)
     for row, tokens in enumerate(batch):
         ids[row, : len(tokens)] = tokens

@@ -17,6 +17,8 @@ from taboot_pipelines.embedding.encoder import (
 )
 from taboot_pipelines.embedding.protocol import Vectors
 
+#: So that texts of about one length meet in a batch.
+_LENGTH_STEP = 8
 #: More padded tokens in one call than this run slower (measured: 8 texts of 64, 4 of 128, 2 of 256 are best).
 _BATCH_TOKENS = 512
 
@@ -54,13 +56,13 @@ class OnnxEncoder:
         out = np.empty((len(ids), self.dimension), np.float32)
         by_length: dict[int, list[int]] = {}
         for index, tokens in enumerate(ids):
-            by_length.setdefault(padded_length(tokens), []).append(index)
+            by_length.setdefault(padded_length(tokens, _LENGTH_STEP), []).append(index)
         for length in sorted(by_length):
             members = by_length[length]
             size = max(1, min(self._batch_size, _BATCH_TOKENS // length))
             for at in range(0, len(members), size):
                 batch = members[at : at + size]
-                given = feed([ids[index] for index in batch])
+                given = feed([ids[index] for index in batch], length)
                 try:
                     hidden = self.session.run([self._output], {name: given[name] for name in self._inputs})[0]
                 except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors derive from Exception alone

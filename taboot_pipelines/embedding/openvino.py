@@ -27,6 +27,9 @@ from taboot_pipelines.embedding.encoder import (
 )
 from taboot_pipelines.embedding.protocol import Vectors
 
+#: OpenVINO prepares code and buffers for each length that it meets, and keeps them. With 16 lengths a process
+#: takes 390 MB, with all 255 more than 850 MB and two thirds more time a text (measured).
+_LENGTH_STEP = 16
 #: Each stream has its own buffers; more of them than this serve nobody's single machine.
 _MAX_STREAMS = 8
 
@@ -74,8 +77,8 @@ class OpenVinoEncoder:
         running: deque[tuple[Any, int]] = deque()
         try:
             # By length, so that requests in flight end in the order in which they began.
-            for index in sorted(range(len(ids)), key=lambda i: padded_length(ids[i])):
-                given = feed([ids[index]])
+            for index in sorted(range(len(ids)), key=lambda i: len(ids[i])):
+                given = feed([ids[index]], padded_length(ids[index], _LENGTH_STEP))
                 request = self._request(running, ids, out)
                 running.append((request, index))
                 request.start_async({name: given[name] for name in self._inputs})
