@@ -190,6 +190,14 @@ class QdrantSettings(BaseModel, extra="forbid"):
     )
     shard_number: Positive = Field(4, description="Shards of a new collection (seed 000).")
     replication_factor: Positive = Field(1, description="Replicas of a new collection (seed 000).")
+    search_from_chunks: int = Field(
+        200_000,
+        ge=0,
+        description=(
+            "Where fewer chunks pass a search's filter, the shards answer it alone: their scan takes 6 ms for"
+            " 100,000 chunks, a server's answer with its way 10 ms and more."
+        ),
+    )
 
 
 class Neo4jSettings(BaseModel, extra="forbid"):

@@ -1,10 +1,15 @@
-"""Candidates from Qdrant: a search scores the rows that the server takes for the best, and proves that no
-other row could be among them.
+"""Candidates for the vector arm from Qdrant, where there are so many rows that a server finds them sooner
+than the shards do.
 
-The server's scores differ from ours (single precision, a constant average length in BM25), but by no more
-than is known. A row that it did not name cannot score above the bound that its last score gives; once enough
-of those it named score more, the answer is the shards' own, in the same order (rule ``one-ranking``). Until
-then more is asked for.
+It is not asked for words: the score of every row by its words is known here before it could answer. Nor
+below ``TABOOT_QDRANT__SEARCH_FROM_CHUNKS`` rows, after the filter.
+
+A search scores the rows that the server takes for the best. By default the server looks through its graph
+and its int8 codes, with a margin; what it misses is missed. Where exactness is asked for it compares every
+vector, and the search proves that no other row could be among the best: the server's scores differ from ours
+(single precision), but by no more than is known, so a row that it did not name cannot score above the bound
+that its last score gives. Until enough of those it named score more, more is asked for; then the answer is
+the shards' own, in the same order (rule ``one-ranking``).
 
 Only points of exactly the pinned manifest's snapshot are of use: their watermark is read after each search,
 since it is taken away before the points begin to change. Where it names something else, or the server fails,
@@ -23,15 +28,11 @@ import numpy as np
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import vectors
-from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.filters import Filter, as_micros
 from taboot_pipelines.retrieval.fusion import DIGITS, SLACK, Ids, Scores
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.settings import RetrievalSettings
-from taboot_pipelines.shards.analyzer import analyze
-from taboot_pipelines.stores.vectors import sparse
 from taboot_pipelines.stores.vectors.filters import Where
-from taboot_pipelines.stores.vectors.points import sources_digest
+from taboot_pipelines.stores.vectors.points import BUCKET, point_key, sources_digest
 
 if TYPE_CHECKING:
     from taboot_pipelines.embedding.protocol import Vectors
@@ -51,80 +52,66 @@ _REST_FAILED = 30.0
 _REST_STALE = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """The rows (ascending) among which the best of each arm are; None for an arm that was not asked for."""
-
-    by_vector: Ids | None
-    by_words: Ids | None
-
-
 class Candidates:
-    """The points of one namespace in Qdrant. Safe to use from several threads."""
+    """The points of one namespace in Qdrant. ``from_rows``: the fewest rows for which it is asked. Safe to
+    use from several threads.
+    """
 
-    def __init__(self, points: QdrantPoints, namespace: str, settings: RetrievalSettings) -> None:
+    def __init__(self, points: QdrantPoints, namespace: str, from_rows: int) -> None:
         self._points = points
         self._namespace = namespace
-        self._settings = settings
-        #: An index, and a row of it that has each text, by the text's SHA-256.
-        self._rows_by_text: tuple[Index, dict[bytes, int]] | None = None
+        self._from_rows = from_rows
+        #: An index, and a row of it that has the text of each point, by the point's key.
+        self._rows_by_point: tuple[Index, dict[bytes, int]] | None = None
         self._not_before = 0.0
         self._warned = False
         self._lock = threading.Lock()
 
     def narrow(
-        self,
-        index: Index,
-        keywords: Keywords,
-        *,
-        query: str,
-        vector: Vectors | None,
-        words: Scores | None,
-        limit: int,
-        rows: Ids | None,
-        wanted: Filter,
-    ) -> Narrowed | None:
-        """Of ``rows`` (ascending; None: all) those among which the best ``limit`` of each arm are; None: let
-        the shards answer.
+        self, index: Index, vector: Vectors, limit: int, rows: Ids | None, wanted: Filter, *, exact: bool
+    ) -> Ids | None:
+        """Of ``rows`` (ascending; None: all) those among which the best ``limit`` by ``vector`` are; None:
+        let the shards answer.
 
-        ``vector``: the query's, ``words``: the BM25 score of every row; None: that arm is not asked for.
-        ``wanted``: the filter that made ``rows``.
+        ``wanted``: the filter that made ``rows``. ``exact``: those are proven to be among them.
         """
+        if (len(index) if rows is None else len(rows)) < self._from_rows:
+            return None
         if time.monotonic() < self._not_before:
             return None
         try:
             if self._known(index) is None and not self._current(index):
                 return None
-            known = self._learn(index)
-            asked = _Asked(index, known, limit, rows, self._where(wanted))
-            near = far = None
-            if vector is not None:
-                near = self._near(asked, vector)
-                if near is None:
-                    return None
-            if words is not None:
-                far = self._far(asked, keywords, query, words)
-                if far is None:
-                    return None
-            if not self._current(index):
+            asked = _Asked(index, self._learn(index), limit, rows, self._where(wanted))
+            near = self._proven(asked, vector) if exact else self._likely(asked, vector)
+            if near is None or not self._current(index):
                 return None
         except TabootError as error:
             self._rest(_REST_FAILED, f"{error.code}: {error.message}")
             return None
         self._warned = False
-        return Narrowed(near, far)
+        return near
 
-    def _near(self, asked: _Asked, vector: Vectors) -> Ids | None:
+    def _likely(self, asked: _Asked, vector: Vectors) -> Ids | None:
+        fetch = asked.limit + _MARGIN
+        if fetch > _MAX_CANDIDATES:
+            return None
+        found = self._points.nearest(self._namespace, asked.space, vector, fetch, asked.where, exact=False)
+        mine = asked.rows_of(found)
+        # Fewer than there are: a graph that does not reach all that passes, or texts of many points.
+        return mine if len(mine) >= min(asked.limit, asked.count) else None
+
+    def _proven(self, asked: _Asked, vector: Vectors) -> Ids | None:
         index = asked.index
         exactly = vector.astype(np.float64)
         length = float(np.linalg.norm(exactly))
         fetch = asked.limit + _MARGIN
         while fetch <= _MAX_CANDIDATES:
-            found = self._points.nearest(self._namespace, asked.space, vector, fetch, asked.where)
+            found = self._points.nearest(self._namespace, asked.space, vector, fetch, asked.where, exact=True)
             mine = asked.rows_of(found)
             if len(found) < fetch:
                 # Every text has a vector, so everything that passes was found; else points are missing.
-                if len(mine) == (len(index) if asked.rows is None else len(asked.rows)):
+                if len(mine) == asked.count:
                     return mine
                 self._rest(_REST_FAILED, "it does not hold all points")
                 return None
@@ -136,59 +123,26 @@ class Candidates:
             fetch *= _GROWTH
         return None
 
-    def _far(self, asked: _Asked, keywords: Keywords, query: str, words: Scores) -> Ids | None:
-        terms = sorted(analyze(query)[0])
-        if not terms:
-            return np.zeros(0, dtype=np.int64)
-        weights = sparse.vector({term: keywords.idf(term) for term in terms})
-        stretch = self._stretch(asked.index)
-        fetch = asked.limit + _MARGIN
-        while fetch <= _MAX_CANDIDATES:
-            found = self._points.matching(self._namespace, asked.space, weights, fetch, asked.where)
-            mine = asked.rows_of(found)
-            if len(found) < fetch:
-                return mine
-            bound = min(score for _, score in found) * stretch * (1 + _RELATIVE_ERROR) + SLACK
-            if _enough(words[mine], asked.limit, bound):
-                return mine
-            fetch *= _GROWTH
-        return None
-
-    def _stretch(self, index: Index) -> float:
-        """How many times the server's value of a term the true value is at most, whatever the term frequency
-        and the length.
-
-        The ratio (tf + c) / (tf + d), with c and d linear in the length, is monotonic in each of the two: its
-        largest value lies at a corner.
-        """
-        k1, b = self._settings.bm25_k1, self._settings.bm25_b
-        mean = index.total_length / len(index) if index.total_length else 1.0
-
-        def ratio(length: float) -> float:
-            stored = 1 + sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_LENGTH)
-            return stored / (1 + k1 * (1 - b + b * length / mean))
-
-        return (
-            (k1 + 1)
-            / (sparse.K1 + 1)
-            * max(1.0, ratio(float(index.length.min())), ratio(float(index.length.max())))
-        )
-
     def _known(self, index: Index) -> dict[bytes, int] | None:
         with self._lock:
             return (
-                self._rows_by_text[1]
-                if self._rows_by_text is not None and self._rows_by_text[0] is index
+                self._rows_by_point[1]
+                if self._rows_by_point is not None and self._rows_by_point[0] is index
                 else None
             )
 
     def _learn(self, index: Index) -> dict[bytes, int]:
-        """A row that has each text, by the text's SHA-256."""
+        """A row that has the text of each point, by the point's key."""
         known = self._known(index)
         if known is None:
-            known = {sha256: row for row, sha256 in enumerate(index.hashes())}
+            sizes = index.sizes[index.group]
+            known = {}
+            for row, (sha256, places) in enumerate(zip(index.hashes(), sizes.tolist(), strict=True)):
+                text = sha256.hex()
+                for bucket in range(-(-places // BUCKET)):
+                    known[point_key(self._namespace, text, bucket)] = row
             with self._lock:
-                self._rows_by_text = (index, known)
+                self._rows_by_point = (index, known)
         return known
 
     def _where(self, f: Filter) -> Where:
@@ -226,7 +180,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What both arms of one search have in common. ``known``: a row that has the text of each hash."""
+    """One search. ``known``: a row that has the text of each point."""
 
     index: Index
     known: dict[bytes, int]
@@ -238,17 +192,22 @@ class _Asked:
     def space(self) -> str:
         return self.index.manifest.space.space().id
 
+    @property
+    def count(self) -> int:
+        """How many rows there are to be found."""
+        return len(self.index) if self.rows is None else len(self.rows)
+
     def rows_of(self, found: Found) -> Ids:
         """Those of ``rows`` whose text was found, ascending.
 
-        A text that the manifest does not have belongs to a change under way.
+        A point that the manifest does not have belongs to a change under way.
         """
-        first = [row for sha256, _ in found if (row := self.known.get(bytes.fromhex(sha256))) is not None]
-        if self.rows is None:
-            return np.unique(np.array(first, dtype=np.int64))
+        first = [row for key, _ in found if (row := self.known.get(key)) is not None]
         group = self.index.group
         chosen = np.zeros(len(self.index.sizes), dtype=bool)
         chosen[group[first]] = True
+        if self.rows is None:
+            return np.unique(np.array(first, dtype=np.int64))
         mine: Ids = self.rows[chosen[group[self.rows]]]
         return mine
 

@@ -126,6 +126,7 @@ class KnowledgeBase:
         vector_weight: float | None = None,
         keyword_weight: float | None = None,
         rerank: bool | None = None,
+        exact: bool = False,
     ) -> SearchResult:
         """The chunks that fit ``query`` best, each distinct text once.
 
@@ -137,6 +138,8 @@ class KnowledgeBase:
         (``bm25.names_something``) raises that of the words. ``rerank``: order the best
         ``TABOOT_RERANKER__CANDIDATES`` hits anew by a cross-encoder, whose score is ``scores["rerank"]``;
         None does so if one is configured and answers, True raises its error (``E_CONFIG`` if there is none).
+        ``exact``: where Qdrant is asked (from ``TABOOT_QDRANT__SEARCH_FROM_CHUNKS`` on), let it compare every
+        vector instead of following its graph; the shards always do.
         Raises ``E_QUERY`` naming the argument, ``E_CONFIG`` if the embedder's space is not that of the
         knowledge base.
         """
@@ -153,6 +156,7 @@ class KnowledgeBase:
             vector_weight=vector_weight,
             keyword_weight=keyword_weight,
             rerank=rerank,
+            exact=exact,
             defaults=self.settings.retrieval,
         )
         return self._search.search(request)

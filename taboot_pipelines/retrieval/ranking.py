@@ -1,7 +1,7 @@
 """The ranking of one request over one view: every arm by itself, then their fusion.
 
 An arm ranks the rows of the index in its own way: ``vectors`` by meaning, ``bm25`` by words. Where Qdrant is
-configured it names the rows among which the best of an arm are, and the arm ranks those.
+configured it names the rows among which the nearest are, and the arm ranks those.
 """
 
 from __future__ import annotations
@@ -43,32 +43,21 @@ def rank_rows(
     """The best ``request.limit`` of ``rows`` (ascending; None: all), best first.
 
     ``vector``: the query's, shape (dimension,); None leaves its arm out. ``candidates``: Qdrant, if it is
-    configured; it changes no result.
+    configured; it changes no result of an exact request.
     """
     index = view.index
     depth = max(settings.candidates, request.limit) if request.mode == "hybrid" else request.limit
     words = view.keywords.scores(request.query) if request.mode != "vector" else None
-    narrowed = (
-        None
-        if candidates is None
-        else candidates.narrow(
-            index,
-            view.keywords,
-            query=request.query,
-            vector=vector,
-            words=words,
-            limit=depth,
-            rows=rows,
-            wanted=request.filter,
-        )
-    )
     arms: dict[str, Ranking] = {}
     if vector is not None:
-        near = rows if narrowed is None else narrowed.by_vector
-        arms["vector"] = vectors.search(index, vector, depth, near)
+        near = (
+            None
+            if candidates is None
+            else candidates.narrow(index, vector, depth, rows, request.filter, exact=request.exact)
+        )
+        arms["vector"] = vectors.search(index, vector, depth, rows if near is None else near)
     if words is not None:
-        far = rows if narrowed is None else narrowed.by_words
-        arms["keyword"] = view.keywords.search(words, depth, far)
+        arms["keyword"] = view.keywords.search(words, depth, rows)
     if request.mode == "hybrid":
         weighted = [
             (arms["vector"].ids, request.vector_weight),

@@ -24,7 +24,7 @@ class SearchRequest:
     """A search whose arguments are sound.
 
     ``query``: not empty, without lone surrogates; ``limit``: how many hits at most; the weights are those of
-    the arms in the fusion; ``rerank``: as in ``KnowledgeBase.search``.
+    the arms in the fusion; ``rerank`` and ``exact``: as in ``KnowledgeBase.search``.
     """
 
     query: str
@@ -34,6 +34,7 @@ class SearchRequest:
     vector_weight: float
     keyword_weight: float
     rerank: bool | None
+    exact: bool
 
 
 def read_request(
@@ -50,6 +51,7 @@ def read_request(
     vector_weight: float | None = None,
     keyword_weight: float | None = None,
     rerank: bool | None = None,
+    exact: bool = False,
     defaults: RetrievalSettings,
 ) -> SearchRequest:
     """The request that the arguments of a search mean; weights that are None come from ``defaults``. Raises
@@ -68,6 +70,8 @@ def read_request(
     )
     if rerank not in (True, False, None):
         raise TabootError("E_QUERY", "rerank must be True, False or None.")
+    if exact not in (True, False):
+        raise TabootError("E_QUERY", "exact must be True or False.")
     return SearchRequest(
         query=text,
         limit=limit,
@@ -76,6 +80,7 @@ def read_request(
         vector_weight=by_vector,
         keyword_weight=by_keyword,
         rerank=rerank,
+        exact=exact,
     )
 
 

@@ -114,7 +114,7 @@ def _open_candidates(settings: Settings, namespace: str) -> Candidates | None:
     from taboot_pipelines.stores.vectors import open_vectors
 
     points = open_vectors(settings)
-    return None if points is None else Candidates(points, namespace, settings.retrieval)
+    return None if points is None else Candidates(points, namespace, settings.qdrant.search_from_chunks)
 
 
 def _open_reranking(settings: Settings, given: Reranker | None) -> Reranking | None:

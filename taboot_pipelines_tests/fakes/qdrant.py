@@ -36,8 +36,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import httpx
 import orjson
 from pydantic import TypeAdapter, ValidationError
+from qdrant_client import QdrantClient
 from qdrant_client.http import models as m
 from qdrant_client.local.qdrant_local import QdrantLocal
 
@@ -64,27 +66,50 @@ class _Fault:
 
 class FakeQdrant:
     """The server. ``requests`` counts what was answered, by operation; ``sent`` the points of upserts and the
-    ids of deletes.
+    ids of deletes; ``queries`` the bodies of searches; ``encodings`` what answers may be encoded in.
+
+    With ``upstream``, the URL of a server, nothing is faked but the faults: requests are passed on to it, and
+    ``store`` is its client. Collections made through it go at the end.
+
+    ``strict``: a filter by a field without an index of the collection is refused, as a server does whose
+    strict mode forbids unindexed filtering. ``read_only_key``: with it, what changes anything is refused.
     """
 
     def __init__(
-        self, *, port: int = 0, path: Path | None = None, api_key: str | None = None, version: str = VERSION
+        self,
+        *,
+        port: int = 0,
+        path: Path | None = None,
+        api_key: str | None = None,
+        read_only_key: str | None = None,
+        version: str = VERSION,
+        strict: bool = False,
+        upstream: str | None = None,
     ) -> None:
-        self.api_key, self.version = api_key, version
+        self.api_key, self.read_only_key, self.version = api_key, read_only_key, version
+        self.strict = strict
+        self.queries: list[dict[str, Any]] = []
+        self.encodings: set[str | None] = set()
+        self.upstream = None if upstream is None else _Upstream(upstream)
         #: Seconds that each request takes.
         self.delay = 0.0
         self.requests: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
         self._path = path
-        self._store = QdrantLocal(str(path) if path else ":memory:", force_disable_check_same_thread=True)
+        self._store: Any = (
+            QdrantLocal(str(path) if path else ":memory:", force_disable_check_same_thread=True)
+            if self.upstream is None
+            else self.upstream.client
+        )
         self._asked = _Memory(path)
         self._faults: deque[_Fault] = deque()
         self._lock = threading.RLock()
         self._port = port
         self._httpd: _Server | None = None
         self._thread: threading.Thread | None = None
-        for collection in self._store.collections.values():
-            _relax(collection)
+        if self.upstream is None:
+            for collection in self._store.collections.values():
+                _relax(collection)
 
     # --- the server -----------------------------------------------------------------------------------------
 
@@ -119,6 +144,8 @@ class FakeQdrant:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self.upstream is not None:
+            self.upstream.clear()
         self._store.close()
 
     # --- faults ---------------------------------------------------------------------------------------------
@@ -156,18 +183,22 @@ class FakeQdrant:
     def payloads(self, collection: str) -> dict[str, dict[str, Any]]:
         """Every point's payload by id, whatever its namespace; empty if there is no such collection."""
         with self._lock:
-            if collection not in self._store.collections:
+            if collection not in self.collections():
                 return {}
             records, _ = self._store.scroll(collection, limit=1_000_000, with_payload=True)
             return {str(r.id): dict(r.payload or {}) for r in records}
 
     def collections(self) -> list[str]:
+        """Those that there are; of an upstream, those that were made through this."""
         with self._lock:
+            if self.upstream is not None:
+                held = {c.name for c in self._store.get_collections().collections}
+                return sorted(held & self.upstream.made)
             return sorted(self._store.collections)
 
     @property
-    def store(self) -> QdrantLocal:
-        """The local mode behind it, for tests that tamper with what is stored."""
+    def store(self) -> Any:
+        """The local mode or the client of the server behind it, for tests that tamper with what is stored."""
         return self._store
 
     # --- operations -----------------------------------------------------------------------------------------
@@ -177,12 +208,25 @@ class FakeQdrant:
         for name, wanted, pattern, operation in _OPERATIONS:
             match = re.fullmatch(pattern, path)
             if match is not None and method == wanted:
-                return name, partial(operation, self, [unquote(g) for g in match.groups()])
+                names = [unquote(g) for g in match.groups()]
+                if self.upstream is not None:
+                    return name, partial(self.upstream.carry_out, name, names, method, path)
+                return name, partial(operation, self, names)
         raise Refused(404, f"there is no operation {method} {path}")
 
     def _collection(self, name: str) -> str:
         if name not in self._store.collections and name not in self._store.aliases:
             raise Refused(404, "Not found: Collection doesn't exist!")
+        return name
+
+    def _filtered(self, names: list[str], body: bytes) -> str:
+        """The collection of a request that may have a filter; in strict mode only by fields with an index."""
+        name = self._collection(names[0])
+        if self.strict:
+            asked = self._asked.collections[self._store.aliases.get(name, name)]
+            for field in _fields(orjson.loads(body or b"{}").get("filter")):
+                if field not in asked["indexes"]:
+                    raise Refused(400, f"Bad request: Index required but not found for {field!r}")
         return name
 
     def _create(self, names: list[str], body: bytes) -> bool:
@@ -269,7 +313,7 @@ class FakeQdrant:
 
     def _delete(self, names: list[str], body: bytes) -> dict[str, Any]:
         selector = _PARSE_SELECTOR.validate_json(body)
-        name = self._collection(names[0])
+        name = self._filtered(names, body)
         before = self._store.count(name).count
         self._store.delete(name, points_selector=selector)
         self.sent["delete"] += before - self._store.count(name).count
@@ -293,7 +337,7 @@ class FakeQdrant:
     def _scroll(self, names: list[str], body: bytes) -> dict[str, Any]:
         asked = _parse(m.ScrollRequest, body)
         found, following = self._store.scroll(
-            self._collection(names[0]),
+            self._filtered(names, body),
             scroll_filter=asked.filter,
             limit=asked.limit or 10,
             offset=asked.offset,
@@ -304,13 +348,13 @@ class FakeQdrant:
 
     def _count(self, names: list[str], body: bytes) -> dict[str, int]:
         asked = _parse(m.CountRequest, body)
-        return {"count": self._store.count(self._collection(names[0]), count_filter=asked.filter).count}
+        return {"count": self._store.count(self._filtered(names, body), count_filter=asked.filter).count}
 
     def _query(self, names: list[str], body: bytes) -> dict[str, Any]:
         asked = _parse(m.QueryRequest, body)
         query = asked.query.nearest if isinstance(asked.query, m.NearestQuery) else asked.query
         found = self._store.query_points(
-            self._collection(names[0]),
+            self._filtered(names, body),
             query=query,
             using=asked.using,
             query_filter=asked.filter,
@@ -321,6 +365,37 @@ class FakeQdrant:
         return {"points": [_plain(p) for p in found.points]}
 
 
+class _Upstream:
+    """A real server behind the fake's door."""
+
+    def __init__(self, url: str) -> None:
+        self.client = QdrantClient(url=url, check_compatibility=False, timeout=60)
+        self.made: set[str] = set()
+        self._http = httpx.Client(base_url=url, timeout=60, headers={"Accept-Encoding": "identity"})
+
+    def carry_out(self, operation: str, names: list[str], method: str, path: str, body: bytes) -> Any:
+        # The client waits for its writes by a parameter of the URL, and so must what stands in for it.
+        wait = {"wait": "true"} if operation in ("upsert", "delete", "payload", "index", "unindex") else {}
+        answer = self._http.request(
+            method, path, content=body or None, params=wait, headers={"Content-Type": "application/json"}
+        )
+        said = answer.json() if answer.content else {}
+        if answer.status_code != 200:
+            raise Refused(answer.status_code, str(said.get("status")))
+        if operation == "create":
+            self.made.add(names[0])
+        return said["result"]
+
+    def clear(self) -> None:
+        for name in self.made:
+            self.client.delete_collection(name)
+        self._http.close()
+
+
+#: Operations that change nothing, which a key that may only read is for.
+_READING = frozenset(
+    {"list", "exists", "describe", "aliases", "retrieve", "scroll", "count", "query", "collections"}
+)
 _DONE = {"operation_id": 0, "status": "completed"}
 _PARSE_SELECTOR: TypeAdapter[Any] = TypeAdapter(m.PointIdsList | m.FilterSelector)
 
@@ -331,6 +406,30 @@ def _parse(model: Any, body: bytes) -> Any:
 
 def _plain(model: Any) -> Any:
     return orjson.loads(model.model_dump_json(exclude_none=True))
+
+
+def _fields(condition: Any, prefix: str = "") -> list[str]:
+    """The fields that a filter asks of, by the name of their index."""
+    if isinstance(condition, list):
+        return [f for c in condition for f in _fields(c, prefix)]
+    if not isinstance(condition, dict):
+        return []
+    if "nested" in condition:
+        inner = condition["nested"]
+        return _fields(inner["filter"], f"{inner['key']}[].")
+    own = [prefix + condition["key"]] if "key" in condition else []
+    return own + [f for k in ("must", "should", "must_not") for f in _fields(condition.get(k), prefix)]
+
+
+def _points_of(operation: str, body: bytes) -> int:
+    """How many points an upsert or a deletion by ids is about."""
+    if operation == "upsert":
+        raw = orjson.loads(body)
+        return len(raw["batch"]["ids"] if "batch" in raw else raw["points"])
+    if operation == "delete":
+        conditions = orjson.loads(body).get("filter", {}).get("must", [])
+        return sum(len(c.get("has_id", ())) for c in conditions)
+    return 0
 
 
 def _or(value: Any, otherwise: Any) -> Any:
@@ -457,13 +556,19 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/stats":
             self._write(200, {"requests": fake.requests, "sent": fake.sent})
             return
-        if fake.api_key is not None and self.headers.get("api-key") != fake.api_key:
+        key = self.headers.get("api-key")
+        if fake.api_key is not None and key not in (fake.api_key, fake.read_only_key or fake.api_key):
             self._write(401, None, raw=b"Must provide an API key or an Authorization bearer token")
             return
         if fake.delay:
             time.sleep(fake.delay)
         try:
             name, operation = fake.find(self.command, path)
+            if key is not None and key == fake.read_only_key and name not in _READING:
+                raise Refused(403, "Forbidden: Global manage access is required")
+            fake.encodings.add(self.headers.get("Accept-Encoding"))
+            if name == "query":
+                fake.queries.append(orjson.loads(body))
             fault = fake.fault(name)
             if fault is not None and fault.status is not None:
                 quoting = {
@@ -473,8 +578,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write(fault.status, quoting, raw=fault.said, retry_after=fault.retry_after)
                 return
             with fake._lock:
+                before = _points_of(name, body) if fake.upstream is not None else 0
                 result = operation(body)
                 fake.requests[name] += 1
+                if before:
+                    fake.sent[name] += before
             if fault is not None:
                 self.close_connection = True
                 return

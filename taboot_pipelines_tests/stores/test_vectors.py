@@ -43,6 +43,7 @@ def fake() -> Iterator[FakeQdrant]:
 @pytest.fixture(
     params=[
         "fake",
+        "strict",
         "local",
         pytest.param(
             "server", marks=pytest.mark.skipif(SERVER is None, reason="TABOOT_TEST_QDRANT_URL is not set")
@@ -51,6 +52,8 @@ def fake() -> Iterator[FakeQdrant]:
 )
 def store(request: pytest.FixtureRequest) -> Iterator[QdrantPoints]:
     url = {"local": ":memory:", "server": SERVER}.get(request.param) or request.getfixturevalue("fake").url
+    if request.param == "strict":
+        request.getfixturevalue("fake").strict = True
     # An alias of its own: tests on a server meet nobody's collections, and leave none.
     opened = QdrantPoints(
         QdrantSettings(url=url, collection=f"test-{uuid.uuid4().hex[:12]}", batch_points=7, max_retries=2)
@@ -117,6 +120,12 @@ def made(texts: dict[str, list[dict]], namespace: str = "default") -> Points:
     )
 
 
+def named(found, *written: Points) -> list[tuple[str, float]]:
+    """What a search found, as (SHA-256 of the text, score)."""
+    texts = {uuid.UUID(p).bytes: c["sha256"] for w in written for p, c in zip(w.ids, w.payloads, strict=True)}
+    return [(texts[key], score) for key, score in found]
+
+
 def code(call) -> str:
     with pytest.raises(TabootError) as caught:
         call()
@@ -158,7 +167,7 @@ class TestConformance:
         query = np.random.default_rng(7).standard_normal(DIMENSION).astype(np.float32)
         cosines = written.dense.astype(np.float64) @ query / np.linalg.norm(query)
         ranked = [written.payloads[i]["sha256"] for i in np.argsort(-cosines)]
-        found = store.nearest("default", SPACE, query, 12)
+        found = named(store.nearest("default", SPACE, query, 12), written)
         assert [s for s, _ in found] == ranked[:12] and np.allclose(
             [v for _, v in found], np.sort(cosines)[::-1][:12], atol=1e-6
         )
@@ -168,9 +177,8 @@ class TestConformance:
             if s
             in {c["sha256"] for c in written.payloads if "a" in {o["source_id"] for o in c["occurrences"]}}
         ]
-        assert [
-            s for s, _ in store.nearest("default", SPACE, query, 30, Where("default", sources=frozenset("a")))
-        ] == of_a
+        only_a = Where("default", sources=frozenset("a"))
+        assert [s for s, _ in named(store.nearest("default", SPACE, query, 30, only_a), written)] == of_a
         # Each condition holds of some occurrence, but of no single one.
         assert (
             store.nearest(
@@ -205,7 +213,8 @@ class TestConformance:
         texts = ["nginx proxy", "nginx nginx port", "redis", "the", "node-exporter nginx"]
         written = made({t: [occurrence(f"{i}.md")] for i, t in enumerate(texts)})
         store.upsert("default", SPACE, written)
-        found = store.matching("default", SPACE, sparse.vector({"nginx": 2.0, "port": 3.0}), 10)
+        weights = sparse.vector({"nginx": 2.0, "port": 3.0})
+        found = named(store.matching("default", SPACE, weights, 10), written)
 
         def value(tf: int, length: int) -> float:
             return (
@@ -238,13 +247,9 @@ class TestConformance:
             assert store.count(namespace, SPACE) == 2 and {
                 p for p, _ in store.scan(namespace, SPACE, MADE_BY)
             } == set(own.ids)
-            assert {s for s, _ in store.nearest(namespace, SPACE, query, 10)} == shas
-            assert {
-                s
-                for s, _ in store.matching(
-                    namespace, SPACE, sparse.vector({"text": 1.0, "same": 1.0, "mine": 1.0, "their": 1.0}), 10
-                )
-            } == shas
+            assert {s for s, _ in named(store.nearest(namespace, SPACE, query, 10), own)} == shas
+            words = sparse.vector({"text": 1.0, "same": 1.0, "mine": 1.0, "their": 1.0})
+            assert {s for s, _ in named(store.matching(namespace, SPACE, words, 10), own)} == shas
         assert store.watermark("default", SPACE) is None
         store.delete("default", SPACE, theirs.ids)
         assert store.count("other", SPACE) == 2
@@ -616,6 +621,64 @@ def test_the_key_is_sent_and_a_wrong_one_is_said_so(caplog):
         with pytest.raises(TabootError, match="refused the key"):
             QdrantPoints(QdrantSettings(url=fake.url, max_retries=0)).count("default", SPACE)
     assert SECRET not in repr(right._settings) + caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+@pytest.mark.parametrize("before", ["nothing", "points"])
+def test_status_says_whether_the_key_may_write_and_writes_nothing(before):
+    with FakeQdrant(api_key=SECRET, read_only_key="looker") as fake:
+        right, reading, wrong, none = (
+            QdrantPoints(QdrantSettings(url=fake.url, api_key=k, max_retries=0))
+            for k in (SECRET, "looker", "guess", None)
+        )
+        if before == "points":
+            right.prepare(SPACE, DIMENSION)
+            right.upsert("default", SPACE, made({"text": [occurrence("a.md")]}))
+            right.set_watermark("default", SPACE, "snapshot", "")
+        held = {name: fake.payloads(name) for name in fake.collections()}
+        health = right.health()
+        assert health.ok and health.version == fake.version and not health.message
+        for points, status in ((reading, 403), (wrong, 401), (none, 401)):
+            health = points.health()
+            assert not health.ok and f"refused the key (HTTP {status})" in health.message.replace(
+                ", which has no right to do that", ""
+            )
+        assert {name: fake.payloads(name) for name in fake.collections()} == held
+
+
+def test_no_answer_is_compressed(http, fake):
+    """On a server a compressed answer stalls for 40 ms (measured on 1.18.3)."""
+    http.upsert("default", SPACE, made({"text": [occurrence("a.md")]}))
+    http.nearest("default", SPACE, np.ones(DIMENSION, np.float32), 1)
+    assert fake.encodings == {"identity"}
+
+
+def test_a_search_asks_for_ids_alone_and_for_what_it_means(http, fake):
+    vector = np.ones(DIMENSION, np.float32)
+    http.nearest("default", SPACE, vector, 74)
+    http.nearest("default", SPACE, vector, 74, exact=False)
+    http.nearest("default", SPACE, vector, 564, exact=False)
+    http.matching("default", SPACE, sparse.vector({"nginx": 1.0}), 10)
+    assert not any(q.get("with_payload") or q.get("with_vector") for q in fake.queries)
+    exact, near, deep, words = (q.get("params") for q in fake.queries)
+    assert exact["exact"] is True and exact["quantization"]["ignore"] is True
+    assert not near.get("exact") and near["hnsw_ef"] == 256 and deep["hnsw_ef"] == 2 * 564
+    for params in (near, deep):
+        assert params["quantization"]["rescore"] is True and params["quantization"]["oversampling"] >= 2
+    assert words is None
+
+
+def test_watermarks_from_before_they_had_indexes_get_them(http, fake):
+    fake.strict = True
+    for field in ("namespace", "collection"):
+        http._connection.client().delete_payload_index(qdrant.WATERMARKS, field)
+    assert code(lambda: http.watermark("default", SPACE)) == "E_QDRANT"
+    http.switch_alias(SPACE)
+    assert [p for p, mends in http.problems(SPACE, DIMENSION) if mends] == [
+        f"The collection taboot.watermarks has no index of {field}." for field in ("namespace", "collection")
+    ]
+    http.prepare(SPACE, DIMENSION)
+    assert http.watermark("default", SPACE) is None and http.problems(SPACE, DIMENSION) == []
 
 
 def test_opening_touches_nothing_and_refuses_what_cannot_be(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.settings import QdrantSettings
@@ -45,6 +46,9 @@ INDEXES: dict[str, str] = {
     "occurrences[].moment": "integer",
 }
 
+#: What watermarks are filtered by: a server in strict mode refuses a filter without an index.
+WATERMARK_INDEXES = {"namespace": "keyword", "collection": "keyword"}
+
 
 def creation(settings: QdrantSettings, dimension: int) -> dict[str, Any]:
     """The arguments of ``create_collection``: cosine, vectors on disk, int8 codes in memory, and BM25 without
@@ -69,7 +73,7 @@ def creation(settings: QdrantSettings, dimension: int) -> dict[str, Any]:
     }
 
 
-def index_schema(field: str) -> Any:
+def index_schema(field: str, kind: str) -> Any:
     """What ``create_payload_index`` takes for a field. The namespace is the tenant, so that its points lie
     together.
     """
@@ -77,14 +81,14 @@ def index_schema(field: str) -> Any:
 
     if field == "namespace":
         return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
-    return models.PayloadSchemaType(INDEXES[field])
+    return models.PayloadSchemaType(kind)
 
 
-def missing_indexes(info: models.CollectionInfo) -> list[str]:
-    """Fields whose payload index is not there, or is of another type."""
+def missing_indexes(info: models.CollectionInfo, wanted: Mapping[str, str]) -> list[str]:
+    """Fields of ``wanted`` whose payload index is not there, or is of another type."""
     return [
         f
-        for f, kind in INDEXES.items()
+        for f, kind in wanted.items()
         if f not in info.payload_schema or info.payload_schema[f].data_type.value != kind
     ]
 

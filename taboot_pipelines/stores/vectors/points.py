@@ -24,6 +24,7 @@ from taboot_pipelines.model.graph import SourceType
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stores.vectors.sparse import Sparse
 
+_IDS = uuid.NAMESPACE_OID.bytes
 #: Occurrences of one point at most.
 BUCKET = 256
 
@@ -79,8 +80,18 @@ def point_id(namespace: str, sha256: str, bucket: int = 0) -> str:
     """UUID version 5 (RFC 9562) of ``{namespace}:{chunk sha256}``, followed by ``:{bucket}`` from the second
     bucket on.
     """
+    return str(uuid.UUID(bytes=point_key(namespace, sha256, bucket)))
+
+
+def point_key(namespace: str, sha256: str, bucket: int = 0) -> bytes:
+    """The 16 bytes of :func:`point_id`, for whoever needs those of all texts at once."""
     name = f"{namespace}:{sha256}:{bucket}" if bucket else f"{namespace}:{sha256}"
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+    key = bytearray(
+        hashlib.sha1(_IDS + name.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()[:16]
+    )
+    key[6] = key[6] & 0x0F | 0x50  # version 5
+    key[8] = key[8] & 0x3F | 0x80  # the variant of RFC 9562
+    return bytes(key)
 
 
 def payload(namespace: str, sha256: str, occurrences: Sequence[Mapping[str, Any]], made_by: str) -> Payload:

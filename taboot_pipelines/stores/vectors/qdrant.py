@@ -38,7 +38,9 @@ _MIN_VERSION = (1, 11)
 _PAGE = 1000
 #: A request with more bytes is cut in two; the server refuses 32 MiB.
 _MAX_REQUEST_BYTES = 16 * 1024 * 1024
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+#: How well an approximate search looks: nodes of the graph that it keeps in view, at least and for each point
+#: asked for, and how many times as many int8 codes as points are compared before the vectors themselves.
+_MIN_EF, _EF_FACTOR, _OVERSAMPLING = 256, 2, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class Watermark:
     sources: str
 
 
-#: (chunk SHA-256, score), the best first.
-Found = list[tuple[str, float]]
+#: (the 16 bytes of a point's id, score), the best first.
+Found = list[tuple[bytes, float]]
 
 
 class QdrantPoints:
@@ -70,10 +72,16 @@ class QdrantPoints:
         self._connection.close()
 
     def health(self) -> Health:
-        """The server's version and how long it takes to say so; no retries."""
+        """The server's version and how long it takes to say so, and whether it lets us write; no retries.
+
+        The version is told to anybody. So is asked for what only a key with every right may do and what
+        changes nothing: to delete a collection that is not there, which the server takes for done.
+        """
 
         def ask() -> tuple[str | None, str]:
             version = self._connection.call("say its version", lambda c: c.info(), retries=0).version
+            nobodys = f"{self._settings.collection}.{uuid.uuid4().hex}"
+            self._unless_missing("be written to", lambda c: c.delete_collection(nobodys), None, retries=0)
             number = re.match(r"v?(\d+)\.(\d+)", version)
             old = number is not None and (int(number[1]), int(number[2])) < _MIN_VERSION
             return version, (
@@ -104,8 +112,9 @@ class QdrantPoints:
             WATERMARKS, {"vectors_config": models.VectorParams(size=1, distance=models.Distance.DOT)}
         )
         if not self._connection.local:
-            for field in layout.missing_indexes(self._info(name)):
-                self._index(name, field)
+            for collection, wanted in ((name, layout.INDEXES), (WATERMARKS, layout.WATERMARK_INDEXES)):
+                for field in layout.missing_indexes(self._info(collection), wanted):
+                    self._index(collection, field, wanted[field])
 
     def _create(self, name: str, arguments: dict[str, Any]) -> None:
         if self._exists(name):
@@ -125,8 +134,8 @@ class QdrantPoints:
     def _info(self, name: str) -> models.CollectionInfo:
         return self._connection.call(f"describe the collection {name}", lambda c: c.get_collection(name))
 
-    def _index(self, name: str, field: str) -> None:
-        schema = layout.index_schema(field)
+    def _index(self, name: str, field: str, kind: str) -> None:
+        schema = layout.index_schema(field, kind)
         self._connection.call(
             f"index {field} of {name}",
             lambda c: c.create_payload_index(name, field_name=field, field_schema=schema, wait=True),
@@ -174,8 +183,13 @@ class QdrantPoints:
             ]
             found += [
                 (f"The collection {name} has no index of {field}.", True)
-                for field in layout.missing_indexes(info)
+                for field in layout.missing_indexes(info, layout.INDEXES)
             ]
+            if self._exists(WATERMARKS):
+                found += [
+                    (f"The collection {WATERMARKS} has no index of {field}.", True)
+                    for field in layout.missing_indexes(self._info(WATERMARKS), layout.WATERMARK_INDEXES)
+                ]
         if self._alias() != name:
             found.append((f"The alias {self._settings.collection} does not name {name}.", True))
         return found
@@ -266,10 +280,10 @@ class QdrantPoints:
         )
         return 0 if answer is None else answer.count
 
-    def _unless_missing(self, what: str, ask: Any, otherwise: Any) -> Any:
+    def _unless_missing(self, what: str, ask: Any, otherwise: Any, *, retries: int | None = None) -> Any:
         """The answer; ``otherwise`` where there is no such collection."""
         try:
-            return self._connection.call(what, ask)
+            return self._connection.call(what, ask, retries=retries)
         except TabootError as error:
             if error.details.get("status") != 404:
                 raise
@@ -284,35 +298,50 @@ class QdrantPoints:
         query: npt.NDArray[np.float32],
         limit: int,
         where: Where | None = None,
+        *,
+        exact: bool = True,
     ) -> Found:
-        """Find the ``limit`` texts nearest to ``query`` by cosine, exactly. A text of several points comes
-        several times. No retries.
+        """Find the ``limit`` points nearest to ``query`` by cosine; not ``exact``: by the graph and the int8
+        codes, the scores by the vectors themselves. No retries.
         """
-        return self._query(namespace, space, query.tolist(), layout.DENSE, limit, where)
+        from qdrant_client import models
+
+        params = None
+        if not self._connection.local:
+            params = (
+                models.SearchParams(exact=True, quantization=models.QuantizationSearchParams(ignore=True))
+                if exact
+                else models.SearchParams(
+                    hnsw_ef=max(_MIN_EF, _EF_FACTOR * limit),
+                    quantization=models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
+                )
+            )
+        return self._query(namespace, space, query.tolist(), layout.DENSE, limit, where, params)
 
     def matching(
         self, namespace: str, space: str, query: Sparse, limit: int, where: Where | None = None
     ) -> Found:
-        """Find the ``limit`` texts with the largest dot product with a sparse ``query``, of those that share
-        a term with it. No retries.
+        """Find the ``limit`` points with the largest dot product with a sparse ``query``, of those that share
+        a term with it: exactly, since an index of words is. No retries.
         """
         from qdrant_client import models
 
         indices, values = query
         vector = models.SparseVector(indices=indices.tolist(), values=values.tolist())
-        return self._query(namespace, space, vector, layout.SPARSE, limit, where)
+        return self._query(namespace, space, vector, layout.SPARSE, limit, where, None)
 
     def _query(
-        self, namespace: str, space: str, query: Any, using: str, limit: int, where: Where | None
+        self,
+        namespace: str,
+        space: str,
+        query: Any,
+        using: str,
+        limit: int,
+        where: Where | None,
+        params: models.SearchParams | None,
     ) -> Found:
-        from qdrant_client import models
-
+        """Ask for ids and scores alone: with one field of the payload an answer takes three times as long."""
         only, name = points_of(namespace, where=where), self.collection(space)
-        exact = (
-            None
-            if self._connection.local
-            else models.SearchParams(exact=True, quantization=models.QuantizationSearchParams(ignore=True))
-        )
         answer = self._connection.call(
             "search",
             lambda c: c.query_points(
@@ -320,23 +349,26 @@ class QdrantPoints:
                 query=query,
                 using=using,
                 query_filter=only,
-                search_params=exact,
+                search_params=params,
                 limit=limit,
-                with_payload=["sha256"],
+                with_payload=False,
                 with_vectors=False,
             ),
             retries=0,
         )
         found = []
         for hit in answer.points:
-            sha256 = (hit.payload or {}).get("sha256")
-            if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256) or not math.isfinite(hit.score):
+            try:
+                key = uuid.UUID(str(hit.id)).bytes
+            except ValueError:
+                key = b""
+            if not key or not math.isfinite(hit.score):
                 raise TabootError(
                     "E_QDRANT",
                     f"Qdrant's answer to a search holds a point of the collection {name} that is none of"
                     " ours.",
                 )
-            found.append((sha256, hit.score))
+            found.append((key, hit.score))
         return found
 
     # --- watermarks -----------------------------------------------------------------------------------------
