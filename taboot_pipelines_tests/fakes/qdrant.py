@@ -22,6 +22,7 @@ it listens on; with a path, what was stored outlives the process. ``GET /stats``
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import threading
@@ -363,6 +364,12 @@ class FakeQdrant:
             with_vectors=_or(asked.with_vector, False),
         )
         return {"points": [_plain(p) for p in found.points]}
+
+
+def any_qdrant() -> FakeQdrant:
+    """The fake, or where ``TABOOT_TEST_QDRANT_URL`` names a server, the way to that. It is to hold nothing
+    else: what tests lose and delete is its collections."""
+    return FakeQdrant(upstream=os.environ.get("TABOOT_TEST_QDRANT_URL"))
 
 
 class _Upstream:

@@ -25,7 +25,7 @@ from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines.stores.vectors import QdrantPoints, points
 from taboot_pipelines.stores.vectors.points import point_id
-from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
+from taboot_pipelines_tests.fakes.qdrant import FakeQdrant, any_qdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.stages.test_kill_windows import doc_id, killed_at, restart
 from taboot_pipelines_tests.world import World
@@ -40,7 +40,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def qdrant() -> Iterator[FakeQdrant]:
-    with FakeQdrant() as server:
+    with any_qdrant() as server:
         yield server
 
 

@@ -304,18 +304,7 @@ class QdrantPoints:
         """Find the ``limit`` points nearest to ``query`` by cosine; not ``exact``: by the graph and the int8
         codes, the scores by the vectors themselves. No retries.
         """
-        from qdrant_client import models
-
-        params = None
-        if not self._connection.local:
-            params = (
-                models.SearchParams(exact=True, quantization=models.QuantizationSearchParams(ignore=True))
-                if exact
-                else models.SearchParams(
-                    hnsw_ef=max(_MIN_EF, _EF_FACTOR * limit),
-                    quantization=models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
-                )
-            )
+        params = None if self._connection.local else search_params(limit, exact=exact)
         return self._query(namespace, space, query.tolist(), layout.DENSE, limit, where, params)
 
     def matching(
@@ -453,6 +442,19 @@ class QdrantPoints:
         points = self._unless_missing("count points", lambda c: c.count(name, exact=True), None)
         if left is not None and points is not None and left.count == 0 and points.count == 0:
             self._unless_missing(f"delete the collection {name}", lambda c: c.delete_collection(name), None)
+
+
+def search_params(limit: int, *, exact: bool) -> models.SearchParams:
+    """How the server is to look for the ``limit`` nearest vectors: through all of them, or by its graph."""
+    from qdrant_client import models
+
+    how = models.QuantizationSearchParams
+    if exact:
+        return models.SearchParams(exact=True, quantization=how(ignore=True))
+    return models.SearchParams(
+        hnsw_ef=max(_MIN_EF, _EF_FACTOR * limit),
+        quantization=how(rescore=True, oversampling=_OVERSAMPLING),
+    )
 
 
 def _watermark_id(namespace: str, collection: str) -> str:
