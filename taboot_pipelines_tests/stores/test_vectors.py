@@ -662,7 +662,7 @@ def test_a_search_asks_for_ids_alone_and_for_what_it_means(http, fake):
     assert not any(q.get("with_payload") or q.get("with_vector") for q in fake.queries)
     exact, near, deep, words = (q.get("params") for q in fake.queries)
     assert exact["exact"] is True and exact["quantization"]["ignore"] is True
-    assert not near.get("exact") and near["hnsw_ef"] == 256 and deep["hnsw_ef"] == 2 * 564
+    assert not near.get("exact") and near["hnsw_ef"] == 512 and deep["hnsw_ef"] == 2 * 564
     for params in (near, deep):
         assert params["quantization"]["rescore"] is True and params["quantization"]["oversampling"] >= 2
     assert words is None
