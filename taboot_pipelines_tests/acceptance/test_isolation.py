@@ -23,6 +23,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.graph.rows import edge_fingerprints
 from taboot_pipelines.stores.vectors.filters import Where
+from taboot_pipelines.stores.vectors.points import point_key
 from taboot_pipelines_tests.acceptance.full_servers import settings_of
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -216,9 +217,10 @@ def qdrant_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
     assert p is not None
     dimension = world.workspace.embedder.space.dimension
 
-    def found(hits: list[tuple[str, float]]) -> object:
-        mine = {s for source in ("red-notes", "red-stack") for s in hashes(world, "red", source)}
-        return ["blue" for sha256, _ in hits if sha256 not in mine]
+    def found(hits: list[tuple[bytes, float]]) -> object:
+        texts = {s for source in ("red-notes", "red-stack") for s in hashes(world, "red", source)}
+        mine = {point_key("red", s) for s in texts}
+        return ["blue" for key, _ in hits if key not in mine]
 
     def vector() -> Any:
         return np.random.default_rng(rng.randrange(1 << 30)).standard_normal(dimension).astype(np.float32)
