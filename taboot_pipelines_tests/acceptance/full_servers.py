@@ -24,7 +24,8 @@ def settings_of(
     if redis_url is not None:
         found["redis"] = {"url": redis_url}
     if qdrant_url is not None:
-        found["qdrant"] = {"url": qdrant_url}
+        # Searches ask it however few chunks there are.
+        found["qdrant"] = {"url": qdrant_url, "search_from_chunks": 0}
     if neo4j_url is not None:
         found["neo4j"] = {"url": neo4j_url}
     if s3 is not None:

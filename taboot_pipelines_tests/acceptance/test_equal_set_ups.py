@@ -89,7 +89,7 @@ def asked(kb: KnowledgeBase) -> list[Any]:
     return [
         [
             (h.chunk_id, h.score, h.scores, h.also_in)
-            for h in kb.search(query, limit=20, mode=mode, **chosen).hits
+            for h in kb.search(query, limit=20, mode=mode, exact=True, **chosen).hits
         ]
         for query in QUERIES
         for mode in ("vector", "keyword", "hybrid")
