@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.embedding.remembered import SpaceChanged
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, replace_keys
 from taboot_pipelines.model import ids
@@ -93,12 +94,18 @@ class _PointsWriter:
         With ``ask`` the table of what has been applied is not trusted, and the server is asked what it holds.
         """
         space = self.space.id
-        embeddings.fill(
+        filled = embeddings.fill(
             self.workspace,
             self.namespace,
             {s: v["chunks"] for s, v in self.snapshot.applied.items()},
             self.progress,
         )
+        if filled != self.space:
+            raise SpaceChanged(
+                "E_EMBEDDER",
+                f"The embedding server serves {filled.id} by now; the points are of {space}.",
+                remedy="Run the ingest again: everything is embedded anew.",
+            )
         rows = self._rows()
         wanted = {sha256: (len(prints), _joined(prints)) for sha256, prints in rows.wanted()}
         self.points.prepare(space, self.space.dimension)
