@@ -179,15 +179,18 @@ def test_a_source_that_is_put_back_half_retired_is_run_again(
     guides = dict(next(e for e in settled.world.entries if e["id"] == "guides"))
     settled.world.remove_source("guides")
     settled.sync()
-    whole = running.run_stage
 
-    def failing(workspace: Any, stage: str, *arguments: Any, **options: Any) -> Any:
-        if stage == stopped_at:
-            raise TabootError("E_TABLE", "A table is not what it should be.")
-        return whole(workspace, stage, *arguments, **options)
+    def failing(whole: Any) -> Any:
+        def run(workspace: Any, stage: Any, *arguments: Any, **options: Any) -> Any:
+            if getattr(stage, "name", stage) == stopped_at:
+                raise TabootError("E_TABLE", "A table is not what it should be.")
+            return whole(workspace, stage, *arguments, **options)
+
+        return run
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "run_stage", failing)
+        patch.setattr(running, "run_stage", failing(running.run_stage))
+        patch.setattr(running, "run_together", failing(running.run_together))
         assert not settled.run_only("guides").success
     settled.world.entries.append(guides)
     settled.world.declare()

@@ -33,6 +33,7 @@ def test_without_arguments_everything_has_its_default():
         vector_weight=3.0,
         keyword_weight=1.0,
         rerank=None,
+        exact=False,
     )
     assert request().filter.empty and not request(source="docs").filter.empty
 

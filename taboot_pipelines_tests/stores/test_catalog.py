@@ -109,13 +109,13 @@ def test_pointers_are_replaced_whole(catalog: Catalog) -> None:
     catalog.pointers.publish(
         "n",
         "s",
-        Pointer(stage="chunks", tables={"chunks": 1}, inputs="in", txn="t", applied={"documents": 3}),
+        Pointer(stage="chunks", tables={"chunks": "1"}, inputs="in", txn="t", applied={"documents": 3}),
     )
     catalog.pointers.publish(
-        "n", "s", Pointer(stage="chunks", tables={"chunks": 2}, inputs="in2", txn="t2", applied={})
+        "n", "s", Pointer(stage="chunks", tables={"chunks": "2"}, inputs="in2", txn="t2", applied={})
     )
     assert catalog.pointers.get("n", "s", "chunks") == Pointer(
-        stage="chunks", tables={"chunks": 2}, inputs="in2", txn="t2", applied={}
+        stage="chunks", tables={"chunks": "2"}, inputs="in2", txn="t2", applied={}
     )
 
 

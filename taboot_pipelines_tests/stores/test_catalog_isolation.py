@@ -150,6 +150,11 @@ def calls(
         "jobs.forget_old": lambda: catalog.jobs.forget_old(MINE, "s", 0),
         "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
         "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
+        "locators.at": lambda: catalog.locators.at(MINE, "s", [x.path]),
+        "locators.sample": lambda: catalog.locators.sample(MINE, "s", 5),
+        "locators.count": lambda: catalog.locators.count(MINE, "s", "document"),
+        "locators.position": lambda: catalog.locators.position(MINE, "s"),
+        "locators.changed_since": lambda: catalog.locators.changed_since(MINE, "s", 0),
         "locators.of_documents": lambda: catalog.locators.of_documents(MINE, [doc]),
         "locators.record_fetched": lambda: catalog.locators.record_fetched(
             MINE, "s", "files", job, [x], "of-alpha"

@@ -76,7 +76,7 @@ def test_the_migrations_give_exactly_the_declared_schema(owned: tuple[Catalog, s
 
 def test_down_and_up_again_keeps_the_rows(owned: tuple[Catalog, sa.Engine], tmp_path: Path) -> None:
     catalog, engine = owned
-    pointer = Pointer(stage="chunks", tables={"chunks": 7}, inputs="in", txn="t", applied={"documents": 3})
+    pointer = Pointer(stage="chunks", tables={"chunks": "7"}, inputs="in", txn="t", applied={"documents": 3})
     catalog.pointers.publish("n", "s", pointer)
     catalog.database.migrator.migrate("0001")
     assert revision(engine) == "0001"

@@ -56,7 +56,7 @@ def end_sessions(url: str) -> None:
 
 
 def pointer(number: int) -> Pointer:
-    return Pointer(stage="chunks", tables={"chunks": number}, inputs="in", txn="t", applied={})
+    return Pointer(stage="chunks", tables={"chunks": str(number)}, inputs="in", txn="t", applied={})
 
 
 def test_connections_that_were_ended_are_replaced_without_a_word(catalog: Catalog, url: str) -> None:

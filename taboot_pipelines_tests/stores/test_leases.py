@@ -177,8 +177,8 @@ def test_under_a_lost_lease_nothing_is_published(postgres: PostgresServer, tmp_p
     leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
     catalog = open_catalog(Settings(home=tmp_path, catalog_url=url), leases)
     first, second = (
-        Pointer(stage="chunks", tables={"chunks": 1}, inputs="a", txn="a", applied={}),
-        Pointer(stage="chunks", tables={"chunks": 2}, inputs="b", txn="b", applied={}),
+        Pointer(stage="chunks", tables={"chunks": "1"}, inputs="a", txn="a", applied={}),
+        Pointer(stage="chunks", tables={"chunks": "2"}, inputs="b", txn="b", applied={}),
     )
     with leases.source("default", "s"):
         catalog.pointers.publish("default", "s", first)
