@@ -395,7 +395,11 @@ class Tables:
             return existing
         schema, key = model.TABLES[_base(name)]
         path = _path(namespace, owner, name)
-        configuration: dict[str, Any] = {"delta.dataSkippingNumIndexedCols": "0"}
+        configuration: dict[str, Any] = {
+            "delta.dataSkippingNumIndexedCols": "0",
+            # Opening a table reads its log from the last checkpoint on.
+            "delta.checkpointInterval": "8",
+        }
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             self._place.prepare(path)
             return DeltaTable.create(

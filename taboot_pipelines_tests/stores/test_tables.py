@@ -141,6 +141,21 @@ def test_the_log_tells_in_which_buckets_two_versions_differ(tables: Tables) -> N
     assert changed(first, again) is None
 
 
+def test_a_long_log_has_checkpoints_and_its_old_versions(kept: Kept) -> None:
+    tables = kept.tables
+    versions = [
+        tables.replace("n", "s", "vectors.x", rows((i % 4, f"t{i}")), buckets={i % 4}, txn=str(i))
+        for i in range(30)
+    ]
+    assert sum(".checkpoint" in path for path in kept.files()) >= 3
+    assert held(tables, versions[2]) == ["t0", "t1", "t2"] and held(tables, versions[29]) == [
+        f"t{i}" for i in range(26, 30)
+    ]
+    assert tables.changed_buckets("n", "s", "vectors.x", versions[27], versions[29]) == {0, 1}
+    tables.drop("n", "s", "vectors.x")
+    assert tables.version("n", "s", "vectors.x") is None
+
+
 def test_wanted_rows_are_found_in_whichever_file_they_are(tables: Tables) -> None:
     for i in range(6):
         tables.append("n", "s", "vectors.x", rows((i % 3, f"t{i}"), (i % 3, f"u{i}")), txn="t")
