@@ -7,9 +7,8 @@ no store is pending. Holds rules ``complete-enumeration`` and ``deleted-stays-de
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from taboot_pipelines.embedding.remembered import UNANSWERED
@@ -21,7 +20,13 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
-from taboot_pipelines.stages.vacuum import drop_vectors, texts_in_use, vacuum, versions_in_use
+from taboot_pipelines.stages.vacuum import (
+    drop_vectors,
+    texts_in_use,
+    vacuum,
+    vector_tables,
+    versions_in_use,
+)
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -78,7 +83,12 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             doc_ids=unknown[:10],
         )
     receipt_id = uuid.uuid4().hex
-    with _alone(workspace, namespace, None if erase else {source for source, _ in located}):
+    # An erasure removes files, vectors and blobs that a run of any source might be about to use.
+    with (
+        workspace.alone(namespace)
+        if erase
+        else workspace.leases.several(namespace, {source for source, _ in located})
+    ):
         # The receipt comes first: if the process is killed after it, the next run carries the deletion out.
         stores = [
             *(STORES if erase else _DERIVED),
@@ -95,7 +105,7 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
     done = []
     absent = set(_absent_servers(workspace, namespace))
     for receipt_id in [row["receipt_id"] for row in workspace.catalog.receipts.pending(namespace)]:
-        with _alone(workspace, namespace, None):
+        with workspace.alone(namespace):
             # Read again under the leases: meanwhile the deletion may have been finished, or
             # its documents restored.
             row = next(
@@ -173,21 +183,6 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
         workspace.catalog.sources.set_state(entry.namespace, entry.source_id, "retired")
 
 
-@contextlib.contextmanager
-def _alone(workspace: Workspace, namespace: str, sources: Collection[str] | None) -> Iterator[None]:
-    """Hold the leases of these sources and of the namespace.
-
-    None is for all sources, and keeps new ones from being added: an erasure removes files, vectors and blobs
-    that a run of any source might be about to use.
-    """
-    with contextlib.ExitStack() as stack:
-        if sources is None:
-            stack.enter_context(workspace.adding_sources(namespace))
-            sources = [row["source_id"] for row in workspace.catalog.sources.find(namespace)]
-        stack.enter_context(workspace.leases.several(namespace, sources))
-        yield
-
-
 def _carry_out(
     workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool
 ) -> Receipt:
@@ -211,9 +206,8 @@ def _carry_out(
     if erase:
         blobs = catalog.locators.hashes_only_of(namespace, doc_ids)
         live = texts_in_use(workspace, namespace)
-        for name in workspace.tables.names(namespace, NAMESPACE):
-            if name.startswith("vectors."):
-                drop_vectors(workspace, namespace, name, keep=live)
+        for name in vector_tables(workspace, namespace):
+            drop_vectors(workspace, namespace, name, keep=live)
         with workspace.leases.exclusive(f"{namespace}.vectors"):
             for owner in [*sorted(r["source_id"] for r in catalog.sources.find(namespace)), NAMESPACE]:
                 for name in workspace.tables.names(namespace, owner):

@@ -15,7 +15,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import load_manifest, prune
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.snapshot import snapshot_pointer
-from taboot_pipelines.stages.vacuum import drop_vectors, texts_in_use, vacuum
+from taboot_pipelines.stages.vacuum import drop_vectors, texts_in_use, vacuum, vector_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.state.keys import JOB
 from taboot_pipelines.stores.tables import NAMESPACE, Stale
@@ -65,10 +65,6 @@ def _is_due(stale: Stale) -> bool:
     return stale.files >= STALE_FILES or stale.bytes > max(stale.used_bytes, _STALE_BYTES)
 
 
-def _vector_tables(workspace: Workspace, namespace: str) -> list[str]:
-    return [n for n in workspace.tables.names(namespace, NAMESPACE) if n.startswith("vectors.")]
-
-
 def _join_vectors(workspace: Workspace, namespace: str) -> int:
     """Join the files of vectors and drop the old ones.
 
@@ -76,7 +72,7 @@ def _join_vectors(workspace: Workspace, namespace: str) -> int:
     """
     removed = 0
     with workspace.leases.exclusive(f"{namespace}.vectors"):
-        for name in _vector_tables(workspace, namespace):
+        for name in vector_tables(workspace, namespace):
             if workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES:
                 workspace.tables.compact(namespace, NAMESPACE, name)
                 removed += workspace.tables.vacuum(namespace, NAMESPACE, name)
@@ -97,7 +93,8 @@ def _drop_dead_vectors(workspace: Workspace, namespace: str) -> int:
     tables, dropped = workspace.tables, 0
     # Of another space every vector may be dead: it is the one that a person may go back to.
     name = embeddings.table_name(manifest.space.space().id)
-    if tables.rows(namespace, NAMESPACE, name) - manifest.chunks <= most:
+    held = tables.count(namespace, NAMESPACE, name, tables.version(namespace, NAMESPACE, name))
+    if held - manifest.chunks <= most:
         return 0
     # A table that cannot be read is not for housekeeping to mend, nor to fail by.
     with contextlib.ExitStack() as others, _passing_over("E_TABLE"):

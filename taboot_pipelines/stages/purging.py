@@ -7,7 +7,6 @@ What is removed is named nowhere any more; what was deleted on purpose and can b
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 from taboot_pipelines.model import ids
@@ -35,10 +34,8 @@ def purge_vanished(workspace: Workspace, namespace: str, *, carry_out: bool = Fa
     A purge that is killed is completed by the next one. Raises ``E_BUSY``.
     """
     catalog = workspace.catalog
-    with contextlib.ExitStack() as leases:
-        leases.enter_context(workspace.adding_sources(namespace))
+    with workspace.alone(namespace):
         sources = {r["source_id"] for r in catalog.sources.find(namespace)}
-        leases.enter_context(workspace.leases.several(namespace, sources))
         sizes = {row["content_hash"]: int(row["byte_size"]) for row in catalog.blobs.all(namespace)}
         kept = catalog.locators.held_hashes(namespace) | _published(workspace, namespace, sources)
         gone = sorted(sizes.keys() - kept)

@@ -53,13 +53,8 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     cannot be asked at all.
     """
     report = AuditReport(namespace)
-    with (
-        # No source is added meanwhile: its first bytes would be taken for those that no fetch recorded.
-        workspace.adding_sources(namespace),
-        workspace.leases.several(
-            namespace, [r["source_id"] for r in workspace.catalog.sources.find(namespace)]
-        ),
-    ):
+    # No source is added meanwhile: its first bytes would be taken for those that no fetch recorded.
+    with workspace.alone(namespace):
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
         if repair and any(d.repairable for d in report.found):

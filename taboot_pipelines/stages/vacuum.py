@@ -69,6 +69,11 @@ def texts_in_use(workspace: Workspace, namespace: str) -> set[str]:
     return found
 
 
+def vector_tables(workspace: Workspace, namespace: str) -> list[str]:
+    """Return the names of the namespace's tables of vectors, one for each embedding space."""
+    return [n for n in workspace.tables.names(namespace, NAMESPACE) if n.startswith("vectors.")]
+
+
 def drop_vectors(workspace: Workspace, namespace: str, name: str, *, keep: Collection[str]) -> int:
     """Delete from a table of vectors all but those of the texts to keep; return their number.
 

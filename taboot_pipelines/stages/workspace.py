@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -149,6 +149,17 @@ class Workspace:
         Whoever holds this and the leases of all its sources knows that nobody fetches into the namespace.
         """
         return self.leases.exclusive(f"{namespace}.sources")
+
+    @contextlib.contextmanager
+    def alone(self, namespace: str) -> Iterator[None]:
+        """Hold the leases of all sources of a namespace and its own, and keep new sources from being added.
+
+        Meanwhile nobody uses a file, a vector or a blob of the namespace, or is about to.
+        """
+        with self.adding_sources(namespace):
+            sources = [row["source_id"] for row in self.catalog.sources.find(namespace)]
+            with self.leases.several(namespace, sources):
+                yield
 
     def entries(self, source_id: str) -> list[Entry]:
         """Return the entries of a partition: one, or two while a source moves to another namespace.

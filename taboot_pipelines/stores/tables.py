@@ -276,11 +276,6 @@ class Tables:
         """Return the number of data files present that the newest version does not use."""
         return self.stale(namespace, owner, name).files
 
-    def rows(self, namespace: str, owner: str, name: str) -> int:
-        """Return the number of rows of the newest version, without reading them."""
-        table = self._open(namespace, owner, name, None)
-        return 0 if table is None else int(table.count())
-
     def compact(self, namespace: str, owner: str, name: str) -> None:
         """Join the small files that many appends leave; the rows stay the same."""
         table = self._open(namespace, owner, name, None)
