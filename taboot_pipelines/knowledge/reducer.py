@@ -7,56 +7,112 @@ priority, then specificity, then recency, then id).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 
-REDUCER_VERSION = "1"
+REDUCER_VERSION = "2"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one document says of one node. ``recency``: the document's own date, else its bytes' ``since``
-    (microseconds).
-    """
+class Claim(NamedTuple):
+    """What documents say of one node, by the key as observed. ``properties``: canonical JSON."""
 
-    doc_id: str
+    label: str
     observed_key: str
     name: str
     source: str
     confidence: float
+    properties: str
+
+
+class Latest(NamedTuple):
+    """Of the documents that make a claim, the one that speaks for it: the latest, of equal ones the last id.
+
+    ``recency``: the document's own date, else its bytes' ``since`` (microseconds).
+    """
+
     recency: int
-    properties: str  # canonical JSON
-
-    @property
-    def rank(self) -> tuple[Any, ...]:
-        return PRIORITY[EdgeSource(self.source)], self.confidence, self.recency, self.doc_id
-
-    def dumps(self) -> list[Any]:
-        return [
-            self.doc_id,
-            self.observed_key,
-            self.name,
-            self.source,
-            self.confidence,
-            self.recency,
-            self.properties,
-        ]
+    doc_id: str
 
 
-def reduce_entity(label: str, key: str, claims: Iterable[Claim]) -> dict[str, Any]:
+class Support(NamedTuple):
+    """Who makes a claim: how many documents, and the latest of them.
+
+    That is all of them that the reducer needs, so an entity that thousands of documents mention in the same
+    words costs no more than one that a single document mentions.
+    """
+
+    documents: int
+    latest: Latest
+
+
+#: The claims about some entities, with their support.
+Supported = Mapping[Claim, Support]
+#: A document with its date, and what it claims.
+Claims = Iterable[tuple[Latest, Collection[Claim]]]
+
+
+def supports(claims: Claims) -> dict[Claim, Support]:
+    """The support of each claim by these documents; each document counts once for a claim."""
+    found: dict[Claim, Support] = {}
+    for latest, made in claims:
+        for claim in set(made):
+            before = found.get(claim)
+            found[claim] = (
+                Support(1, latest)
+                if before is None
+                else Support(before.documents + 1, max(before.latest, latest))
+            )
+    return found
+
+
+def supports_after(
+    before: Supported,
+    removed: Claims,
+    added: Claims,
+    find_latest: Callable[[Collection[Claim]], Mapping[Claim, Latest]],
+) -> dict[Claim, Support]:
+    """The support of the claims when some documents no longer make theirs and others do.
+
+    ``find_latest`` looks through all documents, as they are after the change. It is asked only for claims
+    whose latest document makes them no more, while others that are known by number alone still do.
+    """
+    gone = supports(removed)
+    fewer = Counter({claim: support.documents for claim, support in gone.items()})
+    new = supports(added)
+    after: dict[Claim, Support] = {}
+    unsettled: list[Claim] = []
+    for claim in before.keys() | new.keys():
+        held, more = before.get(claim), new.get(claim)
+        kept = 0 if held is None else held.documents - fewer[claim]
+        candidates = [] if more is None else [more.latest]
+        if held is not None and kept:
+            if claim not in gone or held.latest != gone[claim].latest:
+                candidates.append(held.latest)
+            elif more is None or more.latest < held.latest:
+                unsettled.append(claim)
+        documents = kept + (0 if more is None else more.documents)
+        if documents:
+            # Of an unsettled claim the latest is put in below.
+            after[claim] = Support(documents, max(candidates, default=Latest(0, "")))
+    if unsettled:
+        for claim, latest in find_latest(unsettled).items():
+            after[claim] = after[claim]._replace(latest=latest)
+    return after
+
+
+def reduce_entity(label: str, key: str, claims: Supported) -> dict[str, Any]:
     """A row of ``tables.ENTITIES`` (without ``bucket``) from at least one claim."""
-    distinct = sorted(set(claims), key=Claim.dumps)
     properties: dict[str, tuple[tuple[Any, ...], Any]] = {}
-    for claim in distinct:
+    for claim, support in claims.items():
         if claim.properties == "{}":
             continue
         for field, value in json.loads(claim.properties).items():
-            rank = (*claim.rank, canonical_json(value))
+            rank = (*_rank(claim, support), canonical_json(value))
             if field not in properties or rank > properties[field][0]:
                 properties[field] = (rank, value)
     parts = json.loads(key) if len(NODES[label].key) > 1 else [key]
@@ -64,19 +120,29 @@ def reduce_entity(label: str, key: str, claims: Iterable[Claim]) -> dict[str, An
         name = parts[1]
     else:
         # A claim with properties knows the node better than one that only refers to it.
-        name = max(distinct, key=lambda c: (c.properties != "{}", *c.rank, c.name)).name
+        name = max((c.properties != "{}", *_rank(c, s), c.name) for c, s in claims.items())[-1]
     return {
         "label": label,
         "key": key,
         "name": name,
         "scope": parts[0] if label == "Service" else None,
-        "properties": canonical_json({k: v for k, (_, v) in properties.items()}),
-        "claims": canonical_json([c.dumps() for c in distinct]),
+        "properties": canonical_json({k: v for k, (_, v) in sorted(properties.items())}),
+        "claims": canonical_json(
+            [[*claim[1:], support.documents, *support.latest] for claim, support in sorted(claims.items())]
+        ),
     }
 
 
-def load_claims(text: str) -> list[Claim]:
-    return [Claim(*c) for c in json.loads(text)]
+def _rank(claim: Claim, support: Support) -> tuple[Any, ...]:
+    return (PRIORITY[EdgeSource(claim.source)], claim.confidence, *support.latest)
+
+
+def load_claims(label: str, text: str) -> dict[Claim, Support]:
+    """The claims of an entity, from the column ``claims`` of ``tables.ENTITIES``."""
+    return {
+        Claim(label, *claim): Support(documents, Latest(recency, doc_id))
+        for *claim, documents, recency, doc_id in json.loads(text)
+    }
 
 
 def resolve_key(label: str, key: str, resolved: Mapping[str, str]) -> str:
@@ -108,12 +174,12 @@ def touched_entities(
     return touched
 
 
-def reduce_entities(claims: Iterable[tuple[str, Claim]], resolved: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows of ``tables.ENTITIES``, ordered by label and key, from (label, claim) pairs in any order."""
-    by_node: dict[Node, list[Claim]] = {}
-    for label, claim in claims:
-        node = (label, resolve_key(label, claim.observed_key, resolved))
-        by_node.setdefault(node, []).append(claim)
+def reduce_entities(claims: Supported, resolved: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims in any order."""
+    by_node: dict[Node, dict[Claim, Support]] = {}
+    for claim, support in claims.items():
+        node = (claim.label, resolve_key(claim.label, claim.observed_key, resolved))
+        by_node.setdefault(node, {})[claim] = support
     return [
         {"bucket": ids.bucket(key), **reduce_entity(label, key, by_node[label, key])}
         for label, key in sorted(by_node)

@@ -55,7 +55,8 @@ class DocumentFacts:
 
     #: Rows of ``tables.RELATIONS``.
     relations: list[dict[str, Any]]
-    claims: list[tuple[Node, Claim]]
+    #: What it says of nodes, ascending.
+    claims: list[Claim]
     #: Why its blob could not be read: its mentions stand all the same, without their lines.
     failure: TabootError | None
 
@@ -187,9 +188,9 @@ def name_statements(
     return statements
 
 
-def document_claims(given: DocumentInput, statements: Iterable[Statement]) -> list[tuple[Node, Claim]]:
+def document_claims(given: DocumentInput, statements: Iterable[Statement]) -> list[Claim]:
     """What the document claims of nodes, as observed: with properties where it declares them, else that they
-    exist. Each claim once, in no particular order.
+    exist. Each claim once, ascending.
     """
     declared = [o for o in given.observations if o["kind"] == "node"]
     claims = {(_start(o), str(o["source"]), float(o["confidence"]), str(o["properties"])) for o in declared}
@@ -198,14 +199,10 @@ def document_claims(given: DocumentInput, statements: Iterable[Statement]) -> li
         for end in (s.start, s.end):
             if end.label != "Document" and (end.label, end.key) not in nodes:
                 claims.add((end, s.source, s.confidence, "{}"))
-    recency = given.recency
-    return [
-        (
-            (end.label, end.key),
-            Claim(given.doc_id, end.key, end.name, source, confidence, recency, properties),
-        )
+    return sorted(
+        Claim(end.label, end.key, end.name, source, confidence, properties)
         for end, source, confidence, properties in claims
-    ]
+    )
 
 
 def _first_declarations(observations: Iterable[Mapping[str, Any]]) -> dict[Node, Mapping[str, Any]]:

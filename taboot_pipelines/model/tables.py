@@ -131,7 +131,8 @@ RELATIONS = pa.schema(
 )
 
 #: The snapshot's nodes after resolution. ``key`` is ``ids.node_key`` of the parts; ``claims`` is what the
-#: reducer chose from: a JSON list of [doc_id, observed key, source, confidence, date or since, properties].
+#: reducer chose from: a JSON list of [observed key, name, source, confidence, properties, number of documents
+#: that claim it, date or since of the latest, its doc_id].
 ENTITIES = pa.schema(
     [
         pa.field("bucket", pa.int32(), False),
@@ -168,8 +169,21 @@ DECLARATIONS = pa.schema(
     ]
 )
 
-#: The index that says which documents hold a token: sorted 64-bit hashes of the document's lower-case ASCII
-#: words, with the fingerprints of what the snapshot has applied of it.
+#: What one document says of one node, under the key as observed.
+CLAIM = pa.struct(
+    [
+        ("label", pa.string()),
+        ("observed_key", pa.string()),
+        ("name", pa.string()),
+        ("source", pa.string()),
+        ("confidence", pa.float64()),
+        ("properties", pa.string()),
+    ]
+)
+
+#: What the snapshot has applied of a document: its fingerprints, its own date (else that of its bytes, in
+#: microseconds) and what it claims of nodes, and as an index of which documents hold a token, the sorted
+#: 64-bit hashes of its lower-case ASCII words.
 DOC_STATE = pa.schema(
     [
         pa.field("bucket", pa.int32(), False),
@@ -180,6 +194,8 @@ DOC_STATE = pa.schema(
         pa.field("runs_fingerprint", pa.string(), False),
         pa.field("relations_fingerprint", pa.string(), False),
         pa.field("chunk_count", pa.int32(), False),
+        pa.field("recency", pa.int64(), False),
+        pa.field("claims", pa.list_(CLAIM), False),
         pa.field("tokens", pa.list_(pa.int64()), False),
     ]
 )

@@ -40,9 +40,10 @@ from taboot_pipelines.knowledge.names import (
 from taboot_pipelines.knowledge.reducer import (
     REDUCER_VERSION,
     Claim,
-    Node,
+    Latest,
     load_claims,
     reduce_entities,
+    supports_after,
     touched_entities,
 )
 from taboot_pipelines.knowledge.relations import RELATIONS_VERSION
@@ -63,7 +64,7 @@ from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
-VERSION = "1"
+VERSION = "2"
 TABLES = ("relations", "entities", "names", "declarations", "doc_state")
 
 
@@ -256,10 +257,9 @@ class _Names:
 class _Related:
     """What became of the relations of the documents under examination."""
 
-    #: Nodes that had relations to these documents before.
-    left: frozenset[Node]
-    #: What the documents claim now.
-    claims: Sequence[tuple[Node, Claim]]
+    #: What the documents claimed before, and what they claim now.
+    removed: Sequence[tuple[Latest, Sequence[Claim]]]
+    added: Sequence[tuple[Latest, Sequence[Claim]]]
     edges: int
     #: {doc_id: why} of documents whose blob is damaged; every run tries them again.
     unread: Mapping[str, TabootError]
@@ -285,6 +285,8 @@ def _apply(
     if pointer is not None and pointer.inputs == inputs and whole:
         report.tables, report.skipped = dict(pointer.tables), "unchanged"
         return
+    # Tables of an earlier release may have other columns; then all are made again.
+    whole = whole and pointer is not None and tables.fit(namespace, NAMESPACE, pointer.tables)
     # What a killed run left ahead of the pointer is rolled back, and the tables hold again what was
     # published. If one of them is lost, all are made again.
     published = {name: pointer.tables[name] if pointer and whole else None for name in TABLES}
@@ -321,7 +323,7 @@ def _apply(
     )
     for doc_id, error in related.unread.items():
         report.problem(error.code, doc_id, error.message)
-    entities = _reduce(snapshot, changes, names, related)
+    entities = _reduce(snapshot, names, related)
     report.counts |= {"edges_written": related.edges, "entities_written": entities}
 
     own = ids.digest(inputs, "incomplete") if related.unread else inputs
@@ -341,7 +343,7 @@ def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any])
     for source in found.sources:
         changed = None if buckets is None else sources.changed_buckets(source, applied.get(source, {}))
         buckets = None if buckets is None or changed is None else buckets | changed
-    columns = [f.name for f in DOC_STATE if f.name != "tokens"]
+    columns = [f.name for f in DOC_STATE if f.name not in {"claims", "tokens"}]
     held = snapshot.read("doc_state", columns=columns, buckets=buckets).to_pylist()
     states = {source: sources.state(source, buckets) for source in found.sources}
     at = None if buckets is None else frozenset(buckets)
@@ -402,35 +404,29 @@ def _relate(
         if source not in states or (changes.buckets is not None and not at <= changes.buckets):
             states[source] = sources.state(source, at | (changes.buckets or set()))
     matcher = NameMatcher(names.known)
-    left: set[Node] = set()
-    claims: list[tuple[Node, Claim]] = []
+    removed_claims: list[tuple[Latest, Sequence[Claim]]] = []
+    added_claims: list[tuple[Latest, Sequence[Claim]]] = []
     unread: dict[str, TabootError] = {}
     edges = done = 0
     for buckets, changed, removed in batches(
         Difference(tuple(sorted(todo)), tuple(sorted(changes.removed))), batch
     ):
         gone = {*changed, *removed}
-        old = snapshot.read("relations", buckets=buckets)
-        leaving = old.filter(_among(old, "doc_id", gone))
-        for end in ("start", "end"):
-            left.update(rows_of(leaving, f"{end}_label", f"{end}_key"))
+        old, old_states = (snapshot.read(name, buckets=buckets) for name in ("relations", "doc_state"))
+        removed_claims += _claims(old_states.filter(_among(old_states, "doc_id", gone)))
         relations: list[dict[str, Any]] = []
         doc_states: list[dict[str, Any]] = []
         for source, doc_ids in _by_owner(changed, owner):
             for given in sources.documents(source, doc_ids, buckets, states[source]):
                 facts = document_facts(given, matcher, names.known, read_blob)
                 relations += facts.relations
-                claims += facts.claims
+                added_claims.append((Latest(given.recency, given.doc_id), facts.claims))
                 if facts.failure is not None:
                     unread[given.doc_id] = facts.failure
                 doc_states.append(_doc_state(given, source, states[source], facts, sources.salt))
         for name, rows, current in (
             ("relations", pa.Table.from_pylist(relations, schema=RELATIONS), old),
-            (
-                "doc_state",
-                pa.Table.from_pylist(doc_states, schema=DOC_STATE),
-                snapshot.read("doc_state", buckets=buckets),
-            ),
+            ("doc_state", pa.Table.from_pylist(doc_states, schema=DOC_STATE), old_states),
         ):
             kept = current.filter(pc.invert(_among(current, "doc_id", gone)))
             if rows.num_rows or kept.num_rows != current.num_rows:
@@ -438,7 +434,13 @@ def _relate(
         edges += len(relations)
         done += len(changed)
         progress(done, len(todo))
-    return _Related(left=frozenset(left), claims=claims, edges=edges, unread=unread)
+    return _Related(removed=removed_claims, added=added_claims, edges=edges, unread=unread)
+
+
+def _claims(doc_states: pa.Table) -> Iterator[tuple[Latest, Sequence[Claim]]]:
+    """Yield what documents claim, from rows of ``tables.DOC_STATE``."""
+    for doc_id, recency, claims in rows_of(doc_states, "doc_id", "recency", "claims"):
+        yield Latest(recency, doc_id), [Claim(**claim) for claim in claims]
 
 
 def _by_owner(doc_ids: Iterable[str], owner: Mapping[str, str]) -> list[tuple[str, list[str]]]:
@@ -464,29 +466,30 @@ def _doc_state(
         "relations_fingerprint": version_mark(salt)
         + ids.digest(*(list(row.values()) for row in facts.relations)),
         "chunk_count": state.chunk_counts.get(doc_id, 0),
+        "recency": given.recency,
+        "claims": [claim._asdict() for claim in facts.claims],
         "tokens": tokens(given.document["text"]),
     }
 
 
-def _reduce(snapshot: _Snapshot, changes: Changes, names: _Names, related: _Related) -> int:
+def _reduce(snapshot: _Snapshot, names: _Names, related: _Related) -> int:
     """Replace the claims of the documents under examination in their entities, and reduce these again.
 
     Returns the number of entities that were reduced.
     """
-    looked_at = changes.changed | names.rescan.keys() | changes.removed
-    nodes = related.left | {node for node, _claim in related.claims}
+    claimed = (claim for _, claims in (*related.removed, *related.added) for claim in claims)
+    nodes = {(claim.label, claim.observed_key) for claim in claimed}
     touched = touched_entities(nodes, names.resolved_before, names.resolved)
     old = snapshot.read("entities", buckets=sorted({ids.bucket(key) for _, key in touched}))
     mask = pa.array([node in touched for node in rows_of(old, "label", "key")], pa.bool_())
     before = {(row["label"], row["key"]): row for row in old.filter(mask).to_pylist()}
-    remaining = [
-        (label, claim)
+    held = {
+        claim: support
         for (label, _), row in before.items()
-        for claim in load_claims(row["claims"])
-        if claim.doc_id not in looked_at
-    ]
-    new = [(label, claim) for (label, _), claim in related.claims]
-    after = {(row["label"], row["key"]): row for row in reduce_entities([*remaining, *new], names.resolved)}
+        for claim, support in load_claims(label, row["claims"]).items()
+    }
+    claims = supports_after(held, related.removed, related.added, lambda wanted: _latest(snapshot, wanted))
+    after = {(row["label"], row["key"]): row for row in reduce_entities(claims, names.resolved)}
     differing = {row["bucket"] for node, row in after.items() if before.get(node) != row}
     differing |= {row["bucket"] for node, row in before.items() if node not in after}
     if differing:
@@ -500,6 +503,21 @@ def _reduce(snapshot: _Snapshot, changes: Changes, names: _Names, related: _Rela
         )
         snapshot.replace("entities", table.sort_by([("label", "ascending"), ("key", "ascending")]), differing)
     return len(after)
+
+
+def _latest(snapshot: _Snapshot, claims: Collection[Claim]) -> dict[Claim, Latest]:
+    """Return the latest document that makes each of these claims, looking at all documents."""
+    states = snapshot.read("doc_state", columns=["doc_id", "recency", "claims"]).combine_chunks()
+    made = states.column("claims").combine_chunks()
+    keys = pa.array(sorted({claim.observed_key for claim in claims}), pa.string())
+    at = pc.list_parent_indices(made).filter(
+        pc.is_in(pc.struct_field(pc.list_flatten(made), "observed_key"), keys)
+    )
+    wanted, found = set(claims), dict[Claim, Latest]()
+    for latest, candidates in _claims(states.take(pc.unique(at))):
+        for claim in wanted.intersection(candidates):
+            found[claim] = max(found.get(claim, latest), latest)
+    return found
 
 
 def _among(table: pa.Table, column: str, values: Collection[str]) -> pa.ChunkedArray:

@@ -91,6 +91,16 @@ class Tables:
         there = set(self.names(namespace, owner)) if any(v is not None for v in versions.values()) else set()
         return all(v is None or name in there for name, v in versions.items())
 
+    def fit(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
+        """Whether these versions have the columns that are declared today."""
+        for name, version in versions.items():
+            table = None if version is None else self._open(namespace, owner, name, version)
+            if table is not None:
+                schema, _ = model.TABLES[_base(name)]
+                if {field.name for field in table.schema().fields} != set(schema.names):
+                    return False
+        return True
+
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
         """Return the transaction id that the newest version carries."""
         table = self._open(namespace, owner, name, None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 
 from taboot_pipelines.knowledge.document_units import DocumentUnits, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpretation
@@ -184,6 +187,56 @@ def test_a_snapshot_that_lost_a_table_is_made_again(world: World, notes: Path, l
     assert report.skipped is None and report.counts["changed"] == 7
     assert differences(before, logical(world.workspace)) == {}
     assert take(world).skipped == "unchanged"
+
+
+def test_tables_of_an_earlier_release_are_made_again(world: World, notes: Path) -> None:
+    (notes / "stack.md").write_text("`docker pull redis:7` on 10.0.0.7\n")
+    snapshot(world, "notes")
+    before = logical(world.workspace)
+    # The list of documents as it was before it held their claims.
+    write_deltalake(
+        world.home / "tables/default" / NAMESPACE / "doc_state",
+        read(world, "doc_state").drop_columns(["claims", "recency"]),
+        mode="overwrite",
+        schema_mode="overwrite",
+    )
+    catalog, tables = world.workspace.catalog, world.workspace.tables
+    pointer = catalog.pointers.get("default", NAMESPACE, STAGE)
+    assert pointer is not None
+    old = {**pointer.tables, "doc_state": tables.version("default", NAMESPACE, "doc_state")}
+    catalog.pointers.publish("default", NAMESPACE, replace(pointer, tables=old, inputs="earlier"))
+    assert take(world).counts["changed"] == 7
+    assert differences(before, logical(world.workspace)) == {}
+    assert take(world).skipped == "unchanged"
+
+
+def test_an_entity_that_everything_mentions_costs_no_more(world: World, notes: Path) -> None:
+    def hub() -> dict[str, Any]:
+        (row,) = [r for r in table(world, "entities") if r["label"] == "Image"]
+        return row
+
+    def note(number: int, text: str) -> None:
+        # The front matter's date makes the last of them the latest.
+        (notes / f"n{number:02}.md").write_text(
+            f"---\ndate: 2024-01-{number + 1:02}\n---\nRun `docker pull redis:7` on it, {text}.\n"
+        )
+
+    for number in range(25):
+        note(number, "as always")
+    snapshot(world, "notes")
+    assert len(json.loads(hub()["claims"])) == 1 and len(hub()["claims"]) < 200
+    count, latest = json.loads(hub()["claims"])[0][5:7]
+    assert count == 25
+    # The latest document speaks no more: the one before it does, as if it had never been there.
+    (notes / "n24.md").unlink()
+    note(3, "in other words")
+    report = snapshot(world, "notes")
+    assert report.counts["changed"] == 1 and report.counts["removed"] == 1
+    assert json.loads(hub()["claims"])[0][5] == 24 and json.loads(hub()["claims"])[0][6] < latest
+    before = logical(world.workspace)
+    shutil.rmtree(world.home / "tables/default" / NAMESPACE / "entities")
+    take(world)
+    assert differences(before, logical(world.workspace)) == {}
 
 
 def test_unchanged_sources_write_nothing(world: World, notes: Path) -> None:
