@@ -12,16 +12,17 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
+from operator import ge
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids, tables
-from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.analyzer import ANALYZER
@@ -30,6 +31,7 @@ from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import ShardEntry
 
 _ENTITY_COLUMNS = ("label", "key", "name", "scope", "properties")
+_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +59,21 @@ def planned_shards(shard_input: ShardInput, settings: ShardSettings) -> Iterator
 
 def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
     docs = given.docs.select(["doc_id", "chunk_count", "fingerprint"]).sort_by("doc_id")
-    rows = list(rows_of(docs))
-    positions = [_position(doc_id) for doc_id, _, _ in rows]
-    if any(a[0] >= b[0] for a, b in pairwise(rows)):
+    all_ids, all_counts, prints = (docs.column(name).to_pylist() for name in docs.column_names)
+    positions = _positions(docs.column("doc_id"))
+    if any(map(ge, positions, positions[1:])):
         raise TabootError("E_TABLE", "A document stands twice in the list of documents.", table="docs")
     space = [given.space.model, given.space.revision, given.space.dimension]
-    weights = [max(chunk_count, 1) for _, chunk_count, _ in rows]
+    weights = [max(chunk_count, 1) for chunk_count in all_counts]
     for lo, hi in cut(positions, weights, 128, settings.max_chunks):
-        doc_ids = [doc_id for doc_id, _, _ in rows[lo:hi]]
-        chunk_counts = [chunk_count for _, chunk_count, _ in rows[lo:hi]]
+        doc_ids, chunk_counts = all_ids[lo:hi], all_counts[lo:hi]
+        rows = orjson.dumps([doc_ids, chunk_counts, prints[lo:hi]])
 
         def write(folder: Path, doc_ids: list[str] = doc_ids, chunk_counts: list[int] = chunk_counts) -> int:
             return build_documents(folder, doc_ids, chunk_counts, given.load(doc_ids), given.space.dimension)
 
         entry = ShardEntry(
-            key=ids.digest("documents", layout.FORMAT, ANALYZER, space, rows[lo:hi]),
+            key=ids.digest("documents", layout.FORMAT, ANALYZER, space, ids.sha256_hex(rows)),
             kind="documents",
             first=doc_ids[0],
             documents=len(doc_ids),
@@ -80,15 +82,12 @@ def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Pla
         yield PlannedShard(entry, write)
 
 
-def _position(doc_id: str) -> int:
-    """The bits of a doc_id (a hash in the form of a UUID); their order is the order of the text."""
-    digits = doc_id.replace("-", "")
-    try:
-        if len(digits) == 32 and digits == digits.lower():
-            return int(digits, 16)
-    except ValueError:
-        pass
-    raise TabootError("E_TABLE", "A doc_id is not a UUID.", table="docs")
+def _positions(doc_ids: pa.ChunkedArray) -> list[int]:
+    """The bits of doc_ids (hashes in the form of a UUID); their order is the order of the texts."""
+    if pc.all(pc.match_substring_regex(doc_ids, _UUID)).as_py() is False:
+        raise TabootError("E_TABLE", "A doc_id is not a UUID.", table="docs")
+    bits = bytes.fromhex("".join(doc_ids.to_pylist()).replace("-", ""))
+    return [int.from_bytes(bits[at : at + 16], "big") for at in range(0, len(bits), 16)]
 
 
 def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
@@ -98,10 +97,11 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
     entities = given.entities.select(list(_ENTITY_COLUMNS))
     names = given.names.select(tables.NAMES.names)
     keys = [*entities.column("key").to_pylist(), *names.column("observed_key").to_pylist()]
-    hashes = b"".join(hashlib.sha256(k.encode("utf-8", "surrogatepass")).digest() for k in keys)
-    words = np.frombuffer(hashes, ">u8").reshape(-1, 4)
-    order = np.lexsort(words.T[::-1])
-    positions: list[int] = words[order, 0].tolist()
+    hashes = b"".join([hashlib.sha256(k.encode()).digest() for k in keys])
+    words = np.frombuffer(hashes, ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)
+    # Which of two rows of one position comes first does not matter: they are in one shard, and sorted there.
+    order = np.argsort(words)
+    positions: list[int] = words[order].tolist()
     for lo, hi in cut(positions, [1] * len(positions), 64, settings.max_entities):
         rows = order[lo:hi]
         own_entities = (
@@ -122,7 +122,7 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
         entry = ShardEntry(
             key=ids.digest("entities", layout.FORMAT, _fingerprint(own_entities), _fingerprint(own_names)),
             kind="entities",
-            first=words[order[lo]].tobytes().hex(),
+            first=hashlib.sha256(keys[order[lo]].encode()).hexdigest(),
             entities=len(own_entities),
             names=len(own_names),
         )
@@ -163,9 +163,7 @@ def cut(positions: Sequence[int], weights: Sequence[int], bits: int, limit: int)
     Returns ranges ``[lo, hi)`` of the rows, in order. A leaf whose rows all have one position may weigh more.
     Leaves depend on the rows under their prefix alone, so a change elsewhere never moves them.
     """
-    total = [0]
-    for w in weights:
-        total.append(total[-1] + w)
+    total = list(accumulate(weights, initial=0))
     leaves: list[tuple[int, int]] = []
     stack = [(0, len(positions), 0, 0)] if positions else []
     while stack:
