@@ -23,9 +23,9 @@ from taboot_pipelines.model.records import (
     Failed,
     Fetched,
     Known,
-    NotModified,
     Role,
     Skipped,
+    Unchanged,
 )
 
 DEFAULT_INCLUDE = (
@@ -44,7 +44,7 @@ DEFAULT_INCLUDE = (
     "*.ini",
     "*.toml",
 )
-_ENV = re.compile(r"(?i)\.env|.*\.env|\.env\..*", re.DOTALL)
+_ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
@@ -55,7 +55,8 @@ class FilesSource(DirectorySource):
 
 def is_env(name: str) -> bool:
     """Whether a file name says that it holds environment variables."""
-    return _ENV.fullmatch(name) is not None
+    # Nearly no name has the letters at all, and looking for them is quicker than the pattern.
+    return ".env" in name.lower() and _ENV.fullmatch(name) is not None
 
 
 def source_directory(entry: DirectorySource, root: Path) -> Path:
@@ -96,12 +97,13 @@ class FilesConnector:
         )
 
     def _roles(self, listing: Listing) -> dict[str, Role]:
+        include, exclude, fold = self._include.matches, self._exclude.matches, self._fold
         return {
             path: "document"
             for path, item in listing.items.items()
-            if self._include.matches(path.lower() if self._fold else path)
-            and not self._exclude.matches(path)
-            and not any(is_env(n) for n in names(path, item))
+            if include(path.lower() if fold else path)
+            and not exclude(path)
+            and not any(map(is_env, names(path, item)))
         }
 
 
@@ -118,19 +120,26 @@ def items(
     known: Mapping[str, Known],
     tombstoned: Callable[[str], bool],
 ) -> Iterator[Event]:
-    """The events of a listing: problems of directories, then what ``roles`` names in the order of paths, then
-    the end. A file with the signature by which it is known is not read again.
+    """The events of a listing: problems of directories, what is unchanged, then what else ``roles`` names in
+    the order of paths, then the end. A file with the signature by which it is known is not read again.
     """
     yield from listing.directories
+    unchanged: dict[str, Role] = {}
+    others: list[str] = []
     for path in sorted(roles):
+        item = listing.items[path]
+        before = known.get(path)
+        if before is None or not isinstance(item, File) or before.etag != item.signature or tombstoned(path):
+            others.append(path)
+        else:
+            unchanged[path] = roles[path]
+    if unchanged:
+        yield Unchanged(unchanged)
+    for path in others:
         item = listing.items[path]
         if tombstoned(path):
             yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
         elif isinstance(item, File):
-            before = known.get(path)
-            if before is not None and before.etag == item.signature:
-                yield NotModified(path, roles[path])
-                continue
             content = read_signed(item, limit)
             if isinstance(content, Content):
                 yield Fetched(path, content.data, roles[path], etag=content.signature)

@@ -19,6 +19,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 _WILD = re.compile(r"[*?\[]")
+#: A star and an ending, matched at any depth.
+_ENDING = re.compile(r"\*[^*?\[/]+")
 MAX_LENGTH = 1024
 
 
@@ -28,15 +30,24 @@ class Globs:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = [_Pattern(p, i) for i, p in enumerate(patterns)]
+        texts = list(patterns)
+        self._patterns = [_Pattern(p, i) for i, p in enumerate(texts)]
+        #: What ``*.md`` and its like say: most patterns are of that kind, and one look at a path's end is all
+        #: that they need.
+        self._endings = tuple(p[1:] for p in texts if _ENDING.fullmatch(p))
+        self._others = [p for p, t in zip(self._patterns, texts, strict=True) if not _ENDING.fullmatch(t)]
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
 
     def matches(self, path: str) -> bool:
         """Whether one of the patterns matches the file (or URL) ``path``, without a leading ``/``."""
+        if path.endswith(self._endings):
+            return True
+        if not self._others:
+            return False
         parts = path.split("/")
-        return any(p.matches(parts) for p in self._patterns)
+        return any(p.matches(parts) for p in self._others)
 
     def covers(self, directory: str) -> bool:
         """Whether everything beneath ``directory`` is matched, so that it need not be read."""

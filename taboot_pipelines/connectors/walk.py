@@ -156,9 +156,9 @@ class Directory:
         """What a directory entry is; None for what is passed over. A Skipped without a path is about a
         directory.
         """
-        name = _escaped(raw)
         location, is_link = child.path, False
         names: tuple[str, ...] = (child.name,)
+        name = raw if raw.isascii() else _escaped(raw)
         try:
             if child.is_symlink():
                 is_link = True
@@ -173,6 +173,8 @@ class Directory:
             if error.errno == errno.ELOOP:
                 return Skipped(name, "E_CYCLE", f"The symbolic link {name} leads to itself.", outside=True)
             return Failed(name, _unreadable(name, error, "file"))
+        if not is_link and stat.S_ISREG(info.st_mode):
+            return File(name, location, names, signature_of(info))
         outside = (
             is_link and location != self._real and not location.startswith(self._real.rstrip(os.sep) + os.sep)
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import Basis
@@ -18,8 +18,7 @@ Role = Literal["document", "input"]
 # --- connectors -> raw_blobs --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What the catalog remembers of a locator, for conditional requests and carried-over answers."""
 
     sha256: str
@@ -53,6 +52,16 @@ class NotModified:
 
     path: str
     role: Role = "document"
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Many items of which :class:`NotModified` holds, by path, with their roles.
+
+    A directory of thousands of files tells them by one event, since as a rule nearly all of it is unchanged.
+    """
+
+    roles: Mapping[str, Role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ class Enumerated:
     reason: str = ""
 
 
-Event = Fetched | NotModified | Skipped | Failed | Gone | Enumerated
+Event = Fetched | NotModified | Unchanged | Skipped | Failed | Gone | Enumerated
 
 # --- documents -> chunks ------------------------------------------------------------------------------------
 

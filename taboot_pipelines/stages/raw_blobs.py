@@ -6,11 +6,8 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``,
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
@@ -30,6 +27,7 @@ from taboot_pipelines.model.records import (
     Known,
     NotModified,
     Skipped,
+    Unchanged,
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
@@ -46,8 +44,6 @@ MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
-#: Objects made before the garbage collector looks, instead of a few hundred.
-_COLLECT_AFTER = 100_000
 #: A longer path is refused, whatever the catalog: entries of PostgreSQL's indexes, which paths are part of,
 #: hold at most 2,704 bytes, and one page must not fail its batch there.
 MAX_PATH_BYTES = 2048
@@ -58,26 +54,6 @@ def run(work: SourceWork) -> None:
 
     Raises the source's own failure (``E_PATH`` …).
     """
-    with _rarely_collecting():
-        _run(work)
-
-
-@contextlib.contextmanager
-def _rarely_collecting() -> Iterator[None]:
-    """Make the garbage collector look less often while a source is listed.
-
-    Its items stay in memory, tens of thousands of them; to look through them at every few hundred new ones
-    takes longer than the listing itself.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], _COLLECT_AFTER), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _run(work: SourceWork) -> None:
     entry = work.entry
     batch = _Batch(work.workspace, entry, work.report, work.progress)
     with tracked(
@@ -202,10 +178,13 @@ class _Batch:
         }
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
-            if isinstance(event, Enumerated):
-                enumerated = event
-            else:
-                self._take(event)
+            match event:
+                case Enumerated():
+                    enumerated = event
+                case Unchanged():
+                    self._keep(event)
+                case _:
+                    self._take(event)
         self._flush()
         self._remove(enumerated, confirm_deletes)
         counts = self.report.counts
@@ -264,8 +243,22 @@ class _Batch:
     def _doc_id(self, path: str) -> str:
         return ids.doc_id(self.namespace, ids.locator(self.source_id, path))
 
+    def _keep(self, items: Unchanged) -> None:
+        counts = self.report.counts
+        counts["discovered"] += len(items.roles)
+        counts["not_modified"] += len(items.roles)
+        self.progress(STAGE, counts["discovered"], 0)
+        self.seen.update(items.roles)
+        for path in self.fresh & items.roles.keys():
+            self.appeared[self.known[path].sha256] += 1
+        self.changed += [
+            old._replace(role=role, job_id=self.job_id)
+            for path, role in items.roles.items()
+            if (old := self.known[path]).role != role
+        ]
+
     def _take(self, event: Event) -> None:
-        assert not isinstance(event, Enumerated)
+        assert not isinstance(event, Enumerated | Unchanged)
         counts = self.report.counts
         counts["discovered"] += 1
         if counts["discovered"] % 64 == 0:
@@ -284,13 +277,7 @@ class _Batch:
                 else:
                     self._store(event)
             case NotModified():
-                self.seen.add(event.path)
-                counts["not_modified"] += 1
-                old = self.known.get(event.path)
-                if old is not None and event.path in self.fresh:
-                    self.appeared[old.sha256] += 1
-                if old is not None and old.role != event.role:
-                    self.changed.append(replace(old, role=event.role, job_id=self.job_id))
+                self._keep(Unchanged({event.path: event.role}))
             case Skipped():
                 counts["skipped"] += 1
                 old = self.known.get(event.path)
@@ -360,9 +347,9 @@ class _Batch:
             counts["not_modified"] += 1
             if any(getattr(old, k) != v for k, v in stated.items()):
                 # The bytes are equal, but the origin says something else about them that derived rows show.
-                self.changed.append(replace(old, etag=item.etag, last_modified=item.last_modified, **stated))
+                self.changed.append(old._replace(etag=item.etag, last_modified=item.last_modified, **stated))
             elif (old.etag, old.last_modified) != (item.etag, item.last_modified):
-                self.touched.append(replace(old, etag=item.etag, last_modified=item.last_modified))
+                self.touched.append(old._replace(etag=item.etag, last_modified=item.last_modified))
             return
         counts["fetched"] += 1
         now = now_micros()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,8 +16,7 @@ from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert, write
 
 
-@dataclass(frozen=True, slots=True)
-class Locator:
+class Locator(NamedTuple):
     """The present state of a locator: which bytes are there, since when, and what the origin said of them.
 
     ``state`` is present or absent, ``role`` document or input. ``created_at`` is the time of the log entry
@@ -44,7 +42,7 @@ class Locator:
     job_id: str
 
 
-_COLUMNS = [t.locator.c[name] for name in Locator.__slots__]
+_COLUMNS = [t.locator.c[name] for name in Locator._fields]
 
 
 class Locators:
@@ -65,7 +63,7 @@ class Locators:
         if state is not None:
             query = query.where(t.locator.c.state == state)
         with self.database.read(namespace) as c:
-            return {r.path: Locator(*r) for r in c.execute(query)}
+            return {x.path: x for x in _locators(c, query)}
 
     @retried
     def at(self, namespace: str, source_id: str, paths: Collection[str]) -> dict[str, Locator]:
@@ -78,7 +76,7 @@ class Locators:
                     t.locator.c.source_id == source_id,
                     t.locator.c.path.in_(part),
                 )
-                found |= {r.path: Locator(*r) for r in c.execute(query)}
+                found |= {x.path: x for x in _locators(c, query)}
         return found
 
     @retried
@@ -95,7 +93,7 @@ class Locators:
             .limit(limit)
         )
         with self.database.read(namespace) as c:
-            return [Locator(*r) for r in c.execute(query)]
+            return list(_locators(c, query))
 
     @retried
     def count(self, namespace: str, source_id: str, role: str | None = None) -> int:
@@ -141,7 +139,7 @@ class Locators:
             t.locator.c.path.in_(entries),
         )
         with self.database.read(namespace) as c:
-            return {r.path: Locator(*r) for r in c.execute(query)}
+            return {x.path: x for x in _locators(c, query)}
 
     @retried
     def of_documents(self, namespace: str, doc_ids: Collection[str]) -> list[tuple[str, Locator]]:
@@ -254,7 +252,7 @@ class Locators:
             write(
                 c, t.fetch, [_log_entry(namespace, source_id, x.path, job_id, event, now) for x in locators]
             )
-            gone = [replace(x, state="absent", lifecycle=Lifecycle.DELETED.value) for x in locators]
+            gone = [x._replace(state="absent", lifecycle=Lifecycle.DELETED.value) for x in locators]
             self._set(c, namespace, source_id, gone)
 
     @retried
@@ -308,8 +306,7 @@ class Locators:
                 _row(
                     namespace,
                     source,
-                    replace(
-                        x,
+                    x._replace(
                         state="present",
                         lifecycle=Lifecycle.INGESTED.value,
                         created_at=now,
@@ -421,12 +418,13 @@ class Locators:
         upsert(c, t.locator, [_row(namespace, source_id, x) for x in locators])
 
 
+def _locators(connection: Connection, query: sa.Select[Any]) -> Iterator[Locator]:
+    """Yield the locators of a query for :data:`_COLUMNS`."""
+    return map(Locator._make, connection.execute(query))
+
+
 def _row(namespace: str, source_id: str, x: Locator) -> dict[str, Any]:
-    return {
-        "namespace": namespace,
-        "source_id": source_id,
-        **{name: getattr(x, name) for name in Locator.__slots__},
-    }
+    return {"namespace": namespace, "source_id": source_id, **x._asdict()}
 
 
 def _log_entry(
