@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.shards.layout import manifest_name
+from taboot_pipelines.shards.analyzer import ANALYZER
+from taboot_pipelines.shards.layout import FORMAT, manifest_name
 
 
 class _Model(BaseModel):
@@ -83,7 +84,7 @@ class SpaceEntry(_Model):
 class Manifest(_Model):
     """``version`` grows by one with each publish; ``snapshot`` names the snapshot that the shards hold."""
 
-    format: Literal[1] = 1  # layout.FORMAT; a manifest of another format is not understood
+    format: int = FORMAT
     namespace: str
     version: int = Field(ge=1)
     snapshot: str
@@ -130,4 +131,13 @@ def parse_manifest(data: bytes, namespace: str) -> Manifest:
         ) from None
     if manifest.namespace != namespace:
         raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} belongs to another namespace.", file=name)
+    if (manifest.format, manifest.analyzer) != (FORMAT, ANALYZER):
+        raise TabootError(
+            "E_SHARD_CORRUPT",
+            f"The manifest {name} was published by another release (format {manifest.format}, analyzer"
+            f" {manifest.analyzer}; this one reads {FORMAT} and {ANALYZER}).",
+            remedy="Run `taboot ingest` with this release: it publishes what it holds anew. Or read it with"
+            " the release that published it.",
+            file=name,
+        )
     return manifest

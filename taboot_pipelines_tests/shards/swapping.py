@@ -7,6 +7,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import Manifest, open_shards
+from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.manifest import SpaceEntry
 
 
@@ -25,7 +26,7 @@ def increments(settings: Settings, name: str, count: int, start: Any, results: A
                 version=version,
                 snapshot=f"{name}-{i}",
                 space=space,
-                analyzer="",
+                analyzer=ANALYZER,
                 sources={},
                 shards=(),
             )

@@ -354,6 +354,20 @@ def test_a_damaged_manifest_is_named_and_replaced(tmp_path, store, data):
     assert load_manifest(store, NAMESPACE).documents == 3
 
 
+@pytest.mark.parametrize("other", [{"format": 0}, {"analyzer": "taboot-0"}])
+def test_a_manifest_of_another_release_says_so_and_is_replaced(tmp_path, store, other):
+    w = world(3)
+    publish(store, w.input(), SMALL)
+    path = manifest_path(tmp_path, NAMESPACE)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **other}))
+    with pytest.raises(TabootError) as caught:
+        load_manifest(store, NAMESPACE)
+    assert caught.value.code == "E_SHARD_CORRUPT"
+    assert "another release" in caught.value.message and "taboot ingest" in caught.value.remedy
+    assert publish(store, w.input(), SMALL).changed
+    assert load_manifest(store, NAMESPACE).documents == 3
+
+
 def test_a_manifest_that_leads_out_of_its_folder_is_refused(tmp_path, store):
     publish(store, world(3).input(), SMALL)
     path = manifest_path(tmp_path, NAMESPACE)

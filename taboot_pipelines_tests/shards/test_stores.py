@@ -32,6 +32,7 @@ from taboot_pipelines.shards import (
     publish,
     verify,
 )
+from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.manifest import SpaceEntry
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, HashEmbedder, World
@@ -264,7 +265,7 @@ def test_a_swap_needs_the_etag_that_was_read(kept: Kept) -> None:
             version=v,
             snapshot=str(v),
             space=SpaceEntry.of(SPACE),
-            analyzer="",
+            analyzer=ANALYZER,
             sources={},
             shards=(),
         )
