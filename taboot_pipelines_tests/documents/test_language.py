@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
@@ -31,6 +32,20 @@ from taboot_pipelines_tests.documents import corpus
         ("Este documento describe cómo instalar el servidor y configurarlo por primera vez.", "es"),
         ("Этот документ описывает установку сервера и его первоначальную настройку.", "ru"),
         ("这份文件描述了如何安装服务器以及如何配置它的所有服务。", "zh"),
+        (
+            (
+                "Líder Aviação (Líder Aviation) is a Brazilian airline specialising in air charter, with"
+                " bases at Congonhas and Guarulhos, and one of the largest of the region."
+            ),
+            "en",
+        ),
+        (
+            (
+                "De server luistert op de poort die in het configuratiebestand is ingesteld. Het wachtwoord"
+                " van de gebruiker was verlopen en is door de beheerder vernieuwd, of de dienst is gestopt."
+            ),
+            "nl",
+        ),
         ("", "und"),
         ("Hello", "und"),
         (
@@ -54,6 +69,16 @@ def test_english_documentation_is_never_refused(monkeypatch: pytest.MonkeyPatch)
     assert len(found) > 100
     assert set(found) <= {"en", "und"}
     assert found.count("en") > 0.9 * len(found)
+
+
+def test_english_with_names_of_another_language_is_english() -> None:
+    refused = []
+    for name in ("multihop-hotpotqa-100", "multihop-musique-train-100"):
+        for line in (corpus.DATA / name / "corpus.jsonl").open(encoding="utf-8"):
+            document = json.loads(line)
+            if detect(f"# {document['title']}\n\n{document['text']}", ["en"]) not in {"en", "und"}:
+                refused.append(document["title"])
+    assert len(refused) <= 1, refused
 
 
 def test_allowed() -> None:
