@@ -1,9 +1,10 @@
 """Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
 
-A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``
-and ``doc_entities``; an entity shard's ``entities`` and ``names``. The Arrow and raw files beside it are read
-by memory mapping: a search over 100k chunks opens and scans them in milliseconds, where DuckDB needs tens
-(measured in ``benchmarks/search_100k.py``). All rows are written in the order of their ids.
+A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
+``doc_entities``, ``links`` and ``document_names``; an entity shard's ``entities`` and ``names``. The Arrow and
+raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
+milliseconds, where DuckDB needs tens (measured in ``benchmarks/search_100k.py``). All rows are written in the
+order of their ids.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from taboot_pipelines.model import tables
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.lines import chunk_lines
+from taboot_pipelines.shards.links import link_rows, name_rows
 from taboot_pipelines.shards.postings import inverted_lists, portable
 from taboot_pipelines.shards.quantize import quantize
 from taboot_pipelines.stores.disk import refusal, storage_error
@@ -86,6 +88,14 @@ def build_documents(
         ),
     )
     _write_arrow(folder / layout.POSTINGS, postings)
+    links = link_rows(
+        documents,
+        _pick(rows.links, tables.LINKS, "links"),
+        _pick(rows.title_links, tables.TITLE_LINKS, "title_links"),
+    )
+    names = name_rows(documents, links)
+    for file, table in ((layout.LINKS, links), (layout.NAMES, names)):
+        _write_arrow(folder / file, table)
     (folder / layout.VECTORS_INT8).write_bytes(quantized.codes.tobytes())
     (folder / layout.VECTORS_FLOAT32).write_bytes(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
 
@@ -105,6 +115,8 @@ def build_documents(
             "postings": portable(postings),
             "edges": relations,
             "doc_entities": _doc_entities(relations),
+            "links": _by_doc_id(links, documents),
+            "document_names": _by_doc_id(names, documents),
         },
     )
     return int(lengths.sum())
@@ -205,6 +217,14 @@ def _doc_entities(relations: pa.Table) -> pa.Table:
     both = both.filter(pc.not_equal(both.column("label"), "Document"))
     columns = ["doc_id", "label", "key", "name", "type"]
     return both.group_by(columns).aggregate([]).select(columns).sort_by([(c, "ascending") for c in columns])
+
+
+def _by_doc_id(rows: pa.Table, documents: pa.Table) -> pa.Table:
+    """The rows with the ``doc_id`` in place of the row of their ``document``, and plain texts."""
+    doc_ids = documents.column("doc_id").take(rows.column("document"))
+    rows = rows.set_column(rows.column_names.index("document"), "doc_id", doc_ids)
+    plain = [f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in rows.schema]
+    return rows.cast(pa.schema(plain))
 
 
 def _write_arrow(path: Path, table: pa.Table) -> None:

@@ -221,7 +221,9 @@ def test_order_of_the_given_rows_never_matters(tmp_path):
         load=lambda ids: DocumentRows(
             *(
                 t.take(pa.array(range(len(t) - 1, -1, -1)))
-                for t in (lambda r: (r.documents, r.chunks, r.vectors, r.relations))(w.load(ids))
+                for t in (lambda r: (r.documents, r.chunks, r.vectors, r.relations, r.links, r.title_links))(
+                    w.load(ids)
+                )
             )
         ),
     )
