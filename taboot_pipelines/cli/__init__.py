@@ -1,7 +1,7 @@
 """``taboot``: the command for people without a browser at hand.
 
-One module per subject, one function per command: ``ingest``, ``query`` (search, ask, explain, neighbors),
-``status``, ``audit``, ``admin`` (schema, delete, restore, ui). ``group`` joins them and decides about exit
+One module per subject, one function per command: ``ingest``, ``query`` (search, ask, explain,
+neighbors, links), ``status``, ``audit``, ``admin`` (schema, delete, restore, ui). ``group`` joins them and decides about exit
 codes and errors, ``output`` writes. What a person types and reads belongs here, what a command does to the
 package that it calls. Only ``ingest`` and ``ui`` load Dagster.
 """
