@@ -37,6 +37,8 @@ _PAGE_ENDING = re.compile(r"\.(?:html?|xhtml)\Z", re.IGNORECASE)
 _DOCUMENT_ENDING = re.compile(
     r"\.(?:md|markdown|mdown|mkd|mdx|rst|adoc|asciidoc|html?|xhtml|txt)\Z", re.IGNORECASE
 )
+#: The rank of a page by the URL that it calls its canonical one.
+_CANONICAL = 3
 _INDEX = re.compile(r"(?:\A|(?<=[/:]))(?:index|_index|readme)\Z", re.IGNORECASE)
 
 
@@ -74,7 +76,7 @@ def origin_of(document: Mapping[str, Any]) -> Origin:
     source_id, path, url = document["source_id"], document["path"], document["url"]
     if not _is_web(url):
         return Origin(source_id, path, None)
-    return Origin(source_id, path, _final_url(document) or url)
+    return Origin(source_id, path, _stated(document, "final_url") or url)
 
 
 def observed(link: Hyperlink, origin: Origin) -> Observed | None:
@@ -154,14 +156,15 @@ def document_names(document: Mapping[str, Any]) -> list[Name]:
     source_id, path, title = document["source_id"], document["path"], document["title"]
     found: list[Name] = []
     if _is_web(document["url"]):
-        for url in (document["url"], _final_url(document)):
-            if url:
-                found += _web_names(url)
+        for url in (document["url"], _stated(document, "final_url")):
+            found += _web_names(url)
     else:
         key = f"{source_id}:{unicodedata.normalize('NFC', path)}"
         found.append(Name("path", key))
         if _DOCUMENT_ENDING.search(path):
             found.append(Name("page", _shown(key), _rank(path)))
+    # What the page says of itself comes after what was seen of others.
+    found += [name._replace(rank=_CANONICAL) for name in _web_names(_stated(document, "canonical_url"))]
     bare = _DOCUMENT_ENDING.sub("", path)
     for rank, name in enumerate((bare, posixpath.basename(bare), title)):
         found.append(Name("wiki", f"{source_id}:{normalize(name.replace('_', ' '))}", rank))
@@ -173,6 +176,8 @@ def document_names(document: Mapping[str, Any]) -> list[Name]:
 
 
 def _web_names(url: str) -> Iterable[Name]:
+    if not url:
+        return []
     try:
         key = canonical_key(parse_url(url))
     except TabootError:
@@ -194,9 +199,10 @@ def _is_web(url: str) -> bool:
     return url[:8].lower().startswith(("http://", "https://"))
 
 
-def _final_url(document: Mapping[str, Any]) -> str | None:
+def _stated(document: Mapping[str, Any], field: str) -> str:
+    """A field of the document's metadata; empty if there is none."""
     metadata = document["metadata"]
-    if '"final_url"' not in metadata:
-        return None
-    found = orjson.loads(metadata).get("final_url")
-    return found if isinstance(found, str) else None
+    if f'"{field}"' not in metadata:
+        return ""
+    found = orjson.loads(metadata).get(field)
+    return found if isinstance(found, str) else ""

@@ -1,7 +1,7 @@
-"""Which document links to which, over one manifest: what the shards observed, joined with the documents' names.
+"""Which document links to which, over one manifest: what the shards observed, joined with documents' names.
 
-A title links where it stands in the text of another document. A single word, or one of words that say little,
-counts where few documents hold it; a title that very many documents share names none of them.
+A title links where it stands in the text of another document. A single word, or words that say little, count
+where few documents hold it; a title that very many documents share names none of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TITLE, _PAGE, _DECLARED = "title", "page", "declared"
 
 
 class _Names(NamedTuple):
-    """The documents by their names of one kind: name i is that of ``documents[starts[i] : starts[i + 1]]``."""
+    """The documents by their names of one kind: ``documents[starts[i] : starts[i + 1]]`` have the name i."""
 
     keys: pa.Array
     starts: Rows
@@ -132,14 +132,14 @@ class LinkGraph:
 
     def unresolved_of(self, document: int) -> Rows:
         """The links of a document that mean no document, in the order of its text."""
-        return self.unresolved[self._holder[self.unresolved] == document]
+        found: Rows = self.unresolved[self._holder[self.unresolved] == document]
+        return found
 
     def observed(self, link: int) -> dict[str, Any]:
-        """A link as observed (``shards.links.LINKS``), and the ``section`` of its document where it stands."""
+        """A link as observed (``shards.links.LINKS``), and the ``section`` in which it stands."""
         shard = int(np.searchsorted(self._firsts, link, side="right")) - 1
-        row: dict[str, Any] = (
-            self._shards[shard].links.slice(link - int(self._firsts[shard]), 1).to_pylist()[0]
-        )
+        found = self._shards[shard].links.slice(link - int(self._firsts[shard]), 1)
+        row: dict[str, Any] = found.to_pylist()[0]
         chunks = self._shards[shard].chunks
         owners = numbers(chunks.column("document"), np.int32)
         first, last = np.searchsorted(owners, (row["document"], row["document"] + 1))

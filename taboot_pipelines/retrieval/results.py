@@ -171,13 +171,13 @@ class Subgraph(_Result):
 
 
 class Link(_Result):
-    """A link between a document and another, which ``doc_id``, ``title`` and ``url`` name; they are empty where
-    no document is meant.
+    """A link between a document and another, which ``doc_id``, ``title`` and ``url`` name; they are empty
+    where no document is meant.
 
-    ``kind``: ``hyperlink``, or ``title`` where the other's title stands in the text. ``target``: what it leads
-    to as observed, and ``fragment`` the place there; ``text``: what a reader sees of a hyperlink. It stands at
-    code points ``[start, end)``, ``section`` and ``line`` (of the file, from 1, where that is known) of the
-    document that holds it, first of ``count`` times.
+    ``kind``: ``hyperlink``, or ``title`` where the other's title stands in the text. ``target``: what it
+    leads to as observed, and ``fragment`` the place there; ``text``: what a reader sees of a hyperlink. It
+    stands at code points ``[start, end)``, ``section`` and ``line`` (of the file, from 1, where that is
+    known) of the document that holds it, first of ``count`` times.
     """
 
     kind: str

@@ -1,8 +1,8 @@
 """Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
 
 A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
-``doc_entities``, ``links`` and ``document_names``; an entity shard's ``entities`` and ``names``. The Arrow and
-raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
+``doc_entities``, ``links`` and ``document_names``; an entity shard's ``entities`` and ``names``. The Arrow
+and raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
 milliseconds, where DuckDB needs tens (measured in ``benchmarks/search_100k.py``). All rows are written in the
 order of their ids.
 """
