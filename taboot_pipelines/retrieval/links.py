@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.int64]
 RARE_SHARE = 0.01
 RARE_DOCUMENTS = 3
 #: Of a title that more documents have, each is meant by so little that it is no link.
-MAX_SHARED = 100
+MAX_SHARED = 20
 
 #: Kinds of link whose target is one document. Where several have the name, that of the smallest rank is
 #: meant, then that of the smallest doc_id.
