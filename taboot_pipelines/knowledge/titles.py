@@ -1,4 +1,4 @@
-"""Titles of documents, found in the texts of others: as a whole, on word borders, the longest first.
+"""Titles of documents, found in the texts of others: as a whole, on word borders, of several the longest.
 
 A title counts with and without its final parenthesis ("Mercury (planet)" also as "Mercury"). Titles and texts
 are compared in a normal form: compatibility forms as one (NFKC), case folded, blanks as one. What a title
@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import ahocorasick_rs
-
-from taboot_pipelines.knowledge.mentions import stopwords
 
 #: Changes with every change of what is found.
 TITLES_VERSION = "1"
@@ -75,12 +73,6 @@ def _is_name(key: str) -> bool:
     return sum(map(len, words(key))) >= _MIN_LETTERS
 
 
-def is_common(key: str) -> bool:
-    """Whether a title counts only where it is rare: a single word, or nothing but words that say little."""
-    found = words(key)
-    return len(found) <= 1 or stopwords().issuperset(found)
-
-
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """A title that stands in a text: first at code points ``[start, end)``, and ``count`` times in all."""
@@ -110,9 +102,7 @@ class TitleMatcher:
         )
 
     def find(self, text: str) -> list[Occurrence]:
-        """Every title of the text, by its first place; of titles that overlap the one that begins first, and
-        of those the longest.
-        """
+        """Every title of the text, by its first place, but where it is part of a longer one."""
         if self._automaton is None or not text:
             return []
         folded = Folded(text)
@@ -126,7 +116,7 @@ class TitleMatcher:
         reached = 0
         for start in sorted(best):
             end, pattern = best[start]
-            if start < reached:
+            if end <= reached:
                 continue
             reached = end
             counts[pattern] = counts.get(pattern, 0) + 1

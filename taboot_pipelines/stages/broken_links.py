@@ -120,8 +120,9 @@ def _files(source_id: str, listed: set[str], root: Path | None) -> Callable[[str
         if path == ".." or path.startswith("../") or path in listed or path in folders:
             return False
         try:
-            # What the globs leave out is there all the same.
-            return root is None or not (root / path).exists()
+            # What the globs leave out is there all the same; an empty folder is nothing.
+            place = None if root is None else root / path
+            return place is None or not (place.is_file() or (place.is_dir() and any(place.iterdir())))
         except (OSError, ValueError):
             return True
 
