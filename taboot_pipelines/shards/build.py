@@ -1,7 +1,7 @@
 """Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
 
 A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
-``doc_entities``, ``links`` and ``document_names``; an entity shard's ``entities`` and ``names``. The Arrow
+``doc_entities`` and ``links``; an entity shard's ``entities`` and ``names``. The Arrow
 and raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
 milliseconds, where DuckDB needs tens (measured in ``benchmarks/search_100k.py``). All rows are written in the
 order of their ids.
@@ -93,9 +93,8 @@ def build_documents(
         _pick(rows.links, tables.LINKS, "links"),
         _pick(rows.title_links, tables.TITLE_LINKS, "title_links"),
     )
-    names = name_rows(documents, links)
-    for file, table in ((layout.LINKS, links), (layout.NAMES, names)):
-        _write_arrow(folder / file, table)
+    _write_arrow(folder / layout.LINKS, links)
+    _write_arrow(folder / layout.NAMES, name_rows(documents, links))
     (folder / layout.VECTORS_INT8).write_bytes(quantized.codes.tobytes())
     (folder / layout.VECTORS_FLOAT32).write_bytes(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
 
@@ -116,7 +115,6 @@ def build_documents(
             "edges": relations,
             "doc_entities": _doc_entities(relations),
             "links": _by_doc_id(links, documents),
-            "document_names": _by_doc_id(names, documents),
         },
     )
     return int(lengths.sum())

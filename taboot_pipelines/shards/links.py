@@ -76,8 +76,8 @@ def link_rows(documents: pa.Table, links: pa.Table, titles: pa.Table) -> pa.Tabl
 
 
 def is_common(title: str) -> bool:
-    """Whether a title, in the normal form, counts only where it is rare: a single word, but for words that say
-    nothing.
+    """Whether a title, in the normal form, counts only where it is rare: a single word, but for words that
+    say nothing.
     """
     return len([word for word in words(title) if word not in STOP_WORDS]) <= 1
 

@@ -328,13 +328,14 @@ def _apply(
     salt = ids.digest(*_VERSIONS)
     sources = _Sources(tables, namespace, current, observation_tables, salt)
 
-    changes = _compare(snapshot, sources, applied if whole else {})
+    listed = snapshot.read("doc_state", columns=[*LISTING_COLUMNS, "doc_id", "titles"])
+    changes = _compare(snapshot, sources, applied if whole else {}, listed)
     report.counts |= {
         "documents": changes.documents,
         "changed": len(changes.changed),
         "removed": len(changes.removed),
     }
-    names = _name(snapshot, sources, changes)
+    names = _name(snapshot, sources, changes, listed)
     report.counts |= {
         "names": len(names.known),
         "names_changed": names.changed,
@@ -365,9 +366,11 @@ def _apply(
     report.tables = dict(snapshot.versions)
 
 
-def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any]) -> Changes:
-    """Find the documents that changed, looking only into the buckets in which a source did."""
-    listed = snapshot.read("doc_state", columns=LISTING_COLUMNS)
+def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any], listed: pa.Table) -> Changes:
+    """Find the documents that changed, looking only into the buckets in which a source did.
+
+    ``listed`` has the columns of all documents by which these are found.
+    """
     found = scope(listed, sources.versions, applied, sources.salt)
     buckets = found.buckets
     for source in found.sources:
@@ -380,7 +383,7 @@ def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any])
     return compare(held, sources.versions, states, buckets=at, documents=listed.num_rows)
 
 
-def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
+def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.Table) -> _Names:
     """Compare the declared names, and the titles of the documents, before and after.
 
     Also find the documents that hold a name whose meaning changed, or a title that is new or gone.
@@ -391,7 +394,7 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
     after = pa.concat_tables([kept, new])
     known_before, known = meanings(before), meanings(after)
     moved = moved_names(known_before, known)
-    titles, other_titles = _titles(snapshot, sources, changes)
+    titles, other_titles = _titles(listed, sources, changes)
     holding: set[str] = set()
     owner: dict[str, str] = {}
     if moved or other_titles:
@@ -418,17 +421,19 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
     )
 
 
-def _titles(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> tuple[list[str], list[str]]:
-    """Return the titles of the documents now, and those that are new or gone."""
-    held = snapshot.read("doc_state", columns=["doc_id", "titles"])
-    before = pc.unique(pc.list_flatten(held.column("titles")))
-    kept = held.filter(pc.invert(_among(held, "doc_id", changes.changed | changes.removed)))
-    after = set(pc.unique(pc.list_flatten(kept.column("titles"))).to_pylist())
+def _titles(listed: pa.Table, sources: _Sources, changes: Changes) -> tuple[list[str], list[str]]:
+    """Return the titles of the documents now, and those that are new or gone.
+
+    ``listed`` has ``doc_id`` and ``titles`` of all documents before.
+    """
+    before = set(pc.list_flatten(listed.column("titles")).to_pylist())
+    kept = listed.filter(pc.invert(_among(listed, "doc_id", changes.changed | changes.removed)))
+    after = set(pc.list_flatten(kept.column("titles")).to_pylist())
     for source in changes.sources:
         members = [d for d in changes.changed if changes.owner[d] == source]
         if members:
             after.update(sources.titles(source, members))
-    return sorted(after), sorted(after ^ set(before.to_pylist()))
+    return sorted(after), sorted(after ^ before)
 
 
 def _relate(

@@ -163,6 +163,7 @@ def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
         "raw_blobs",
         "documents",
         "chunks",
+        "links",
     ]
 
 

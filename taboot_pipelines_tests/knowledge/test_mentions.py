@@ -158,7 +158,6 @@ def test_no_names_and_empty_names() -> None:
 
 
 def test_tokens_are_words_in_a_stable_form() -> None:
-    words = ("foo", "bar", "2", "caf", "café")
     assert tokens("Foo-bar_2.foo CAFÉ").tolist() == sorted(
         [*tokens("foo bar 2 caf").tolist(), *title_tokens("café").tolist()]
     )

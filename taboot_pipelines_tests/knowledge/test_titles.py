@@ -1,4 +1,4 @@
-"""Titles are found as a whole, on word borders, of several the longest, whatever their case, form and blanks."""
+"""Titles are found as a whole, on word borders, the longest there, whatever their case, form and blanks."""
 
 from __future__ import annotations
 

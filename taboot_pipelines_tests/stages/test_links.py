@@ -1,4 +1,4 @@
-"""Links between documents, from the file to the reader: what they mean, what a change costs, what is broken."""
+"""Links between documents, from file to reader: what they mean, what a change costs, what is broken."""
 
 from __future__ import annotations
 
@@ -55,8 +55,12 @@ def write(folder: Path, **texts: str) -> None:
 def test_what_paths_names_and_labels_lead_to(world: World) -> None:
     folder = world.source("wiki")
     files = {
-        "index.md": page("Home", "[a](guide/a.md) [b](guide/b/) [c](/guide/c.html#x) [r](guide/r.rst) [up](../x.md)"),
-        "guide/a.md": page("Page A", "[home](../) [[b notes]] [[Page C#part|shown]] [self](a.md#y) [gone](gone.md)"),
+        "index.md": page(
+            "Home", "[a](guide/a.md) [b](guide/b/) [c](/guide/c.html#x) [r](guide/r.rst) [up](../x.md)"
+        ),
+        "guide/a.md": page(
+            "Page A", "[home](../) [[b notes]] [[Page C#part|shown]] [self](a.md#y) [gone](gone.md)"
+        ),
         "guide/b/README.md": page("B notes", "[a](../a) `[c](../c.md)` [d](../d%20e.md) [a](../a.md)"),
         "guide/c.md": page("Page C", "words"),
         "guide/d e.md": page("D", "words"),
@@ -394,8 +398,12 @@ def test_broken_links_are_those_that_lead_to_nothing_within_the_source(world: Wo
     (folder / "left-out.md").write_text("# Left out\n")
     write(
         folder,
-        a=page("A page", "[ok](b.md) [image](img/i.png) [folder](img/) [left out](left-out.md) [out](../x.md)\n"
-               "[site](https://e.org/gone) [mail](mailto:a@e.org) [here](#no)\n[gone](gone.md#x) [also](/no/such)"),
+        a=page(
+            "A page",
+            "[ok](b.md) [image](img/i.png) [folder](img/) [left out](left-out.md) [out](../x.md)\n"
+            "[site](https://e.org/gone) [mail](mailto:a@e.org) [here](#no)\n"
+            "[gone](gone.md#x) [also](/no/such)",
+        ),
         b=page("B page", "[a](a) [a](a.html) [gone](a.txt)"),
     )  # fmt: skip
     world.ingest()
