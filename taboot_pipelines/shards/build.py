@@ -21,7 +21,6 @@ from taboot_pipelines.model import tables
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.lines import chunk_lines
-from taboot_pipelines.shards.links import link_rows, name_rows
 from taboot_pipelines.shards.postings import inverted_lists, portable
 from taboot_pipelines.shards.quantize import quantize
 from taboot_pipelines.stores.disk import refusal, storage_error
@@ -49,6 +48,9 @@ def build_documents(
     Raises ``E_TABLE`` if the rows are not exactly those documents with that many chunks each, or a chunk has
     no vector of ``dimension`` finite numbers.
     """
+    # What reads URLs takes long to load, and who only searches needs none of it.
+    from taboot_pipelines.shards.links import link_rows, name_rows
+
     documents = _pick(rows.documents, tables.DOCUMENTS, "documents").sort_by("doc_id")
     chunks = _pick(rows.chunks, tables.CHUNKS, "chunks").sort_by(
         [("doc_id", "ascending"), ("chunk_index", "ascending")]
