@@ -34,12 +34,12 @@ _BREAK = "\0"
 #: A blank that stands alone keeps its place.
 _OTHER_BLANK = re.compile(r"[^\S ]")
 #: Scripts that are written without blanks: every letter is a word's border, and a word of its own.
-UNSPACED = (
+_UNSPACED_RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_UNSPACED = re.compile(f"[{UNSPACED}]")
-_WORD = re.compile(rf"[{UNSPACED}]|(?:(?![{UNSPACED}])[^\W_])+")
+UNSPACED = re.compile(f"[{_UNSPACED_RANGES}]")
+_WORD = re.compile(rf"[{_UNSPACED_RANGES}]|(?:(?![{_UNSPACED_RANGES}])[^\W_])+")
 
 
 def normalize(text: str) -> str:
@@ -139,7 +139,7 @@ def _border(text: str, at: int) -> bool:
     if not (before.isalnum() or before == "_") or not (after.isalnum() or after == "_"):
         return True
     return not (before.isascii() and after.isascii()) and bool(
-        _UNSPACED.match(before) or _UNSPACED.match(after)
+        UNSPACED.match(before) or UNSPACED.match(after)
     )
 
 

@@ -112,9 +112,10 @@ def test_a_document_is_known_by_its_id_url_and_path(world: World) -> None:
     assert caught.value.code == "E_QUERY"
 
 
-def test_titles_of_one_word_are_common() -> None:
-    titles = ("redis", "the who", "new york", "the matrix", "東京", "white house")
-    assert [title for title in titles if is_common(title)] == ["redis", "the who", "the matrix"]
+def test_titles_of_one_word_or_compound_are_common() -> None:
+    titles = ("redis", "the who", "new york", "the matrix", "東京", "white house", "external-dns", "index.md")
+    names = {"new york", "東京", "white house"}
+    assert {title for title in titles if not is_common(title)} == names
 
 
 def test_titles_link_when_they_are_rare_enough_and_shared_by_few(world: World) -> None:
@@ -372,7 +373,7 @@ def test_the_evidence_of_multi_hop_questions_is_linked_by_titles(world: World) -
                 if longer == {title} and not is_common(normalize(title)):
                     linked += 1
                     assert (f"{i}.md", f"{k}.md") in found, (row["title"], title)
-    assert linked > 50
+    assert linked > 30
 
 
 # --- broken links -------------------------------------------------------------------------------------------
