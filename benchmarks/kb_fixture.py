@@ -93,6 +93,8 @@ def shard_input(texts: Sequence[Text], space: Space, sources: Mapping[str, Mappi
             pa.Table.from_pylist(chunks, schema=tables.CHUNKS),
             pa.table({"sha256": hashes, "vector": pa.ListArray.from_arrays(offsets, flat)}),
             tables.empty("relations"),
+            tables.empty("links"),
+            tables.empty("title_links"),
         )
 
     docs = pa.table(

@@ -37,6 +37,7 @@ for command in (
     query.ask,
     query.explain,
     query.neighbors,
+    query.links,
     status.status,
     audit.audit,
     admin.schema,

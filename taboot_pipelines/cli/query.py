@@ -1,4 +1,4 @@
-"""``search``, ``ask``, ``explain``, ``neighbors``: questions to the knowledge base.
+"""``search``, ``ask``, ``explain``, ``links``, ``neighbors``: questions to the knowledge base.
 
 They load no Dagster and open no catalog.
 """
@@ -156,6 +156,34 @@ def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None
             ),
             style="dim",
         )
+
+
+@click.command()
+@click.argument("document")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most links.")
+@namespace_option
+@json_option
+def links(document: str, limit: int, namespace: str | None, as_json: bool) -> None:
+    """Show what DOCUMENT (its id, URL or path) links to, and what links to it."""
+    found = _open(namespace).links(document, limit)
+    if as_json:
+        emit_json(found.model_dump(mode="json"))
+        return
+    out = console()
+    out.print(text(f"{found.title}  {found.url}"), style="bold", soft_wrap=True)
+    for heading, mark, listed in (
+        ("links to", "→", found.outgoing),
+        ("is linked from", "←", found.incoming),
+        ("links that lead to no document", "?", found.unresolved),
+    ):
+        out.print(text(f"{heading}: {len(listed)}"))
+        for link in listed:
+            place = _place(link.url if mark == "←" else found.url, link.line)
+            named = f"{link.title}  " if link.title else ""
+            out.print(text(f"  {mark} {named}{link.target}  [{link.kind}]"), soft_wrap=True)
+            out.print(text(f"    {place}"), style="dim", soft_wrap=True)
+    if found.truncated:
+        out.print(text("Cut at the limit."), style="dim")
 
 
 @click.command()

@@ -79,7 +79,9 @@ def looking(
         passed(workspace, namespace, scope)
 
 
-def verdict(looked: Looked) -> dg.AssetCheckResult:
+def verdict(
+    looked: Looked, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+) -> dg.AssetCheckResult:
     """Return the result of a check, which passes if nothing is broken; the first twenty ids are shown."""
     broken = looked.broken
     metadata = {
@@ -89,5 +91,6 @@ def verdict(looked: Looked) -> dg.AssetCheckResult:
     }
     return dg.AssetCheckResult(
         passed=not broken,
+        severity=severity,
         metadata={**metadata, "ids": dg.MetadataValue.json(broken[:20])} if broken else metadata,
     )

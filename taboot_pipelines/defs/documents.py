@@ -1,4 +1,4 @@
-"""Group documents: blobs as normalized Markdown, and their chunks."""
+"""Group documents: blobs as normalized Markdown, their chunks, and where their hyperlinks lead."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,15 @@ from taboot_pipelines.documents.parse import PARSER_VERSION
 from taboot_pipelines.model.ids import BUCKETS
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
+from taboot_pipelines.stages import links as links_stage
+from taboot_pipelines.stages.broken_links import broken_links, lines_of
 from taboot_pipelines.stages.workspace import Workspace
 
 GROUP = "documents"
 #: Buckets read at once; bounds the memory of a check.
 _TOGETHER = 8
+#: Broken links in the table of a check.
+_SHOWN = 20
 
 
 documents = stage_asset(
@@ -34,6 +38,15 @@ chunks = stage_asset(
     group=GROUP,
     pool=INGEST,
     kinds={"deltalake", "python"},
+)
+
+
+links = stage_asset(
+    "links",
+    group=GROUP,
+    pool=INGEST,
+    kinds={"deltalake", "python"},
+    code_version=links_stage.VERSION,
 )
 
 
@@ -75,5 +88,37 @@ def _look(workspace: Workspace, namespace: str, source_id: str, at: Sequence[int
             looked.broken.append(chunk_id)
 
 
-ASSETS = [documents, chunks]
-CHECKS = [offsets_true]
+@dg.asset_check(
+    asset=links,
+    additional_deps=[documents],
+    description="Links within a source lead to something that is there.",
+)
+def no_broken_links(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
+    looked, asset, tables = Looked(), "links", ("documents", "links")
+    shown: list[dg.TableRecord] = []
+    with checked(workspace, asset) as opened:
+        names = workspace.runtime.settings.metadata_text
+        for namespace, source_id in sources_of(context, opened):
+            with looking(context, opened, namespace, source_id, "no_broken_links", tables, looked) as scope:
+                # A document that is gone breaks links of others: all of the source, or nothing.
+                if scope.buckets(*tables) == frozenset():
+                    continue
+                (entry,) = (e for e in opened.entries_in(namespace, [source_id]))
+                versions = scope.versions
+                found = broken_links(opened, namespace, entry, versions["documents"], versions["links"])
+                looked.rows += opened.tables.count(namespace, source_id, "links", versions["links"])
+                looked.broken += [f"{link.doc_id}:{link.start}" for link in found]
+                first = found[: _SHOWN - len(shown)]
+                for link, line in lines_of(opened, namespace, source_id, versions["documents"], first):
+                    # An erasure does not reach Dagster's storage, so names stand there only if they may.
+                    document, target = (link.path, link.target) if names else (link.doc_id, "")
+                    shown.append(dg.TableRecord({"document": document, "line": line or 0, "target": target}))
+    result = verdict(looked, severity=dg.AssetCheckSeverity.WARN)
+    table = {"links": dg.MetadataValue.table(shown)} if shown else {}
+    return result._replace(metadata={**result.metadata, **table})
+
+
+ASSETS = [documents, chunks, links]
+CHECKS = [offsets_true, no_broken_links]

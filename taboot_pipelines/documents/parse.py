@@ -159,7 +159,7 @@ def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[
     if not segments:
         return OffsetMap.of([])
     rows = np.array(segments, dtype=np.int64)
-    ends = _byte_ends(source, codec) + bom
+    ends = byte_ends(source, codec) + bom
     if int(ends[-1]) != size:
         raise TabootError(
             "E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec
@@ -173,7 +173,7 @@ def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[
     )
 
 
-def _byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+def byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The byte at which each code point of ``source`` begins, and the end: n + 1 offsets. A surrogate stands
     for one escaped byte."""
     exact = OffsetMap.of_text(source, codec) if not _SURROGATES.search(source) else None

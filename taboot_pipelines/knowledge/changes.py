@@ -28,6 +28,8 @@ class SourceState:
     documents: Mapping[str, str]
     chunks: Mapping[str, str]
     chunk_counts: Mapping[str, int]
+    #: Only of documents that have links.
+    links: Mapping[str, str]
     runs: Mapping[str, str]
     #: {table: {doc_id: the buckets of that table of observations that hold something of it}}
     buckets: Mapping[str, Mapping[str, Collection[int]]]
@@ -52,6 +54,7 @@ class Changes:
 def source_state(
     documents: pa.Table,
     chunks: pa.Table,
+    links: pa.Table,
     observations: Mapping[str, pa.Table],
     salt: str,
     *,
@@ -77,6 +80,7 @@ def source_state(
         },
         chunks=dict(rows_of(grouped, "doc_id", "fingerprint_min")),
         chunk_counts=dict(rows_of(grouped, "doc_id", "fingerprint_count")),
+        links=dict(rows_of(links, *FINGERPRINT_COLUMNS)),
         runs={doc_id: ids.digest(*sorted(found)) for doc_id, found in runs.items()},
         buckets=buckets,
     )
@@ -134,12 +138,20 @@ def compare(
     known = frozenset(owner)
     for source, state in sources.items():
         for doc_id, fingerprint in state.documents.items():
-            wanted[doc_id] = ids.digest(fingerprint, state.chunks.get(doc_id, ""), state.runs.get(doc_id, ""))
+            wanted[doc_id] = ids.digest(
+                fingerprint,
+                state.chunks.get(doc_id, ""),
+                state.links.get(doc_id, ""),
+                state.runs.get(doc_id, ""),
+            )
             owner[doc_id] = source
     for row in held:
         if row["source_id"] in sources or row["source_id"] not in versions:
             current[row["doc_id"]] = ids.digest(
-                row["document_fingerprint"], row["chunks_fingerprint"], row["runs_fingerprint"]
+                row["document_fingerprint"],
+                row["chunks_fingerprint"],
+                row["links_fingerprint"],
+                row["runs_fingerprint"],
             )
     changed = frozenset(
         doc_id for doc_id, fingerprint in wanted.items() if current.get(doc_id) != fingerprint

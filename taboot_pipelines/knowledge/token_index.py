@@ -1,10 +1,12 @@
-"""The index of words that says which documents may hold a name, so that only those are looked at again."""
+"""The index of words that says which documents may hold a name or a title, so that only those are looked at
+again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from taboot_pipelines.knowledge.mentions import fold
+from taboot_pipelines.knowledge.titles import normalize, words
 
 _TOKEN = re.compile(r"[0-9a-z]+")
 
@@ -22,32 +25,45 @@ def _hash(token: str) -> int:
 
 
 def tokens(text: str) -> npt.NDArray[np.int64]:
-    """Sorted distinct 64-bit hashes (BLAKE2b-8) of the maximal runs of ASCII letters and digits, case folded.
+    """Sorted distinct 64-bit hashes (BLAKE2b-8) of the maximal runs of ASCII letters and digits, case folded,
+    and of the words of the normalized text, which are other ones where it is not ASCII.
 
     A text in which a :class:`~taboot_pipelines.knowledge.mentions.NameMatcher` finds a name holds all of
-    :func:`name_tokens` of that name.
+    :func:`name_tokens` of that name, and one in which a
+    :class:`~taboot_pipelines.knowledge.titles.TitleMatcher` finds a title all of its :func:`title_tokens`.
     """
     distinct = set(_TOKEN.findall(fold(text)))
+    if not text.isascii():
+        distinct.update(words(normalize(text)))
+    return _hashes(distinct)
+
+
+def name_tokens(name: str) -> npt.NDArray[np.int64]:
+    """The :func:`tokens` that every text with a mention of ``name`` holds."""
+    return _hashes(set(_TOKEN.findall(fold(name))))
+
+
+def title_tokens(title: str) -> npt.NDArray[np.int64]:
+    """The :func:`tokens` that every text with this title, given in the normal form, holds."""
+    return _hashes(set(words(title)))
+
+
+def _hashes(distinct: Collection[str]) -> npt.NDArray[np.int64]:
     hashes = np.fromiter(map(_hash, distinct), dtype=np.int64, count=len(distinct))
     hashes.sort()
     return hashes
 
 
-def name_tokens(name: str) -> npt.NDArray[np.int64]:
-    """The :func:`tokens` that every text with a mention of ``name`` holds."""
-    return tokens(name)
-
-
-def documents_holding(names: Collection[str], index: pa.Table) -> set[str]:
-    """The doc_ids whose text holds all tokens of one of the names; ``index``: doc_id and tokens of
+def documents_holding(names: Collection[str], index: pa.Table, titles: Iterable[str] = ()) -> set[str]:
+    """The doc_ids whose text holds all tokens of one of the names or titles; ``index``: doc_id and tokens of
     ``tables.DOC_STATE``.
     """
-    if not names or index.num_rows == 0:
+    wanted = [*map(name_tokens, names), *map(title_tokens, titles)]
+    if not wanted or index.num_rows == 0:
         return set()
     column = index.column("tokens").combine_chunks()
     flat = column.flatten().to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
-    wanted = [name_tokens(name) for name in names]
     hits = np.isin(flat, np.unique(np.concatenate(wanted)))
     by_token: dict[int, set[int]] = {}
     for token, row in zip(flat[hits].tolist(), rows[hits].tolist(), strict=True):

@@ -57,6 +57,26 @@ CHUNKS = pa.schema(
     ]
 )
 
+#: The hyperlinks of documents, each target once a document: its first place (code points) and how often it is
+#: there. ``kind`` and ``target`` say what it leads to as observed, ``page`` the same as a site shows it (see
+#: ``knowledge.link_targets``); ``text`` is what a reader sees of it. Kind ``declared``: no link, but a label
+#: that the document declares.
+LINKS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("kind", pa.string(), False),
+        pa.field("target", pa.string(), False),
+        pa.field("page", pa.string(), False),
+        pa.field("fragment", pa.string(), False),
+        pa.field("text", pa.string(), False),
+        pa.field("start", pa.int64(), False),
+        pa.field("end", pa.int64(), False),
+        pa.field("count", pa.int32(), False),
+        pa.field("fingerprint", pa.string(), False),
+    ]
+)
+
 #: Append-only per namespace and embedding space; equal texts share one row.
 VECTORS = pa.schema(
     [
@@ -181,9 +201,22 @@ CLAIM = pa.struct(
     ]
 )
 
-#: What the snapshot has applied of a document: its fingerprints, its own date (else that of its bytes, in
-#: microseconds) and what it claims of nodes, and as an index of which documents hold a token, the sorted
-#: 64-bit hashes of its lower-case ASCII words.
+#: The titles of documents that stand in a document, in the normal form (``knowledge.titles``): the first
+#: place of each in code points, and how often it is there. The document's own is among them.
+TITLE_LINKS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("title", pa.string(), False),
+        pa.field("start", pa.int64(), False),
+        pa.field("end", pa.int64(), False),
+        pa.field("count", pa.int32(), False),
+    ]
+)
+
+#: What the snapshot has applied of a document and found in it: fingerprints, its own date (else that of its
+#: bytes, in microseconds), what it claims of nodes, the titles by which others may name it, and as an index
+#: of which documents hold a token, the sorted 64-bit hashes of its words in lower case.
 DOC_STATE = pa.schema(
     [
         pa.field("bucket", pa.int32(), False),
@@ -191,11 +224,14 @@ DOC_STATE = pa.schema(
         pa.field("source_id", pa.string(), False),
         pa.field("document_fingerprint", pa.string(), False),
         pa.field("chunks_fingerprint", pa.string(), False),
+        pa.field("links_fingerprint", pa.string(), False),
         pa.field("runs_fingerprint", pa.string(), False),
         pa.field("relations_fingerprint", pa.string(), False),
+        pa.field("titles_fingerprint", pa.string(), False),
         pa.field("chunk_count", pa.int32(), False),
         pa.field("recency", pa.int64(), False),
         pa.field("claims", pa.list_(CLAIM), False),
+        pa.field("titles", pa.list_(pa.string()), False),
         pa.field("tokens", pa.list_(pa.int64()), False),
     ]
 )
@@ -270,12 +306,14 @@ POINTS = pa.schema(
 TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "documents": (DOCUMENTS, "doc_id"),
     "chunks": (CHUNKS, "doc_id"),
+    "links": (LINKS, "doc_id"),
     "vectors": (VECTORS, "sha256"),
     "observations": (OBSERVATIONS, "doc_id"),
     "relations": (RELATIONS, "doc_id"),
     "entities": (ENTITIES, "key"),
     "names": (NAMES, None),
     "declarations": (DECLARATIONS, "doc_id"),
+    "title_links": (TITLE_LINKS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),
     "points": (POINTS, "sha256"),
     "graph": (GRAPH_ROWS, "id"),

@@ -8,7 +8,8 @@ changing anything (``stages``; ``writing`` only calls them). No question opens t
 ``knowledge_base`` is the door: ``KnowledgeBase`` has a method for each question and leaves it to a module:
 
 - ``search``: passages; ``answers``: sentences out of passages, each with its citation;
-- ``neighborhoods``: what surrounds a node; ``explanations``: the bytes behind an edge or a hit;
+- ``neighborhoods``: what surrounds a node; ``document_links``: what a document links to, and what to it;
+- ``explanations``: the bytes behind an edge or a hit;
 - ``tables``: all documents, nodes and edges; ``writing``: delete and restore.
 
 A search passes through these modules, one after the other:
@@ -16,7 +17,7 @@ A search passes through these modules, one after the other:
 1. ``request`` checks the arguments and fills in defaults, ``filters`` reads those that limit the documents.
 2. ``session`` looks for a new manifest and pins it as a ``View``: the query sees this one to its end, and is
    made once more if a file has gone meanwhile. The view has the manifest's readers: ``index`` (its chunks as
-   numbered rows), ``bm25.Keywords`` and ``graph``.
+   numbered rows), ``bm25.Keywords``, ``graph`` (nodes and edges) and ``links`` (documents that link).
 3. ``query_vectors`` embeds the query, through ``query_cache`` where Redis and TEI are configured.
 4. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
 5. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words. Where Qdrant is
@@ -37,10 +38,12 @@ from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 from taboot_pipelines.retrieval.results import (
     Answer,
     Citation,
+    DocumentLinks,
     Edge,
     End,
     Explanation,
     Hit,
+    Link,
     Node,
     Quote,
     SearchResult,
@@ -50,11 +53,13 @@ from taboot_pipelines.retrieval.results import (
 __all__ = [
     "Answer",
     "Citation",
+    "DocumentLinks",
     "Edge",
     "End",
     "Explanation",
     "Hit",
     "KnowledgeBase",
+    "Link",
     "Node",
     "Quote",
     "SearchResult",

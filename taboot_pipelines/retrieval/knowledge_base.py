@@ -16,13 +16,22 @@ from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import tables
 from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
+from taboot_pipelines.retrieval.document_links import document_links
 from taboot_pipelines.retrieval.evidence import Blobs, Evidence
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.filters import Moment, Words
 from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.request import Mode, check_limit, read_request
-from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
+from taboot_pipelines.retrieval.results import (
+    Answer,
+    DocumentLinks,
+    Edge,
+    Explanation,
+    Hit,
+    SearchResult,
+    Subgraph,
+)
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session
 from taboot_pipelines.retrieval.writing import Writing
@@ -203,6 +212,15 @@ class KnowledgeBase:
         argument.
         """
         return self._neighborhoods.around(node, hops, types, limit)
+
+    def links(self, document: str, limit: int = 1000) -> DocumentLinks:
+        """What a document links to, what links to it, and which of its links lead to no document here, each
+        at most ``limit``: hyperlinks, and titles of documents that stand in the text of others.
+
+        ``document``: a doc_id, a URL or a path. Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` naming a
+        wrong argument.
+        """
+        return self._session.ask(lambda view: document_links(view, document, limit))
 
     def explain(self, what: str | Hit | Edge | Mapping[str, Any]) -> Explanation:
         """Read the evidence of an edge or a hit again, and show it.

@@ -170,6 +170,93 @@ class Subgraph(_Result):
         return picture + rendering.table(title, ("start", "relation", "end", "where", "confidence"), rows)
 
 
+class Link(_Result):
+    """A link between a document and another, which ``doc_id``, ``title`` and ``url`` name; they are empty
+    where no document is meant.
+
+    ``kind``: ``hyperlink``, or ``title`` where the other's title stands in the text. ``target``: what it
+    leads to as observed, and ``fragment`` the place there; ``text``: what a reader sees of a hyperlink. It
+    stands at code points ``[start, end)``, ``section`` and ``line`` (of the file, from 1, where that is
+    known) of the document that holds it, first of ``count`` times.
+    """
+
+    kind: str
+    target: str
+    doc_id: str = ""
+    title: str = ""
+    url: str = ""
+    fragment: str
+    text: str
+    section: str
+    line: int | None
+    start: int
+    end: int
+    count: int
+
+
+_LINK_TYPES = {"line": pa.int32(), "start": pa.int64(), "end": pa.int64(), "count": pa.int32()}
+
+
+class DocumentLinks(_Result):
+    """The links of one document: to others, from others, and those that lead to no document of the namespace.
+    ``truncated``: the limit cut one of them.
+    """
+
+    doc_id: str
+    title: str
+    url: str
+    outgoing: tuple[Link, ...]
+    incoming: tuple[Link, ...]
+    unresolved: tuple[Link, ...]
+    truncated: bool = False
+
+    def to_arrow(self) -> pa.Table:
+        """All links, with their ``direction``: outgoing, incoming or unresolved."""
+        schema = pa.schema(
+            [("direction", pa.string()), *((n, _LINK_TYPES.get(n, pa.string())) for n in Link.model_fields)]
+        )
+        return pa.Table.from_pylist(
+            [{"direction": direction, **link.model_dump()} for direction, link in self._links()],
+            schema=schema,
+        )
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow().to_pandas()
+
+    def _links(self) -> list[tuple[str, Link]]:
+        return [
+            (direction, link)
+            for direction, links in (
+                ("outgoing", self.outgoing),
+                ("incoming", self.incoming),
+                ("unresolved", self.unresolved),
+            )
+            for link in links
+        ]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                direction,
+                link.kind,
+                link.title or link.target,
+                _where(link.url if direction == "incoming" else self.url, link.line),
+                link.section,
+                str(link.count),
+            )
+            for direction, link in self._links()
+        ]
+        caption = (
+            f"{self.title}: {len(self.outgoing)} links to others, {len(self.incoming)} from others,"
+            f" {len(self.unresolved)} to no document"
+        )
+        return rendering.table(
+            caption + (" (cut at the limit)" if self.truncated else ""),
+            ("", "kind", "document", "where", "section", "count"),
+            rows,
+        )
+
+
 class End(_Result):
     """One end of an edge, and why it is what it is (rule ``support``); ``observed``: its name as written."""
 

@@ -13,6 +13,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.links import LinkGraph
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import Seen, Shards, open_shards, verify
@@ -37,6 +38,7 @@ class View:
         self._index = index
         self._keywords = Once(lambda: Keywords(index(), bm25_k1, bm25_b))
         self._graph = Once(lambda: Graph(shards))
+        self._links = Once(lambda: LinkGraph(shards))
 
     @property
     def index(self) -> Index:
@@ -52,6 +54,11 @@ class View:
     def graph(self) -> Graph:
         """The nodes and edges."""
         return self._graph()
+
+    @property
+    def links(self) -> LinkGraph:
+        """Which document links to which."""
+        return self._links()
 
     def shown_url(self, source: str, path: str, url: str) -> str:
         """A local file's absolute path where its source's root is known; any other URL as it is."""

@@ -1,9 +1,10 @@
 """Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
 
-A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``
-and ``doc_entities``; an entity shard's ``entities`` and ``names``. The Arrow and raw files beside it are read
-by memory mapping: a search over 100k chunks opens and scans them in milliseconds, where DuckDB needs tens
-(measured in ``benchmarks/search_100k.py``). All rows are written in the order of their ids.
+A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
+``doc_entities`` and ``links``; an entity shard's ``entities`` and ``names``. The Arrow
+and raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
+milliseconds, where DuckDB needs tens (measured in ``benchmarks/search_100k.py``). All rows are written in the
+order of their ids.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def build_documents(
     Raises ``E_TABLE`` if the rows are not exactly those documents with that many chunks each, or a chunk has
     no vector of ``dimension`` finite numbers.
     """
+    # What reads URLs takes long to load, and who only searches needs none of it.
+    from taboot_pipelines.shards.links import link_rows, name_rows
+
     documents = _pick(rows.documents, tables.DOCUMENTS, "documents").sort_by("doc_id")
     chunks = _pick(rows.chunks, tables.CHUNKS, "chunks").sort_by(
         [("doc_id", "ascending"), ("chunk_index", "ascending")]
@@ -86,6 +90,13 @@ def build_documents(
         ),
     )
     _write_arrow(folder / layout.POSTINGS, postings)
+    links = link_rows(
+        documents,
+        _pick(rows.links, tables.LINKS, "links"),
+        _pick(rows.title_links, tables.TITLE_LINKS, "title_links"),
+    )
+    _write_arrow(folder / layout.LINKS, links)
+    _write_arrow(folder / layout.NAMES, name_rows(documents, links))
     (folder / layout.VECTORS_INT8).write_bytes(quantized.codes.tobytes())
     (folder / layout.VECTORS_FLOAT32).write_bytes(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
 
@@ -105,6 +116,7 @@ def build_documents(
             "postings": portable(postings),
             "edges": relations,
             "doc_entities": _doc_entities(relations),
+            "links": _by_doc_id(links, documents),
         },
     )
     return int(lengths.sum())
@@ -205,6 +217,14 @@ def _doc_entities(relations: pa.Table) -> pa.Table:
     both = both.filter(pc.not_equal(both.column("label"), "Document"))
     columns = ["doc_id", "label", "key", "name", "type"]
     return both.group_by(columns).aggregate([]).select(columns).sort_by([(c, "ascending") for c in columns])
+
+
+def _by_doc_id(rows: pa.Table, documents: pa.Table) -> pa.Table:
+    """The rows with the ``doc_id`` in place of the row of their ``document``, and plain texts."""
+    doc_ids = documents.column("doc_id").take(rows.column("document"))
+    rows = rows.set_column(rows.column_names.index("document"), "doc_id", doc_ids)
+    plain = [f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in rows.schema]
+    return rows.cast(pa.schema(plain))
 
 
 def _write_arrow(path: Path, table: pa.Table) -> None:

@@ -13,14 +13,16 @@ from taboot_pipelines.embedding.protocol import Space
 
 @dataclass(frozen=True, slots=True)
 class DocumentRows:
-    """Everything that a document shard holds of some documents: rows of ``tables.DOCUMENTS``, ``CHUNKS`` and
-    ``RELATIONS`` (``bucket`` may be missing), and ``vectors`` with at least (sha256, vector) for each text of
-    a chunk."""
+    """Everything that a document shard holds of some documents: rows of ``tables.DOCUMENTS``, ``CHUNKS``,
+    ``RELATIONS``, ``LINKS`` and ``TITLE_LINKS`` (``bucket`` may be missing), and ``vectors`` with at least
+    (sha256, vector) for each text of a chunk."""
 
     documents: pa.Table
     chunks: pa.Table
     vectors: pa.Table
     relations: pa.Table
+    links: pa.Table
+    title_links: pa.Table
 
 
 @dataclass(frozen=True, slots=True)

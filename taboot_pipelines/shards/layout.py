@@ -8,12 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 #: Increased whenever the files of a shard change their form: every shard then gets another key.
-FORMAT = 1
+FORMAT = 2
 
 DATABASE = "shard-00000.duckdb"
 CHUNKS = "chunks.arrow"
 DOCUMENTS = "documents.arrow"
 POSTINGS = "postings.arrow"
+LINKS = "links.arrow"
+NAMES = "names.arrow"
 VECTORS_INT8 = "vectors.i8"
 VECTORS_FLOAT32 = "vectors.f32"
 #: What a shard holds, with sizes and hashes. It is written last, so a publisher can adopt a finished shard

@@ -1,4 +1,4 @@
-"""On which line of its source file a chunk starts, where the document is the file's text."""
+"""On which line of its source file a chunk or a link starts, where the document is the file's text."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def covers_file(offsets: OffsetMap, length: int) -> bool:
 
 
 def chunk_lines(documents: pa.Table, chunks: pa.Table, owners: npt.NDArray[np.int32]) -> pa.Array:
-    """The line (from 1) of the source file on which each chunk starts; null where the document does not cover
-    its file (see :func:`covers_file`).
+    """The line (from 1) of the source file on which each chunk, or what else has a ``start``, begins; null
+    where the document does not cover its file (see :func:`covers_file`).
 
     ``owners``: of each chunk the row of its document. Chunks of a document stand together.
     """

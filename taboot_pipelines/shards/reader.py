@@ -45,6 +45,16 @@ class DocumentShard:
         return self._table(layout.DOCUMENTS, self.entry.documents)
 
     @cached_property
+    def links(self) -> pa.Table:
+        """``links.LINKS``: the links of the shard's documents as observed, in the order of the documents."""
+        return self._table(layout.LINKS, None)
+
+    @cached_property
+    def names(self) -> pa.Table:
+        """``links.NAMES``: by what the shard's documents are led to, in their order."""
+        return self._table(layout.NAMES, None)
+
+    @cached_property
     def int8(self) -> npt.NDArray[np.int8]:
         """(chunks, dimension)"""
         return np.frombuffer(self._map(layout.VECTORS_INT8), dtype=np.int8).reshape(-1, self.dimension)

@@ -17,6 +17,7 @@ from taboot_pipelines.stages import (
     embeddings,
     entity_snapshots,
     kb_shards,
+    links,
     neo4j_subgraph,
     qdrant_points,
     raw_blobs,
@@ -148,6 +149,13 @@ _SOURCE_STAGES = (
         run=chunks.run,
     ),
     SourceStage(
+        name=links.STAGE,
+        holds="Where the hyperlinks of each document lead, as they were observed.",
+        needs=(documents.STAGE,),
+        tables=_of_source("links"),
+        run=links.run,
+    ),
+    SourceStage(
         name=embeddings.STAGE,
         holds="One vector per distinct text of the namespace and embedding space.",
         needs=(chunks.STAGE,),
@@ -170,11 +178,11 @@ CHAIN = Chain(
     *_SOURCE_STAGES,
     NamespaceStage(
         name=entity_snapshots.STAGE,
-        holds="The namespace's current truth: entities, relations, and mentions of known names.",
+        holds="The namespace's current truth: entities, relations, and mentions of known names and titles.",
         needs=_last(_SOURCE_STAGES),
         tables=tuple(
             StageTable(name=name, owner="namespace")
-            for name in ("entities", "relations", "names", "declarations", "doc_state")
+            for name in ("entities", "relations", "names", "declarations", "title_links", "doc_state")
         ),
         run=partial(
             entity_snapshots.run,

@@ -1,4 +1,5 @@
-"""entity_snapshots: the namespace's current truth, and the mentions of the names that it declares.
+"""entity_snapshots: the namespace's current truth, and the mentions of the names that it declares and of the
+titles of its documents.
 
 The run of any source brings in everything pending in the namespace: what changed in each source, and what
 that touches elsewhere (a shared entity, a name that has gained a meaning). The work is in proportion to the
@@ -53,9 +54,17 @@ from taboot_pipelines.knowledge.statements import (
     DocumentInput,
     document_facts,
 )
+from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
 from taboot_pipelines.knowledge.token_index import documents_holding, tokens
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.tables import DECLARATIONS, DOC_STATE, ENTITIES, RELATIONS, rows_of
+from taboot_pipelines.model.tables import (
+    DECLARATIONS,
+    DOC_STATE,
+    ENTITIES,
+    RELATIONS,
+    TITLE_LINKS,
+    rows_of,
+)
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
@@ -65,7 +74,9 @@ from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
 VERSION = "2"
-TABLES = ("relations", "entities", "names", "declarations", "doc_state")
+TABLES = ("relations", "entities", "names", "declarations", "title_links", "doc_state")
+#: Everything but the tables that decides what the snapshot holds.
+_VERSIONS = (VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION, TITLES_VERSION)
 
 
 def run(
@@ -164,6 +175,7 @@ class _Sources:
         return source_state(
             documents,
             self._read(source, "chunks", columns=FINGERPRINT_COLUMNS, buckets=buckets),
+            self._read(source, "links", columns=FINGERPRINT_COLUMNS, buckets=buckets),
             {
                 name: self._read(source, name, columns=RUN_COLUMNS, members=members)
                 for name in self._observation_tables
@@ -181,7 +193,7 @@ class _Sources:
         if WITHDRAWN in now or WITHDRAWN in before:
             return None
         found: set[int] = set()
-        for name in ("documents", "chunks", *self._observation_tables):
+        for name in ("documents", "chunks", "links", *self._observation_tables):
             versions = (before.get(name), now.get(name))
             changed = self._tables.changed_buckets(self._namespace, source, name, *versions)
             if changed is None:
@@ -205,6 +217,17 @@ class _Sources:
             yield from rows.filter(
                 pc.and_(rows.column("declared"), pc.equal(rows.column("kind"), "node"))
             ).to_pylist()
+
+    def titles(self, source: str, doc_ids: Collection[str]) -> Iterator[str]:
+        """Yield by what texts may name some documents."""
+        rows = self._read(
+            source,
+            "documents",
+            columns=["doc_id", "title"],
+            buckets={ids.doc_bucket(doc_id) for doc_id in doc_ids},
+        )
+        for title in rows.filter(_among(rows, "doc_id", doc_ids)).column("title").to_pylist():
+            yield from title_keys(title)
 
     def documents(
         self, source: str, doc_ids: Collection[str], buckets: Collection[int], state: SourceState
@@ -249,7 +272,10 @@ class _Names:
     #: {key of a bare service: key of the service that it means}
     resolved_before: Mapping[str, str]
     resolved: Mapping[str, str]
-    #: {doc_id: source} of unchanged documents that hold a name whose meaning changed.
+    #: The titles of the documents, in the normal form, and how many of them are new or gone.
+    titles: Sequence[str]
+    titles_changed: int
+    #: {doc_id: source} of unchanged documents that hold a name whose meaning changed, or such a title.
     rescan: Mapping[str, str]
 
 
@@ -279,9 +305,13 @@ def _apply(
     applied: Mapping[str, Any] = pointer.applied if pointer else {}
     current = source_versions(workspace, namespace, applied, stages)
     versions = current.versions
-    inputs = ids.digest(versions, VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
+    inputs = ids.digest(versions, *_VERSIONS)
     report.data_version = inputs
-    whole = pointer is not None and tables.exist(namespace, NAMESPACE, pointer.tables)
+    whole = (
+        pointer is not None
+        and pointer.tables.keys() == set(TABLES)
+        and tables.exist(namespace, NAMESPACE, pointer.tables)
+    )
     if pointer is not None and pointer.inputs == inputs and whole:
         report.tables, report.skipped = dict(pointer.tables), "unchanged"
         return
@@ -297,19 +327,22 @@ def _apply(
         txn=inputs,
     )
     # A new version of the reducer examines every document again; the fingerprints of the old one are void.
-    salt = ids.digest(VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION)
+    salt = ids.digest(*_VERSIONS)
     sources = _Sources(tables, namespace, current, observation_tables, salt)
 
-    changes = _compare(snapshot, sources, applied if whole else {})
+    listed = snapshot.read("doc_state", columns=[*LISTING_COLUMNS, "doc_id", "titles"])
+    changes = _compare(snapshot, sources, applied if whole else {}, listed)
     report.counts |= {
         "documents": changes.documents,
         "changed": len(changes.changed),
         "removed": len(changes.removed),
     }
-    names = _name(snapshot, sources, changes)
+    names = _name(snapshot, sources, changes, listed)
     report.counts |= {
         "names": len(names.known),
         "names_changed": names.changed,
+        "titles": len(names.titles),
+        "titles_changed": names.titles_changed,
         "rescanned": len(names.rescan),
     }
     related = _relate(
@@ -335,25 +368,27 @@ def _apply(
     report.tables = dict(snapshot.versions)
 
 
-def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any]) -> Changes:
-    """Find the documents that changed, looking only into the buckets in which a source did."""
-    listed = snapshot.read("doc_state", columns=LISTING_COLUMNS)
+def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any], listed: pa.Table) -> Changes:
+    """Find the documents that changed, looking only into the buckets in which a source did.
+
+    ``listed`` has the columns of all documents by which these are found.
+    """
     found = scope(listed, sources.versions, applied, sources.salt)
     buckets = found.buckets
     for source in found.sources:
         changed = None if buckets is None else sources.changed_buckets(source, applied.get(source, {}))
         buckets = None if buckets is None or changed is None else buckets | changed
-    columns = [f.name for f in DOC_STATE if f.name not in {"claims", "tokens"}]
+    columns = [f.name for f in DOC_STATE if f.name not in {"claims", "titles", "tokens"}]
     held = snapshot.read("doc_state", columns=columns, buckets=buckets).to_pylist()
     states = {source: sources.state(source, buckets) for source in found.sources}
     at = None if buckets is None else frozenset(buckets)
     return compare(held, sources.versions, states, buckets=at, documents=listed.num_rows)
 
 
-def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
-    """Compare the dictionary of declared names before and after.
+def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.Table) -> _Names:
+    """Compare the declared names, and the titles of the documents, before and after.
 
-    Also find the documents that hold a name whose meaning changed.
+    Also find the documents that hold a name whose meaning changed, or a title that is new or gone.
     """
     before = snapshot.read("declarations")
     kept = before.filter(pc.invert(_among(before, "doc_id", changes.changed | changes.removed)))
@@ -361,11 +396,12 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
     after = pa.concat_tables([kept, new])
     known_before, known = meanings(before), meanings(after)
     moved = moved_names(known_before, known)
+    titles, other_titles = _titles(listed, sources, changes)
     holding: set[str] = set()
     owner: dict[str, str] = {}
-    if moved:
+    if moved or other_titles:
         state = snapshot.read("doc_state", columns=["doc_id", "source_id", "tokens"])
-        holding = documents_holding(moved, state) - changes.changed - changes.removed
+        holding = documents_holding(moved, state, other_titles) - changes.changed - changes.removed
         owner = {d: source for d, source in rows_of(state, "doc_id", "source_id") if d in holding}
     if new.num_rows or kept.num_rows != before.num_rows:
         touched = {ids.doc_bucket(doc_id) for doc_id in changes.changed | changes.removed}
@@ -381,8 +417,25 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes) -> _Names:
         changed=len(moved),
         resolved_before=resolutions(known_before),
         resolved=resolutions(known),
+        titles=titles,
+        titles_changed=len(other_titles),
         rescan=owner,
     )
+
+
+def _titles(listed: pa.Table, sources: _Sources, changes: Changes) -> tuple[list[str], list[str]]:
+    """Return the titles of the documents now, and those that are new or gone.
+
+    ``listed`` has ``doc_id`` and ``titles`` of all documents before.
+    """
+    before = set(pc.list_flatten(listed.column("titles")).to_pylist())
+    kept = listed.filter(pc.invert(_among(listed, "doc_id", changes.changed | changes.removed)))
+    after = set(pc.list_flatten(kept.column("titles")).to_pylist())
+    for source in changes.sources:
+        members = [d for d in changes.changed if changes.owner[d] == source]
+        if members:
+            after.update(sources.titles(source, members))
+    return sorted(after), sorted(after ^ before)
 
 
 def _relate(
@@ -403,7 +456,7 @@ def _relate(
         at = {ids.doc_bucket(d) for d, its in names.rescan.items() if its == source}
         if source not in states or (changes.buckets is not None and not at <= changes.buckets):
             states[source] = sources.state(source, at | (changes.buckets or set()))
-    matcher = NameMatcher(names.known)
+    matcher, title_matcher = NameMatcher(names.known), TitleMatcher(names.titles)
     removed_claims: list[tuple[Latest, Sequence[Claim]]] = []
     added_claims: list[tuple[Latest, Sequence[Claim]]] = []
     unread: dict[str, TabootError] = {}
@@ -416,6 +469,7 @@ def _relate(
         removed_claims += _claims(old_states.filter(_among(old_states, "doc_id", gone)))
         relations: list[dict[str, Any]] = []
         doc_states: list[dict[str, Any]] = []
+        title_links: list[dict[str, Any]] = []
         for source, doc_ids in _by_owner(changed, owner):
             for given in sources.documents(source, doc_ids, buckets, states[source]):
                 facts = document_facts(given, matcher, names.known, read_blob)
@@ -423,9 +477,16 @@ def _relate(
                 added_claims.append((Latest(given.recency, given.doc_id), facts.claims))
                 if facts.failure is not None:
                     unread[given.doc_id] = facts.failure
-                doc_states.append(_doc_state(given, source, states[source], facts, sources.salt))
+                links = _title_links(given, title_matcher)
+                title_links += links
+                doc_states.append(_doc_state(given, source, states[source], facts, links, sources.salt))
         for name, rows, current in (
             ("relations", pa.Table.from_pylist(relations, schema=RELATIONS), old),
+            (
+                "title_links",
+                pa.Table.from_pylist(title_links, schema=TITLE_LINKS),
+                snapshot.read("title_links", buckets=buckets),
+            ),
             ("doc_state", pa.Table.from_pylist(doc_states, schema=DOC_STATE), old_states),
         ):
             kept = current.filter(pc.invert(_among(current, "doc_id", gone)))
@@ -451,8 +512,28 @@ def _by_owner(doc_ids: Iterable[str], owner: Mapping[str, str]) -> list[tuple[st
     return sorted(by_source.items())
 
 
+def _title_links(given: DocumentInput, matcher: TitleMatcher) -> list[dict[str, Any]]:
+    """Return rows of ``tables.TITLE_LINKS``."""
+    return [
+        {
+            "bucket": ids.doc_bucket(given.doc_id),
+            "doc_id": given.doc_id,
+            "title": found.title,
+            "start": found.start,
+            "end": found.end,
+            "count": found.count,
+        }
+        for found in matcher.find(given.document["text"])
+    ]
+
+
 def _doc_state(
-    given: DocumentInput, source: str, state: SourceState, facts: DocumentFacts, salt: str
+    given: DocumentInput,
+    source: str,
+    state: SourceState,
+    facts: DocumentFacts,
+    title_links: Sequence[Mapping[str, Any]],
+    salt: str,
 ) -> dict[str, Any]:
     """Return the row of ``tables.DOC_STATE`` that says what has been applied of a document."""
     doc_id = given.doc_id
@@ -462,12 +543,15 @@ def _doc_state(
         "source_id": source,
         "document_fingerprint": state.documents[doc_id] if facts.failure is None else "",
         "chunks_fingerprint": state.chunks.get(doc_id, ""),
+        "links_fingerprint": state.links.get(doc_id, ""),
         "runs_fingerprint": state.runs.get(doc_id, ""),
         "relations_fingerprint": version_mark(salt)
         + ids.digest(*(list(row.values()) for row in facts.relations)),
+        "titles_fingerprint": ids.digest(*(list(row.values()) for row in title_links)),
         "chunk_count": state.chunk_counts.get(doc_id, 0),
         "recency": given.recency,
         "claims": [claim._asdict() for claim in facts.claims],
+        "titles": title_keys(given.document["title"]),
         "tokens": tokens(given.document["text"]),
     }
 

@@ -18,6 +18,9 @@ from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
+#: What a shard holds of a document follows from these.
+_FINGERPRINTS = ("document", "chunks", "links", "relations", "titles")
+
 
 class SnapshotReader:
     """The rows behind one snapshot of a namespace.
@@ -55,15 +58,13 @@ class SnapshotReader:
             [
                 "doc_id",
                 "source_id",
-                "document_fingerprint",
-                "chunks_fingerprint",
-                "relations_fingerprint",
+                *(f"{name}_fingerprint" for name in _FINGERPRINTS),
                 "chunk_count",
             ],
         )
         doc_ids, owners = (state.column(name).to_pylist() for name in ("doc_id", "source_id"))
         self._owner = dict(zip(doc_ids, owners, strict=True))
-        prints = (state.column(f"{name}_fingerprint") for name in ("document", "chunks", "relations"))
+        prints = (state.column(f"{name}_fingerprint") for name in _FINGERPRINTS)
         return pa.table(
             {
                 "doc_id": state.column("doc_id"),
@@ -78,7 +79,7 @@ class SnapshotReader:
         by_source: dict[str, list[str]] = {}
         for d in doc_ids:
             by_source.setdefault(self._owner[d], []).append(d)
-        parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": []}
+        parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": [], "links": []}
         for source, members in by_source.items():
             for name, tables in parts.items():
                 tables.append(
@@ -86,27 +87,31 @@ class SnapshotReader:
                         self._namespace,
                         source,
                         name,
-                        self._pointer.applied[source][name],
+                        # A version of the source may be older than a table.
+                        self._pointer.applied[source].get(name),
                         buckets={ids.doc_bucket(d) for d in members},
                         members=("doc_id", members),
                     )
                 )
-        documents, chunks = (pa.concat_tables(parts[n]) for n in ("documents", "chunks"))
-        relations = self._tables.read(
-            self._namespace,
-            NAMESPACE,
-            "relations",
-            self._pointer.tables["relations"],
-            buckets=buckets,
-            members=("doc_id", doc_ids),
+        documents, chunks, links = (pa.concat_tables(tables) for tables in parts.values())
+        relations, titles = (
+            self._tables.read(
+                self._namespace,
+                NAMESPACE,
+                name,
+                self._pointer.tables[name],
+                buckets=buckets,
+                members=("doc_id", doc_ids),
+            )
+            for name in ("relations", "title_links")
         )
         texts = pc.unique(chunks.column("sha256")).to_pylist()
         if self._published is None:
-            return DocumentRows(documents, chunks, self.vectors(texts), relations)
+            return DocumentRows(documents, chunks, self.vectors(texts), relations, links, titles)
         held = self._published.of(doc_ids, texts)
         missing = set(texts) - set(held.column("sha256").to_pylist())
         vectors = pa.concat_tables([held, self.vectors(missing).cast(held.schema)])
-        return DocumentRows(documents, chunks, vectors, relations)
+        return DocumentRows(documents, chunks, vectors, relations, links, titles)
 
     def rows(self, name: str, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
         """Yield (source, its rows) of ``documents`` or ``chunks`` for each source of the snapshot.

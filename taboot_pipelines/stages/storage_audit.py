@@ -26,6 +26,7 @@ from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 _COLUMNS = {
     "documents": ["doc_id", "blob_sha256"],
     "chunks": ["doc_id", "sha256"],
+    "links": ["doc_id"],
     "observations": ["run_id"],
 }
 
@@ -230,6 +231,12 @@ class _Audit:
                 doc_id,
                 f"The chunks of {source} do not follow from its documents.",
             )
+        linking = set(read["links"]["doc_id"])
+        self.checked["links"] = self.checked.get("links", 0) + len(read["links"]["doc_id"])
+        for doc_id in sorted(linking - self.documents[source]):
+            yield self._table(
+                source, "surplus", doc_id, f"The links of {source} hold a document that is gone."
+            )
         active = {
             r["run_id"]
             for r in self.catalog.runs.find(self.namespace, active=True)
@@ -280,7 +287,7 @@ class _Audit:
             version = snapshot.tables.get(table)
             columns = (
                 ["doc_id"]
-                if table in {"relations", "doc_state", "declarations"}
+                if table in {"relations", "doc_state", "declarations", "title_links"}
                 else ["key"]
                 if table == "entities"
                 else ["name"]

@@ -153,6 +153,10 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
         "neighbors", "web"
     )
 
+    links = shell.json("links", "sessions.md")
+    assert links["doc_id"] == hit["doc_id"] and links["title"] == hit["title"]
+    assert f"links to: {len(links['outgoing'])}\n" in shell("links", "sessions.md")
+
     explained = shell.json("explain", edge["edge_id"])
     assert explained["quotes"][0]["line"] == 4 and "cache" in explained["quotes"][0]["text"]
     assert "compose.yaml:4" in shell("explain", edge["edge_id"])
@@ -164,7 +168,7 @@ def test_questions_load_no_dagster_and_no_table_format(shell: Shell) -> None:
         "import sys, atexit\natexit.register(lambda: sys.stderr.write(' '.join(sorted({m.split('.')[0] for m"
         " in sys.modules} & {'dagst' + 'er', 'deltalake', 'sqlalchemy', 'matplotlib'}))))\n" + PROGRAM
     )
-    for arguments in (("search", "cache"), ("neighbors", "cache"), ("--help",)):
+    for arguments in (("search", "cache"), ("neighbors", "cache"), ("links", "sessions.md"), ("--help",)):
         shell.process(*arguments, program=program)
         assert shell.err == "", arguments
 
@@ -273,6 +277,7 @@ def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path)
     for arguments, code in (
         (("explain", "0" * 64), "E_EDGE_UNKNOWN"),
         (("neighbors", "nobody-is-called-that"), "E_NOT_FOUND"),
+        (("links", "no-such-document"), "E_NOT_FOUND"),
         (("search", " "), "E_QUERY"),
         (("search", "x", "--namespace", "elsewhere"), "E_KB_UNINITIALIZED"),
         (("ingest", "nobody"), "E_SOURCE_UNKNOWN"),

@@ -27,11 +27,12 @@ EXPECTED = {
     ),
     "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
+    "links": ("documents", {"documents"}, {"ingest"}, {"no_broken_links": False}),
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
     "tier_a_triples": ("knowledge", {"raw_blobs", "documents", "chunks"}, {"knowledge"}, {}),
     "entity_snapshots": (
         "knowledge",
-        {"embeddings", "tier_a_triples"},
+        {"embeddings", "links", "tier_a_triples"},
         {"knowledge"},
         {"no_orphan_node": True, "no_edge_without_support": True},
     ),

@@ -32,6 +32,7 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
             "ledger_adds_up",
             "no_deletes_held",
             "offsets_true",
+            "no_broken_links",
             "every_chunk_embedded",
             "no_orphan_node",
             "no_edge_without_support",
@@ -162,6 +163,7 @@ def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
         "raw_blobs",
         "documents",
         "chunks",
+        "links",
     ]
 
 
@@ -240,6 +242,32 @@ def test_a_missing_vector_and_a_bare_edge_are_found(project: Project) -> None:
         "no_edge_without_support": False,
     }
     assert evaluations["no_edge_without_support"].metadata["broken"].value == 1
+
+
+def test_broken_links_are_a_warning_that_names_their_places(project: Project) -> None:
+    folder = project.world.directory / "guides"
+    (folder / "linking.md").write_text("# Linking\n\nSee [the other](other.md) and [more](more.md).\n")
+    (folder / "other.md").write_text("# Other\n\nWords.\n")
+
+    def checked() -> dg.AssetCheckEvaluation:
+        result = project.run("guides")
+        assert result.success
+        (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == "no_broken_links")
+        return found
+
+    found = checked()
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert found.metadata["broken"].value == 1
+    (place,) = (record.data for record in found.metadata["links"].records)  # type: ignore[union-attr]
+    # Nothing that a document holds stands in Dagster's storage.
+    assert (place["line"], place["target"]) == (3, "") and "linking" not in str(place["document"])
+    (folder / "more.md").write_text("# More\n\nWords.\n")
+    found = checked()
+    assert found.passed and found.metadata["checked"].value == 2
+    assert checked().metadata["checked"].value == 0
+    # The document that goes breaks the link of one that stays as it is.
+    (folder / "other.md").unlink()
+    assert checked().metadata["broken"].value == 1
 
 
 def test_held_deletions_are_a_warning_that_blocks_nothing(project: Project) -> None:

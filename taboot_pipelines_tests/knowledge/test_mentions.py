@@ -18,7 +18,7 @@ from taboot_pipelines.knowledge.mentions import (
     regions,
     stopwords,
 )
-from taboot_pipelines.knowledge.token_index import name_tokens, tokens
+from taboot_pipelines.knowledge.token_index import name_tokens, title_tokens, tokens
 
 DATA = Path(
     os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -158,9 +158,10 @@ def test_no_names_and_empty_names() -> None:
 
 
 def test_tokens_are_words_in_a_stable_form() -> None:
-    assert tokens("Foo-bar_2.foo é").tolist() == sorted(
-        tokens("foo").tolist() + tokens("bar").tolist() + tokens("2").tolist()
+    assert tokens("Foo-bar_2.foo CAFÉ").tolist() == sorted(
+        [*tokens("foo bar 2 caf").tolist(), *title_tokens("café").tolist()]
     )
+    assert name_tokens("Foo-bar é").tolist() == sorted(tokens("foo bar").tolist())
     assert tokens("redis").dtype == np.int64
     # Stored in tables: the same on every machine and in every version.
     assert tokens("redis").tolist() == [-730956420630882855]

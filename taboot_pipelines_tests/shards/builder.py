@@ -225,6 +225,8 @@ class World:
                 schema=tables.VECTORS,
             ),
             pa.Table.from_pylist([r for d in docs for r in d.relation_rows()], schema=tables.RELATIONS),
+            tables.empty("links"),
+            tables.empty("title_links"),
         )
 
     def input(self, snapshot: str = "s1") -> ShardInput:

@@ -220,8 +220,10 @@ def test_order_of_the_given_rows_never_matters(tmp_path):
         entities=given.entities.take(pa.array(range(len(given.entities) - 1, -1, -1))),
         load=lambda ids: DocumentRows(
             *(
-                t.take(pa.array(range(len(t) - 1, -1, -1)))
-                for t in (lambda r: (r.documents, r.chunks, r.vectors, r.relations))(w.load(ids))
+                t.take(pa.array(range(len(t) - 1, -1, -1), pa.int64()))
+                for t in (lambda r: (r.documents, r.chunks, r.vectors, r.relations, r.links, r.title_links))(
+                    w.load(ids)
+                )
             )
         ),
     )
@@ -314,7 +316,7 @@ def test_any_damaged_file_is_found_named_and_built_again(tmp_path, store, harm):
     publish(store, w.input(), ShardSettings())
     manifest = load_manifest(store, NAMESPACE)
     names = [(s.key, f.name) for s in manifest.shards for f in s.files]
-    assert len(names) == 7
+    assert len(names) == 9
     for key, name in names:
         path = shards_dir(tmp_path, NAMESPACE) / key / name
         data = bytearray(path.read_bytes())

@@ -271,18 +271,18 @@ def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) ->
     pointer = catalog.pointers.get("default", NAMESPACE, STAGE)
     assert pointer is not None
     assert versions_of(world, {}, AGREEING) == dict(pointer.applied)
-    assert set(pointer.applied["notes"]) == {"documents", "chunks", "observations"}
+    assert set(pointer.applied["notes"]) == {"documents", "chunks", "links", "observations"}
     (notes / "0.md").write_text("Something else.\n")
     for stage in [s.name for s in CHAIN.of_source]:
         world.run(stage, "notes")
         versions = versions_of(world, pointer.applied, AGREEING)
         # Until the chunks are cut anew nothing of the new version is published.
         assert (versions == pointer.applied) == (stage != "tier_a_triples"), stage
-        if stage in ("chunks", "embeddings"):
+        if stage in ("chunks", "links", "embeddings"):
             assert versions_of(world, {}, AGREEING) == {}, "no version is whole"
     assert versions["notes"] == {
         name: world.workspace.tables.version("default", "notes", name)
-        for name in ("documents", "chunks", "observations")
+        for name in ("documents", "chunks", "links", "observations")
     }
 
 
@@ -365,6 +365,7 @@ def test_a_second_tiers_table_is_read_beside_the_first(world: World, with_tier_b
     assert pointer is not None and set(pointer.applied["notes"]) == {
         "documents",
         "chunks",
+        "links",
         "observations",
         TIER_B.table,
     }

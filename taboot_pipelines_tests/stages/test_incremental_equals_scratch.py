@@ -4,7 +4,8 @@ Holds rule ``incremental-equals-scratch``. Documents are added, edited, renamed,
 Sources leave the sources file and come back with more files than a batch, are added, and change their path
 and globs. Runs are killed, stop half-way, and meet a disk that is full or a clock that was set; tables are
 vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and
-prose change together; names become ambiguous and unambiguous again. At the end the stores equal a replay of
+prose change together; names become ambiguous and unambiguous again, and so do titles; what links lead to
+comes and goes. At the end the stores equal a replay of
 the catalog's inputs into empty ones.
 """
 
@@ -23,6 +24,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stages.vacuum import vacuum
@@ -119,6 +121,8 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                     "# Runbook\n\nOnly theatre and grafana-agent matter here. The image is `docker pull"
                     " redis:7`.\n"
                 ),
+                # A title that another document has as well, once without its parenthesis.
+                "# Nightly backup (guide)\n\nFirst the [guide](guide.md#steps), then Night Watch.\n",
             ],
         ),
         (
@@ -126,13 +130,29 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
             [
                 "Plain words about extra-worker.\n\npassword: swordfish-three\n",
                 "# Guide\n\nNothing of note.\n",
+                "# Nightly backup\n\nSee [the\npage](page.html), [[runbook]] and the Runbook of the night.\n",
+            ],
+        ),
+        (
+            "sub/watch.rst",
+            [
+                (
+                    "Night Watch\n===========\n\n.. _watch:\n\nThe nightly  backup runs,"
+                    " see `it <../guide.md>`_.\n"
+                ),
+                "Nightly backup\n==============\n\nAfter the Nightly\nBackup (guide) read :ref:`watch`.\n",
             ],
         ),
         (
             "page.html",
             [
+                (
+                    "<html><head><title>Night Watch</title></head><body><main><h1>Night Watch</h1><p>The"
+                    " backup of the night is told in <a href='sub/watch.html'>the watch</a> and in the"
+                    " nightly backup that <a href='/guide'>everybody</a> keeps.</p></main></body></html>"
+                ),
                 "<html><head><title>Page</title></head><body><main><h1>Page</h1><p>The jellyfin service runs"
-                " on 192.168.1.5 and talks to the vault service over port 8200.</p></main></body></html>"
+                " on 192.168.1.5 and talks to the vault service over port 8200.</p></main></body></html>",
             ],
         ),
     ],
@@ -243,6 +263,11 @@ def declared(world: World, source: str) -> dict[str, Any]:
             return entry
     world.source(source, **DECLARED[source])
     return world.entries[-1]
+
+
+def linked(kb: KnowledgeBase) -> list[Any]:
+    """Every link as a reader sees it."""
+    return [kb.links(doc_id).model_dump() for doc_id in kb.documents().column("doc_id").to_pylist()]
 
 
 def ingest(world: World, *sources: str) -> None:
@@ -375,6 +400,7 @@ def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operati
         try:
             assert differences(logical(world.workspace), logical(other)) == {}
             assert differences(graph(world.kb()), graph(world.kb(home=scratch))) == {}
+            assert linked(world.kb()) == linked(world.kb(home=scratch))
             # Unchanged input costs nothing.
             before = tei.stats()["texts"]
             again = world.ingest()

@@ -1,0 +1,50 @@
+"""What one document links to, what links to it, and which of its links lead to no document."""
+
+from __future__ import annotations
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.links import LinkGraph, check_document
+from taboot_pipelines.retrieval.results import DocumentLinks, Link
+from taboot_pipelines.retrieval.session import View
+
+MAX_LINKS = 100_000
+
+
+def document_links(view: View, document: str, limit: int) -> DocumentLinks:
+    """See ``KnowledgeBase.links``."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LINKS:
+        raise TabootError("E_QUERY", f"limit must be a whole number from 1 to {MAX_LINKS}.")
+    graph = view.links
+    columns = (graph.documents.column(c).to_pylist() for c in ("source_id", "path", "url"))
+    shown = [view.shown_url(*place) for place in zip(*columns, strict=True)]
+    row = check_document(graph.documents, document, shown)
+    outgoing, incoming = graph.outgoing(row), graph.incoming(row)
+    unresolved = graph.unresolved_of(row)
+    doc_ids, titles = graph.documents.column("doc_id"), graph.documents.column("title")
+    return DocumentLinks(
+        doc_id=doc_ids[row].as_py(),
+        title=titles[row].as_py(),
+        url=shown[row],
+        outgoing=tuple(_edge(graph, int(e), int(graph.target[e]), shown) for e in outgoing[:limit]),
+        incoming=tuple(_edge(graph, int(e), int(graph.source[e]), shown) for e in incoming[:limit]),
+        unresolved=tuple(_link(graph, int(link), "hyperlink") for link in unresolved[:limit]),
+        truncated=any(len(found) > limit for found in (outgoing, incoming, unresolved)),
+    )
+
+
+def _edge(graph: LinkGraph, edge: int, other: int, shown: list[str]) -> Link:
+    kind = "title" if graph.titled[edge] else "hyperlink"
+    return _link(
+        graph,
+        int(graph.link[edge]),
+        kind,
+        doc_id=graph.documents.column("doc_id")[other].as_py(),
+        title=graph.documents.column("title")[other].as_py(),
+        url=shown[other],
+    )
+
+
+def _link(graph: LinkGraph, link: int, kind: str, **other: str) -> Link:
+    row = graph.observed(link)
+    names = ("target", "fragment", "text", "section", "line", "start", "end", "count")
+    return Link(kind=kind, **{name: row[name] for name in names}, **other)
