@@ -28,9 +28,9 @@ from taboot_pipelines.shards.analyzer import QueryTerm, analyze, analyze_query
 from taboot_pipelines.shards.postings import Places, Wanted
 
 #: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
-_CACHE_BYTES = 64 * 1024 * 1024
-#: A term that so large a share of the rows holds is kept as one number a row: adding those is faster.
-_DENSE = 1 / 6
+_CACHE_BYTES = 96 * 1024 * 1024
+#: A term that so large a share of the texts holds is kept as one number for each: adding those is faster.
+_DENSE = 1 / 2
 #: A query of so few words names something rather than asking.
 _FEW_WORDS = 3
 
@@ -103,7 +103,7 @@ class _Level:
         own: Scores = found.tf * (self.idf(len(found.ids)) * (self._k1 + 1)) / (found.tf + norm)
         return own
 
-    def part(self, term: _Term) -> _Part:
+    def part(self, term: _Term, weight: float) -> _Part:
         """What a term adds: the quadratic mean of its score and of that of the best of its forms; its own
         alone where it has none, or no other.
         """
@@ -115,7 +115,7 @@ class _Level:
                 at = np.searchsorted(term.places.ids, form.ids)
                 written[at] = np.maximum(written[at], self.scores(form))
             scores = np.sqrt((scores**2 + written**2) / 2)
-        return self._kept(term.places.ids, scores)
+        return self._kept(term.places.ids, scores * weight)
 
     def _kept(self, ids: Ids, scores: Scores) -> _Part:
         size = len(self._norm)
@@ -176,7 +176,7 @@ class Keywords:
             in_documents = _Term(
                 self._in_documents(term.places), tuple(self._in_documents(f) for f in term.forms)
             )
-            made[w] = _Impact(self._rows.part(term), self._documents.part(in_documents))
+            made[w] = _Impact(self._rows.part(term, w.weight), self._documents.part(in_documents, w.weight))
         with self._lock:
             for w in missing:
                 if w not in self._known:

@@ -29,6 +29,10 @@ ANALYZER = "taboot-2"
 
 _COMPOUND = re.compile(r"[^\W_]+(?:[-._:/@][^\W_]+)*")
 _PART = re.compile(r"[^\W_]+")
+_HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+#: How much words with hyphens (``two-dimensional``) count as a whole: their parts count already, and prose
+#: writes them either way. An identifier (``err-123``, ``my_db``, ``10.0.0.5``) is written in one.
+HYPHENATED_WEIGHT = 1 / 3
 #: A longer run is no word that anyone asks for (base64, minified code).
 _MAX_TERM_CHARS = 128
 #: What a word as it is written begins with in the postings; no stem and no compound has this character.
@@ -52,11 +56,12 @@ class Analysis(NamedTuple):
 class QueryTerm(NamedTuple):
     """What a query looks for: a stem or a compound (``term``), and the words with that stem as they were
     written (``forms``: none for a compound). A function word is a ``term`` as it is written. All are terms
-    of the postings.
+    of the postings. ``weight``: how much it counts.
     """
 
     term: str
     forms: tuple[str, ...] = ()
+    weight: float = 1.0
 
 
 @lru_cache(maxsize=1 << 16)
@@ -128,7 +133,10 @@ def analyze_query(text: str) -> list[QueryTerm]:
         if stem:
             forms.setdefault(stem, set()).add(_AS_WRITTEN + word)
     wanted = [QueryTerm(stem, tuple(sorted(own))) for stem, own in forms.items()]
-    wanted += [QueryTerm(whole) for whole in set(wholes)]
+    wanted += [
+        QueryTerm(whole, weight=HYPHENATED_WEIGHT if _HYPHENATED.fullmatch(whole) else 1.0)
+        for whole in set(wholes)
+    ]
     if not wanted:
         wanted = [QueryTerm(_AS_WRITTEN + w) for w in set(words) if len(w) <= _MAX_TERM_CHARS]
     return sorted(wanted)

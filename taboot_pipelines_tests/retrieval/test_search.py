@@ -38,7 +38,9 @@ WORDS = [
     "node-exporter",
     "the",
     "restart",
+    "restarts",
     "port 8080",
+    "ports",
     "traefik",
 ]
 
@@ -139,10 +141,10 @@ def expected(docs, query, f):
     def bm25(own, texts):
         """Of each word the quadratic mean of its stem's score and of its own as it is written."""
         score = 0.0
-        for term, forms in analyze_query(query):
+        for term, forms, weight in analyze_query(query):
             stem = field(term, own, texts)
             written = max((field(f, own, texts) for f in forms), default=stem)
-            score += math.sqrt((stem**2 + written**2) / 2)
+            score += weight * math.sqrt((stem**2 + written**2) / 2)
         return score
 
     def keyword(occurrence):

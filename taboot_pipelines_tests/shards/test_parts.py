@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.shards import postings
 from taboot_pipelines.shards.analyzer import (
+    HYPHENATED_WEIGHT,
     QueryTerm,
     analyze,
     analyze_fields,
@@ -82,6 +83,17 @@ def test_words_are_indexed_as_they_are_written_too():
     [
         ("service services", [QueryTerm("servic", ("=service", "=services"))]),
         ("the node-1", [QueryTerm("1", ("=1",)), QueryTerm("node", ("=node",)), QueryTerm("node-1")]),
+        (
+            "Two-Dimensional my_db",
+            [
+                QueryTerm("db", ("=db",)),
+                QueryTerm("dimension", ("=dimensional",)),
+                QueryTerm("my", ("=my",)),
+                QueryTerm("my_db"),
+                QueryTerm("two", ("=two",)),
+                QueryTerm("two-dimensional", weight=HYPHENATED_WEIGHT),
+            ],
+        ),
         ("To be, or not to be?", [QueryTerm("=be"), QueryTerm("=not"), QueryTerm("=or"), QueryTerm("=to")]),
         ("???", []),
     ],
@@ -110,7 +122,7 @@ def test_every_term_is_found_where_it_stands(texts, query):
     every = [t for t in {t for c in counts for t in c.terms} if not is_form(t) or not form_stem(t)]
     wanted = analyze_query(query) + [QueryTerm(t) for t in every] + [QueryTerm("absent", ("=absents",))]
     found = dict(Postings(table).find(Wanted.of(wanted)))
-    for number, (term, forms) in enumerate(wanted):
+    for number, (term, forms, _) in enumerate(wanted):
         own = found.get(number)
         assert (as_counts(own.places) if own else {}) == places(term)
         for i, form in enumerate(forms):
