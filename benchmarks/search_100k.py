@@ -3,8 +3,8 @@
     python benchmarks/search_100k.py [CHUNKS] [QUERIES]
 
 Vectors are synthetic clusters, texts Zipf words; the query's vector is given (no embedder is timed). Peers in
-the same process: the raw scan of the codes as the limit, numpy's scan of the float32 matrix, DuckDB, and bm25s
-and LanceDB if they are installed. Only LanceDB returns texts too.
+the same process: the raw scan of the codes as the limit, numpy's scan of the float32 matrix, DuckDB, and
+bm25s and LanceDB if they are installed. Only LanceDB returns texts too.
 """
 
 from __future__ import annotations
@@ -271,6 +271,7 @@ def peer_lancedb(
     try:
         import lancedb
         import pyarrow as pa
+        from lancedb.index import FTS, IvfPq
     except ImportError:
         print("peer lancedb is not installed")
         return
@@ -278,14 +279,14 @@ def peer_lancedb(
     rows = pa.table({"id": ids, "source": of, "text": passages, "vector": flat})
     start = time.perf_counter()
     table = lancedb.connect(folder).create_table("chunks", rows)
-    table.create_fts_index("text", use_tantivy=False)
-    table.create_index(metric="dot", vector_column_name="vector")
+    table.create_index("text", config=FTS())
+    table.create_index("vector", config=IvfPq(distance_type="dot"))
     print(f"peer lancedb: written and indexed in {time.perf_counter() - start:.0f} s")
 
     def near(i: int, source: str | None = None) -> list[str]:
         search = table.search(targets[i]).metric("dot").nprobes(40).refine_factor(10)
         search = search.where(f"source = '{source}'", prefilter=True) if source else search
-        return [r["id"] for r in search.select(["id", "text"]).limit(10).to_list()]
+        return [r["id"] for r in search.select(["id", "text", "_distance"]).limit(10).to_list()]
 
     def both(i: int) -> None:
         search = table.search(query_type="hybrid").vector(targets[i]).text(queries[i])
@@ -299,9 +300,8 @@ def peer_lancedb(
         timed(lambda i: table.search(queries[i], query_type="fts").limit(10).to_list(), count),
     )
     for source, right in best.items():
-        print(
-            f"  recall@10, filter {source or 'none'}: {recall([near(i, source) for i in range(count)], right):.3f}"
-        )
+        found = [near(i, source) for i in range(count)]
+        print(f"  recall@10, filter {source or 'none'}: {recall(found, right):.3f}")
 
 
 if __name__ == "__main__":
