@@ -25,7 +25,7 @@ import numpy.typing as npt
 from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank, threshold
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze, analyze_query
-from taboot_pipelines.shards.postings import Places, Wanted
+from taboot_pipelines.shards.postings import Found, Places, Wanted
 
 #: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
 _CACHE_BYTES = 96 * 1024 * 1024
@@ -203,29 +203,25 @@ class Keywords:
         """Where each of the terms stands among the rows of all shards."""
         if not wanted:
             return []
-        gathered = [_Gathered(len(w.forms)) for w in wanted]
+        gathered: list[list[tuple[int, Found]]] = [[] for _ in wanted]
         looked_up = Wanted.of(wanted)
         for start, shard in zip(self._index.starts.tolist(), self._index.shards, strict=False):
             for number, found in shard.postings(looked_up):
-                own = gathered[number]
-                own.places.append((start, found.places))
-                for form, places in zip(own.forms, found.forms, strict=True):
-                    if places is not None:
-                        form.append((start, places))
-                    if places is not found.places:
-                        own.other = True
-        return [_Term(_joined(g.places), tuple(map(_joined, g.forms)) if g.other else ()) for g in gathered]
+                gathered[number].append((start, found))
+        return [_term(len(w.forms), own) for w, own in zip(wanted, gathered, strict=True)]
 
 
-class _Gathered:
-    """The places of a term of a query, and of its forms, by the first row of their shard. ``other``: it is
-    written in another way somewhere.
-    """
-
-    def __init__(self, forms: int) -> None:
-        self.places: list[tuple[int, Places]] = []
-        self.forms: list[list[tuple[int, Places]]] = [[] for _ in range(forms)]
-        self.other = False
+def _term(forms: int, found: list[tuple[int, Found]]) -> _Term:
+    """A term with so many forms out of what the shards hold of it, each with its first row."""
+    places = _joined([(start, f.places) for start, f in found])
+    if all(f.forms is None for _, f in found):
+        return _Term(places, ())
+    own: list[list[tuple[int, Places]]] = [[] for _ in range(forms)]
+    for start, f in found:
+        for form, at in zip(own, (f.places,) * forms if f.forms is None else f.forms, strict=True):
+            if at is not None:
+                form.append((start, at))
+    return _Term(places, tuple(map(_joined, own)))
 
 
 def _joined(parts: list[tuple[int, Places]]) -> _List:

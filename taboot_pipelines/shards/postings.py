@@ -136,12 +136,12 @@ class Places(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where a wanted term stands, and in which places each of its forms; a form that is always meant has the
-    very ``places`` of the term.
+    """Where a wanted term stands, and in which places each of its forms; ``forms`` is None where every form
+    that is wanted stands wherever the term does.
     """
 
     places: Places
-    forms: tuple[Places | None, ...]
+    forms: tuple[Places | None, ...] | None
 
 
 class Postings:
@@ -167,30 +167,35 @@ class Postings:
         """Where the wanted terms stand that any row holds, by their number, without a copy."""
         if not self._size:
             return []
-        near = np.searchsorted(self._hashes, wanted.hashes)
+        near = self._hashes.searchsorted(wanted.hashes)
         hit = self._hashes.take(near, mode="clip") == wanted.hashes
         found = []
+        rows = near.tolist()
         for number in hit.nonzero()[0].tolist():
-            i = self._row(int(near[number]), wanted.terms[number], int(wanted.hashes[number]))
+            i = self._row(rows[number], wanted.terms[number], wanted.hashes[number])
             if i is None:
                 continue
             places = self._places(i)
             forms = wanted.forms[number]
             only = self._forms[i]
-            if only:
-                own = tuple([places if form == only else None for _, form in forms])
+            if not forms or (only and len(forms) == 1 and forms[0][1] == only):
+                found.append((number, Found(places, None)))
+            elif only:
+                own = tuple([places if hashed == only else None for _, hashed in forms])
+                found.append((number, Found(places, own)))
             else:
                 own = tuple([self._form(form, hashed) for form, hashed in forms])
-            found.append((number, Found(places, own)))
+                found.append((number, Found(places, own)))
         return found
 
     def _form(self, form: bytes, hashed: int) -> Places | None:
-        i = self._row(int(np.searchsorted(self._hashes, np.uint64(hashed))), form, hashed)
+        wanted = np.uint64(hashed)
+        i = self._row(int(self._hashes.searchsorted(wanted)), form, wanted)
         return None if i is None else self._places(i)
 
-    def _row(self, i: int, term: bytes, hashed: int) -> int | None:
+    def _row(self, i: int, term: bytes, hashed: np.uint64) -> int | None:
         """The row of a term, which is ``i`` or, where others have its hash, one of the next."""
-        while i < self._size and int(self._hashes[i]) == hashed:
+        while i < self._size and self._hashes[i] == hashed:
             if self._texts[self._cuts[i] : self._cuts[i + 1]] == term:
                 return i
             i += 1

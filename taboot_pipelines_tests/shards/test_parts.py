@@ -126,7 +126,8 @@ def test_every_term_is_found_where_it_stands(texts, query):
         own = found.get(number)
         assert (as_counts(own.places) if own else {}) == places(term)
         for i, form in enumerate(forms):
-            assert (as_counts(own.forms[i]) if own and own.forms[i] else {}) == places(form)
+            at = own and (own.places if own.forms is None else own.forms[i])
+            assert (as_counts(at) if at else {}) == places(form)
     assert portable(table).column("term").to_pylist() == sorted(
         {t for c in counts for t in c.terms if not is_form(t)}, key=lambda t: t.encode()
     )
