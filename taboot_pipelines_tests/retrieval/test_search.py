@@ -20,7 +20,7 @@ from taboot_pipelines.retrieval.bm25 import names_something
 from taboot_pipelines.retrieval.fusion import Arm, Ranking, fuse
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import open_shards, prune, publish
-from taboot_pipelines.shards.analyzer import Analysis, analyze_fields, analyze_query
+from taboot_pipelines.shards.analyzer import ANALYZER, Analysis, analyze_fields, analyze_query
 from taboot_pipelines.shards.layout import shards_dir
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, embed
 
@@ -436,3 +436,16 @@ def test_results_are_tables_and_escape_what_documents_say(tmp_path):
     assert result.to_pandas().loc[0, "text"] == result.hits[0].text
     assert "<script>" not in result._repr_html_() and "&lt;script&gt;" in result._repr_html_()
     assert sha256_hex(result.model_dump_json()) == sha256_hex(kb.search("redis").model_dump_json())
+
+
+def test_words_that_another_release_indexed_are_refused(tmp_path):
+    """Its terms are other terms: the search would be worse, and nobody would notice."""
+    kb = build(tmp_path, [Doc("a.md", "redis backup", source="docs")])
+    path = tmp_path / "kb" / f"{NAMESPACE}.duckdb.manifest.json"
+    path.write_text(path.read_text().replace(ANALYZER, "taboot-1"))
+    with pytest.raises(TabootError) as caught:
+        kb.search("redis")
+    assert caught.value.code == "E_SHARD_CORRUPT" and "taboot-1" in caught.value.message
+    assert kb.search("redis", mode="vector").hits
+    build(tmp_path, [Doc("a.md", "redis backup", source="docs"), Doc("b.md", "more", source="docs")])
+    assert kb.search("redis", mode="keyword").hits
