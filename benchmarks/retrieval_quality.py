@@ -1,4 +1,5 @@
-"""nDCG@10 and Recall@100 of BM25, vectors and both, on judged sets, against plain BM25 as its peer.
+"""nDCG@10 and Recall@100 of words, vectors and both, on judged sets. Peers in the same run: BM25 over whole
+documents, of plain words and of Snowball stems without function words, and the arms joined by rank alone.
 
     python benchmarks/retrieval_quality.py DATA [SET …]
 
@@ -16,9 +17,11 @@ import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import Stemmer
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -30,9 +33,18 @@ from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.shards import open_shards, publish
+from taboot_pipelines.shards.analyzer import STOP_WORDS
 
-SETS = ("retrieval-cranfield", "multihop-hotpotqa-100", "multihop-musique-train-100")
+SETS = (
+    "retrieval-cranfield",
+    "multihop-musique-train-100",
+    "retrieval-faq-mlops",
+    "multihop-hotpotqa-100",
+)
 MAX_TOKENS, OVERLAP = 250, 50
+STEMMER = Stemmer.Stemmer("english")
+
+Terms = Callable[[str], list[str]]
 
 
 def read(folder: Path) -> tuple[list[dict], list[dict], dict[str, dict[str, int]]]:
@@ -107,17 +119,23 @@ def judge(
     return float(np.mean(gains)), float(np.mean(recalls))
 
 
-def peer(texts: list[str], names: list[str], queries: list[dict]) -> list[list[str]]:
-    """Plain BM25: lower-cased alphanumerics, no stemming or stop list, terms in over half the documents
-    ignored.
-    """
-    words = [Counter(re.findall(r"[a-z0-9]+", t.lower())) for t in texts]
-    df = Counter(w for c in words for w in c)
-    mean = sum(c.total() for c in words) / len(words)
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+def stems(text: str) -> list[str]:
+    return STEMMER.stemWords([w for w in words(text) if w not in STOP_WORDS])
+
+
+def peer(texts: list[str], names: list[str], queries: list[dict], terms: Terms) -> list[list[str]]:
+    """Plain BM25 (k1 1.2, b 0.75) over whole documents; terms in over half of them are ignored."""
+    held = [Counter(terms(t)) for t in texts]
+    df = Counter(w for c in held for w in c)
+    mean = sum(c.total() for c in held) / len(held)
     ranks = []
     for query in queries:
         scores = np.zeros(len(texts))
-        for term in set(re.findall(r"[a-z0-9]+", query["text"].lower())):
+        for term in set(terms(query["text"])):
             if 0 < df[term] <= len(texts) / 2:
                 idf = math.log(1 + (len(texts) - df[term] + 0.5) / (df[term] + 0.5))
                 scores += [
@@ -126,15 +144,24 @@ def peer(texts: list[str], names: list[str], queries: list[dict]) -> list[list[s
                         if term in c
                         else 0.0
                     )
-                    for c in words
+                    for c in held
                 ]
         ranks.append([names[i] for i in np.argsort(-scores, kind="stable")[:100]])
     return ranks
 
 
+def joined_by_rank(arms: list[list[str]], weights: tuple[float, ...]) -> list[str]:
+    """Reciprocal rank fusion, as a peer of what the knowledge base does."""
+    scores: Counter[str] = Counter()
+    for ranked, weight in zip(arms, weights, strict=True):
+        for i, name in enumerate(ranked, 1):
+            scores[name] += weight / (60 + i)
+    return [name for name, _ in scores.most_common()]
+
+
 def main(data: Path, sets: list[str]) -> None:
     tokens = Tokenizer()
-    print(f"{'set':28} {'arm':10} {'nDCG@10':>8} {'Recall@100':>10}")
+    print(f"{'set':28} {'arm':18} {'nDCG@10':>8} {'Recall@100':>10}")
     for name in sets:
         corpus, queries, judged = read(data / name)
         texts = [f"{d['title']}\n\n{d['text']}" if d["title"] else d["text"] for d in corpus]
@@ -154,19 +181,29 @@ def main(data: Path, sets: list[str]) -> None:
                 settings.shards,
             )
             kb = KnowledgeBase.open(settings=settings, embedder=embedder)
-            found = {"peer BM25": judge(peer(texts, [d["_id"] for d in corpus], queries), queries, judged)}
-            for mode in ("keyword", "vector", "hybrid"):
-                ranks = []
-                for query in queries:
-                    hits = kb.search(query["text"], 300, mode=mode).hits
-                    ranks.append(list(dict.fromkeys(h.title for h in hits)))
-                found[mode] = judge(ranks, queries, judged)
+            names = [d["_id"] for d in corpus]
+            found = {
+                "peer: BM25, words": judge(peer(texts, names, queries, words), queries, judged),
+                "peer: BM25, stems": judge(peer(texts, names, queries, stems), queries, judged),
+            }
+            ranks = {
+                mode: [
+                    list(dict.fromkeys(h.title for h in kb.search(query["text"], 300, mode=mode).hits))
+                    for query in queries
+                ]
+                for mode in ("keyword", "vector", "hybrid")
+            }
+            found |= {mode: judge(own, queries, judged) for mode, own in ranks.items()}
+            arms = [list(pair) for pair in zip(ranks["vector"], ranks["keyword"], strict=True)]
+            for weights in ((1.0, 1.0), (3.0, 1.0)):
+                fused = [joined_by_rank(pair, weights) for pair in arms]
+                found[f"peer: RRF {weights[0]:g}:{weights[1]:g}"] = judge(fused, queries, judged)
         for arm, (ndcg, recall) in found.items():
-            print(f"{name:28} {arm:10} {ndcg:8.3f} {recall:10.3f}", flush=True)
+            print(f"{name:28} {arm:18} {ndcg:8.3f} {recall:10.3f}", flush=True)
         better = max(found["keyword"][0], found["vector"][0])
         print(
             f"{name:28} hybrid / better arm {found['hybrid'][0] / better:.3f}, keyword / peer"
-            f" {found['keyword'][0] / found['peer BM25'][0]:.3f}\n",
+            f" {found['keyword'][0] / found['peer: BM25, stems'][0]:.3f}\n",
             flush=True,
         )
 

@@ -281,10 +281,12 @@ class HttpSettings(BaseModel, extra="forbid"):
 
 
 class RetrievalSettings(BaseModel, extra="forbid"):
-    """Reciprocal rank fusion (Cormack, Clarke, Büttcher 2009) over the vector and the BM25 arm."""
+    """The fusion of the vector and the BM25 arm: their ranks as in reciprocal rank fusion (Cormack, Clarke,
+    Büttcher 2009) and their scores as in a convex combination (Bruch, Gai, Ingber 2022)."""
 
     rrf_k: Positive = Field(60, description="Damps the head of each arm's ranking.")
-    # One default for all: measured on three judged sets (benchmarks/retrieval_quality.py).
+    # One default for all: measured on four judged sets (benchmarks/retrieval_quality.py). Each query scales
+    # them by how far the best hit of each arm stands out.
     vector_weight: float = Field(3.0, ge=0, description="Weight of the vector arm.")
     keyword_weight: float = Field(
         1.0, ge=0, description="Raised to vector_weight where the query looks something up by its name."

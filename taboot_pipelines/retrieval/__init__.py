@@ -20,10 +20,12 @@ A search passes through these modules, one after the other:
    numbered rows), ``bm25.Keywords``, ``graph`` (nodes and edges) and ``links`` (documents that link).
 3. ``query_vectors`` embeds the query, through ``query_cache`` where Redis and TEI are configured.
 4. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
-5. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words. Where Qdrant is
+5. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words (stems and words as
+   they are written, of chunks and of whole documents). Where Qdrant is
    configured, ``candidates`` first narrows the rows, provably without loss.
-6. ``fusion`` joins the arms by their ranks. How scores are rounded and ties broken is said there, once for
-   the arms and the fusion, so that no backend changes a result.
+6. ``fusion`` joins the arms, by ranks and scores, with weights that each query decides. How scores are
+   rounded and ties broken is said there, once for the arms and the fusion, so that no backend changes a
+   result.
 7. ``search`` makes the hits (``results``); ``reranking`` orders the best anew where a reranker is configured.
 
 Answers go on with the hits: ``sentences`` splits and compares them, ``evidence`` finds the line of a sentence

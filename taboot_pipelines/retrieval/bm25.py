@@ -1,8 +1,15 @@
-"""BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance Framework") over the postings of all shards.
+"""The keyword arm: BM25 (Robertson, Zaragoza 2009, "The Probabilistic Relevance Framework") over the postings
+of all shards.
+
+A word of the query is looked for in two fields, as a stem and as it is written (``shards.analyzer``), and
+counts by the quadratic mean of the two scores: the p-norm of Salton, Fox and Wu (1983) with p = 2, so a text
+that has the very word stands above one that has another form of it, and neither field can silence the other.
+A chunk's score is the mean of its own and of its document's, the latter with documents' lengths and
+frequencies: what a chunk leaves out may stand beside it.
 
 Stored are term frequencies and lengths only; number, average length and document frequencies count the live
-chunks at query time, so the scores do not depend on how chunks lie in shards. Everything is summed in
-float64, terms in order.
+chunks at query time, and a document has the words of its chunks, so the scores do not depend on how chunks
+lie in shards. Everything is summed in float64, terms in order.
 """
 
 from __future__ import annotations
@@ -15,12 +22,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank, threshold
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.shards.analyzer import analyze
+from taboot_pipelines.shards.analyzer import ANALYZER, QueryTerm, analyze, analyze_query
+from taboot_pipelines.shards.postings import Found, Places, Wanted
 
 #: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
-_CACHE_BYTES = 64 * 1024 * 1024
+_CACHE_BYTES = 96 * 1024 * 1024
+#: A term that so large a share of the texts holds is kept as one number for each: adding those is faster.
+_DENSE = 1 / 2
 #: A query of so few words names something rather than asking.
 _FEW_WORDS = 3
 
@@ -35,72 +46,203 @@ def names_something(query: str) -> bool:
     return words <= _FEW_WORDS or any(not t.isalnum() and any(c.isdigit() for c in t) for t in terms)
 
 
-class _Term(NamedTuple):
-    """The rows that hold a term (ascending), and what it adds to the score of each, but for the IDF."""
+class _List(NamedTuple):
+    """Where a term stands: ids (of rows or of documents), ascending, and its frequency in each."""
 
-    rows: npt.NDArray[np.int32]
-    impact: Scores
+    ids: Ids
+    tf: Scores
+
+
+class _Term(NamedTuple):
+    """Where a term of a query stands, and in which places each of its forms that is not the only one."""
+
+    places: _List
+    forms: tuple[_List, ...]
+
+
+class _Part(NamedTuple):
+    """What a term adds to the scores of ``ids``; where those are None, of all."""
+
+    ids: npt.NDArray[np.int32] | None
+    scores: Scores
+
+    def add_to(self, total: Scores) -> None:
+        if self.ids is None:
+            total += self.scores
+        else:
+            total[self.ids] += self.scores
+
+    @property
+    def nbytes(self) -> int:
+        return self.scores.nbytes + (0 if self.ids is None else self.ids.nbytes)
+
+
+class _Impact(NamedTuple):
+    """What a term of a query adds, to rows and to documents."""
+
+    rows: _Part
+    documents: _Part
+
+
+class _Level:
+    """Chunks or documents as texts of BM25. ``length``: words of each; ``count``: how many there are."""
+
+    def __init__(self, length: Scores, count: int, k1: float, b: float) -> None:
+        self._count = count
+        self._k1 = k1
+        total = float(length.sum())
+        mean = total / count if count and total else 1.0
+        self._norm: Scores = k1 * (1 - b + b * length / mean)
+
+    def idf(self, df: int) -> float:
+        """ln(1 + (N − df + ½) / (df + ½)), which is never negative."""
+        return math.log(1 + (self._count - df + 0.5) / (df + 0.5))
+
+    def scores(self, found: _List) -> Scores:
+        """What a term adds to the score of each text that has it."""
+        norm = self._norm[found.ids]
+        own: Scores = found.tf * (self.idf(len(found.ids)) * (self._k1 + 1)) / (found.tf + norm)
+        return own
+
+    def part(self, term: _Term, weight: float) -> _Part:
+        """What a term adds: the quadratic mean of its score and of that of the best of its forms; its own
+        alone where it has none, or no other.
+        """
+        scores = self.scores(term.places)
+        if term.forms:
+            written = np.zeros(len(scores))
+            for form in term.forms:
+                # Each text with the form has the stem.
+                at = np.searchsorted(term.places.ids, form.ids)
+                written[at] = np.maximum(written[at], self.scores(form))
+            scores = np.sqrt((scores**2 + written**2) / 2)
+        return self._kept(term.places.ids, scores * weight)
+
+    def _kept(self, ids: Ids, scores: Scores) -> _Part:
+        size = len(self._norm)
+        if len(ids) < size * _DENSE:
+            return _Part(ids.astype(np.int32), scores)
+        every = np.zeros(size)
+        every[ids] = scores
+        return _Part(None, every)
 
 
 class Keywords:
     """The keyword arm of one index. Safe to use from several threads."""
 
     def __init__(self, index: Index, k1: float, b: float) -> None:
+        """Raises ``E_SHARD_CORRUPT`` for shards that another release analyzed: its terms are not these."""
+        if index.manifest.analyzer != ANALYZER:
+            raise TabootError(
+                "E_SHARD_CORRUPT",
+                f"The words of this knowledge base were indexed by {index.manifest.analyzer or 'nothing'},"
+                f" and this release looks for those of {ANALYZER}.",
+                remedy="Ingest any source with this release: the shards are then written anew.",
+                namespace=index.manifest.namespace,
+            )
         self._index = index
-        self._k1 = k1
-        mean = index.total_length / len(index) if len(index) and index.total_length else 1.0
-        self._norm: Scores = k1 * (1 - b + b * index.length / mean)
-        self._terms: OrderedDict[str, _Term] = OrderedDict()
+        documents: Scores = np.bincount(
+            index.document, weights=index.length, minlength=len(index.documents)
+        ).astype(np.float64)
+        chunks = np.bincount(index.document, minlength=len(index.documents))
+        self._rows = _Level(index.length, len(index), k1, b)
+        self._documents = _Level(documents, int(np.count_nonzero(chunks)), k1, b)
+        self._known: OrderedDict[QueryTerm, _Impact] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def idf(self, term: str) -> float:
-        """ln(1 + (N − df + ½) / (df + ½)), which is never negative."""
-        df = len(self._term(term).rows)
-        return math.log(1 + (len(self._index) - df + 0.5) / (df + 0.5))
+        """ln(1 + (N − df + ½) / (df + ½)) of a term of :func:`analyze`, which is never negative."""
+        return self._rows.idf(len(self._terms([QueryTerm(term)])[0].places.ids))
 
     def scores(self, query: str) -> Scores:
-        """The score of every row."""
+        """The score of every row; 0 where it has no word of the query."""
         total = np.zeros(len(self._index))
-        for term in sorted(analyze(query)[0]):
-            rows, impact = self._term(term)
-            if len(rows):
-                total[rows] += self.idf(term) * impact
+        documents = np.zeros(len(self._index.documents))
+        for impact in self._impacts(analyze_query(query)):
+            impact.rows.add_to(total)
+            impact.documents.add_to(documents)
+        own = documents[self._index.document]
+        own *= total > 0
+        total += own
+        total *= 0.5
         return total
 
     def search(self, scores: Scores, limit: int, rows: Ids | None) -> Ranking:
         """The best ``limit`` of ``rows`` (ascending; None: all) that score above 0, ties by row."""
-        found = np.flatnonzero(scores > 0) if rows is None else rows[scores[rows] > 0]
-        own = scores[found]
-        if len(own) > limit:
-            keep = own >= np.partition(own, len(own) - limit)[len(own) - limit] - SLACK
-            found, own = found[keep], own[keep]
-        return rank(found, own, limit)
+        own = scores if rows is None else scores[rows]
+        least = threshold(own, limit) - SLACK if len(own) > limit else 0.0
+        keep = np.flatnonzero((own >= least) & (own > 0) if least > 0 else own > 0)
+        return rank(keep if rows is None else rows[keep], own[keep], limit)
 
-    def _term(self, term: str) -> _Term:
+    def _impacts(self, wanted: list[QueryTerm]) -> list[_Impact]:
+        """What each of the terms adds, in their order."""
         with self._lock:
-            known = self._terms.get(term)
-            if known is not None:
-                self._terms.move_to_end(term)
-                return known
-        parts = [(i, p) for i, s in enumerate(self._index.shards) if (p := s.postings(term)) is not None]
-        rows = (
-            np.concatenate([p[0].astype(np.int32) + np.int32(self._index.starts[i]) for i, p in parts])
-            if parts
-            else np.zeros(0, dtype=np.int32)
-        )
-        tf = np.concatenate([p[1] for _, p in parts]).astype(np.float64) if parts else np.zeros(0)
-        made = _Term(rows, tf * (self._k1 + 1) / (tf + self._norm[rows]))
+            made = {w: self._known[w] for w in wanted if w in self._known}
+            for w in made:
+                self._known.move_to_end(w)
+        missing = [w for w in wanted if w not in made]
+        for w, term in zip(missing, self._terms(missing), strict=True):
+            in_documents = _Term(
+                self._in_documents(term.places), tuple(self._in_documents(f) for f in term.forms)
+            )
+            made[w] = _Impact(self._rows.part(term, w.weight), self._documents.part(in_documents, w.weight))
         with self._lock:
-            if term not in self._terms:
-                self._terms[term] = made
-                self._bytes += _size(made)
-            while self._bytes > _CACHE_BYTES and self._terms:
-                _, oldest = self._terms.popitem(last=False)
+            for w in missing:
+                if w not in self._known:
+                    self._known[w] = made[w]
+                    self._bytes += _size(made[w])
+            while self._bytes > _CACHE_BYTES and self._known:
+                _, oldest = self._known.popitem(last=False)
                 self._bytes -= _size(oldest)
-        return made
+        return [made[w] for w in wanted]
+
+    def _in_documents(self, found: _List) -> _List:
+        """Where a term stands among the documents."""
+        if not len(found.ids):
+            return found
+        documents = self._index.document[found.ids]
+        # Rows ascend by document, so those of one document stand side by side.
+        first = np.empty(len(documents), dtype=bool)
+        first[0] = True
+        np.not_equal(documents[1:], documents[:-1], out=first[1:])
+        starts = first.nonzero()[0]
+        return _List(documents[starts], np.add.reduceat(found.tf, starts))
+
+    def _terms(self, wanted: list[QueryTerm]) -> list[_Term]:
+        """Where each of the terms stands among the rows of all shards."""
+        if not wanted:
+            return []
+        gathered: list[list[tuple[int, Found]]] = [[] for _ in wanted]
+        looked_up = Wanted.of(wanted)
+        for start, shard in zip(self._index.starts.tolist(), self._index.shards, strict=False):
+            for number, found in shard.postings(looked_up):
+                gathered[number].append((start, found))
+        return [_term(len(w.forms), own) for w, own in zip(wanted, gathered, strict=True)]
 
 
-def _size(term: _Term) -> int:
+def _term(forms: int, found: list[tuple[int, Found]]) -> _Term:
+    """A term with so many forms out of what the shards hold of it, each with its first row."""
+    places = _joined([(start, f.places) for start, f in found])
+    if all(f.forms is None for _, f in found):
+        return _Term(places, ())
+    own: list[list[tuple[int, Places]]] = [[] for _ in range(forms)]
+    for start, f in found:
+        for form, at in zip(own, (f.places,) * forms if f.forms is None else f.forms, strict=True):
+            if at is not None:
+                form.append((start, at))
+    return _Term(places, tuple(map(_joined, own)))
+
+
+def _joined(parts: list[tuple[int, Places]]) -> _List:
+    if not parts:
+        return _List(np.zeros(0, dtype=np.int64), np.zeros(0))
+    return _List(
+        np.concatenate([np.add(p.rows, start, dtype=np.int64) for start, p in parts]),
+        np.concatenate([p.tfs for _, p in parts]).astype(np.float64),
+    )
+
+
+def _size(impact: _Impact) -> int:
     """Bytes that a kept term takes, its key and entry included."""
-    return term.rows.nbytes + term.impact.nbytes + 200
+    return impact.rows.nbytes + impact.documents.nbytes + 500

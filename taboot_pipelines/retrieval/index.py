@@ -7,6 +7,7 @@ texts and postings stay in the mapped files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,9 +51,11 @@ class Index:
         self.length = self._column("length", np.int32, np.float64)
         self.total_length = sum(s.entry.length for s in self.shards)
         #: What the codes of a vector stand for, and how far they are from it: see ``shards.quantize``.
-        self.scale = self._column("scale", np.float32, np.float64)
-        self.error = self._column("error", np.float32, np.float64)
-        self.radius = self._column("radius", np.float32, np.float64)
+        self.scale = self._column("scale", np.float32, np.float32)
+        self.error = self._column("error", np.float32, np.float32)
+        self.radius = self._column("radius", np.float32, np.float32)
+        #: How long the longest vector can be.
+        self.longest = float((self.radius + self.error).max(initial=0.0))
 
         texts = self._hashes().dictionary_encode()
         #: Number of the chunk's text: equal texts have equal numbers.
@@ -160,15 +163,19 @@ class Index:
 
     def gather(self, rows: Rows) -> npt.NDArray[np.float32]:
         """The exact vectors of ascending ``rows``, (len(rows), dimension)."""
-        cuts = np.searchsorted(rows, self.starts)
-        parts = [
-            s.float32[rows[cuts[i] : cuts[i + 1]] - self.starts[i]]
-            for i, s in enumerate(self.shards)
-            if cuts[i] < cuts[i + 1]
-        ]
-        return (
-            np.concatenate(parts) if parts else np.zeros((0, self.manifest.space.dimension), dtype=np.float32)
-        )
+        gathered = np.empty((len(rows), self.manifest.space.dimension), dtype=np.float32)
+        cuts = np.searchsorted(rows, self.starts).tolist()
+        for i, (start, end) in enumerate(pairwise(cuts)):
+            if start < end:
+                # Every row is there; the other mode would copy to a buffer first, to leave ``out`` whole.
+                np.take(
+                    self.shards[i].float32,
+                    rows[start:end] - self.starts[i],
+                    axis=0,
+                    out=gathered[start:end],
+                    mode="clip",
+                )
+        return gathered
 
 
 def _concat(parts: Sequence[pa.Table]) -> pa.Table:

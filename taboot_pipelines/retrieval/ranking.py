@@ -13,7 +13,7 @@ import numpy as np
 
 from taboot_pipelines.embedding.protocol import Vectors
 from taboot_pipelines.retrieval import vectors
-from taboot_pipelines.retrieval.fusion import DIGITS, Ids, Ranking, Scores, reciprocal_rank_fusion
+from taboot_pipelines.retrieval.fusion import DIGITS, Arm, Fusion, Ids, Ranking, Scores, fuse
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.session import View
@@ -39,11 +39,15 @@ def rank_rows(
     rows: Ids | None,
     candidates: Candidates | None,
     settings: RetrievalSettings,
+    *,
+    fusion: Fusion = "auto",
+    rrf_k: int | None = None,
 ) -> list[RankedRow]:
     """The best ``request.limit`` of ``rows`` (ascending; None: all), best first.
 
     ``vector``: the query's, shape (dimension,); None leaves its arm out. ``candidates``: Qdrant, if it is
-    configured; it changes no result of an exact request.
+    configured; it changes no result of an exact request. ``fusion``: how a hybrid request joins the arms;
+    ``rrf_k``: instead of the settings' own.
     """
     index = view.index
     depth = max(settings.candidates, request.limit) if request.mode == "hybrid" else request.limit
@@ -59,17 +63,23 @@ def rank_rows(
     if words is not None:
         arms["keyword"] = view.keywords.search(words, depth, rows)
     if request.mode == "hybrid":
-        weighted = [
-            (arms["vector"].ids, request.vector_weight),
-            (arms["keyword"].ids, request.keyword_weight),
-        ]
-        best = reciprocal_rank_fusion(weighted, settings.rrf_k, request.limit)
+        count = len(index) if rows is None else len(rows)
+        best = fuse(
+            [
+                Arm(arms["vector"], request.vector_weight, count),
+                Arm(arms["keyword"], request.keyword_weight, count),
+            ],
+            request.limit,
+            fusion=fusion,
+            rrf_k=settings.rrf_k if rrf_k is None else rrf_k,
+            depth=settings.candidates,
+        )
     else:
         best = arms[request.mode]
     # An arm knows only its own best; what it says of the others' is computed here.
     scores: dict[str, Scores] = {}
     if vector is not None:
-        scores["vector"] = _cosines(index, vector, best.ids)
+        scores["vector"] = _cosines(index, vector, best.ids, arms["vector"])
     if words is not None:
         scores["keyword"] = words[best.ids]
     return [
@@ -78,9 +88,13 @@ def rank_rows(
     ]
 
 
-def _cosines(index: Index, vector: Vectors, rows: Ids) -> Scores:
-    """The cosine of every row of ``rows``, which come in any order."""
-    order = np.argsort(rows)
-    cosines = np.empty(len(rows))
-    cosines[order] = vectors.exact(index, vector.astype(np.float64), rows[order])
+def _cosines(index: Index, vector: Vectors, rows: Ids, known: Ranking) -> Scores:
+    """The cosine of every row of ``rows``, which come in any order; ``known`` has some of them."""
+    order = np.argsort(known.ids)
+    at = np.searchsorted(known.ids, rows, sorter=order).clip(max=len(order) - 1)
+    cosines: Scores = known.scores[order[at]]
+    missing = np.flatnonzero(known.ids[order[at]] != rows)
+    if len(missing):
+        missing = missing[np.argsort(rows[missing])]
+        cosines[missing] = vectors.exact(index, vector.astype(np.float64), rows[missing])
     return cosines

@@ -1,20 +1,23 @@
 """The postings of a shard: which chunks hold a term and how often, as they are built, stored and looked up.
 
-A postings table has a row for each term: its ``hash`` (uint64), the ``term``, the ``rows`` of the chunks that
-hold it (ascending) and, beside each, its frequency (``tfs``). Rows of the table ascend by hash.
+Terms are those of both fields of ``analyzer``. A postings table has a row for each: its ``hash`` (uint64),
+the ``term``, the ``rows`` of the chunks that hold it (ascending) and, beside each, its frequency (``tfs``).
+Rows of the table ascend by hash. Most stems are written in one way in all of a shard: the row of such a stem
+has the hash of that word as ``form``, and the word no row of its own. Otherwise ``form`` is 0.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.shards.analyzer import analyze
+from taboot_pipelines.shards.analyzer import QueryTerm, analyze_fields, form_stem, is_form
 from taboot_pipelines.shards.columns import numbers
 
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
@@ -24,9 +27,7 @@ _UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
 
 def term_hash(term: str) -> int:
     """Where a term stands in the postings: 64 bits of BLAKE2b. The reader also compares the term itself."""
-    return int.from_bytes(
-        hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
+    return int.from_bytes(hashlib.blake2b(_encoded(term), digest_size=8).digest(), "little")
 
 
 def inverted_lists(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
@@ -40,25 +41,36 @@ def inverted_lists(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
     distinct = np.zeros(len(texts), dtype=np.int64)
     lengths = np.zeros(len(texts), dtype=np.int32)
     for row, text in enumerate(texts):
-        terms, lengths[row] = analyze(text)
+        terms, lengths[row] = analyze_fields(text)
         distinct[row] = len(terms)
         for term, tf in terms.items():
             ids.append(vocabulary.setdefault(term, len(vocabulary)))
             tfs.append(tf)
-    words = list(vocabulary)
-    hashes = np.fromiter((term_hash(w) for w in words), dtype=np.uint64, count=len(words))
+    hashes = np.fromiter((term_hash(w) for w in vocabulary), dtype=np.uint64, count=len(vocabulary))
+    forms = _only_forms(vocabulary, hashes)
+    own = np.ones(len(vocabulary), dtype=bool)
+    own[[form for form, _ in forms]] = False
+    only = np.zeros(len(vocabulary), dtype=np.uint64)
+    for form, stem in forms:
+        only[stem] = hashes[form]
+
     order = np.argsort(hashes, kind="stable")
-    place = np.empty(len(words), dtype=np.int64)
-    place[order] = np.arange(len(words))
-    owner = place[np.array(ids, dtype=np.int64)] if ids else np.zeros(0, dtype=np.int64)
+    order = order[own[order]]
+    place = np.zeros(len(vocabulary), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    term_of = np.array(ids, dtype=np.int64)
+    held = own[term_of]
+    owner = place[term_of[held]]
     by_term = np.argsort(owner, kind="stable")
-    rows = np.repeat(np.arange(len(texts), dtype=np.min_scalar_type(len(texts))), distinct)[by_term]
-    counts = np.array(tfs, dtype=np.min_scalar_type(max(tfs, default=0)))[by_term]
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(words))))).astype(np.int32)
+    rows = np.repeat(np.arange(len(texts), dtype=np.min_scalar_type(len(texts))), distinct)[held][by_term]
+    counts = np.array(tfs, dtype=np.min_scalar_type(max(tfs, default=0)))[held][by_term]
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(order))))).astype(np.int32)
+    words = list(vocabulary)
     table = pa.table(
         {
             "hash": pa.array(hashes[order]),
             "term": pa.array([words[i] for i in order], type=pa.string()),
+            "form": pa.array(only[order]),
             "rows": pa.ListArray.from_arrays(pa.array(offsets), pa.array(rows)),
             "tfs": pa.ListArray.from_arrays(pa.array(offsets), pa.array(counts)),
         }
@@ -66,10 +78,23 @@ def inverted_lists(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
     return table, lengths
 
 
+def _only_forms(vocabulary: dict[str, int], hashes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
+    """The words that are the only ones with their stem, each with the number of the stem."""
+    by_stem: dict[str, list[int]] = {}
+    for term, number in vocabulary.items():
+        if stem := form_stem(term):
+            by_stem.setdefault(stem, []).append(number)
+    return [
+        (own[0], vocabulary[stem]) for stem, own in by_stem.items() if len(own) == 1 and hashes[own[0]] != 0
+    ]
+
+
 def portable(postings: pa.Table) -> pa.Table:
-    """A postings table in the form of DuckDB's ``postings``, ascending by term: of each term its document
-    frequency ``df`` and a blob of little-endian int32 pairs (row, frequency).
+    """The stems and compounds of a postings table in the form of DuckDB's ``postings``, ascending by term: of
+    each its document frequency ``df`` and a blob of little-endian int32 pairs (row, frequency).
     """
+    stems = [not is_form(t) for t in postings.column("term").to_pylist()]
+    postings = postings.filter(pa.array(stems, type=pa.bool_())).combine_chunks()
     rows, tfs = postings.column("rows").combine_chunks(), postings.column("tfs").combine_chunks()
     if len(rows):
         pairs = np.stack(
@@ -85,34 +110,109 @@ def portable(postings: pa.Table) -> pa.Table:
     ).sort_by("term")
 
 
+class Wanted(NamedTuple):
+    """Terms to look up, made ready once for all shards: their UTF-8 bytes and their hashes, and of each term
+    those of its forms.
+    """
+
+    terms: list[bytes]
+    hashes: npt.NDArray[np.uint64]
+    forms: list[tuple[tuple[bytes, int], ...]]
+
+    @classmethod
+    def of(cls, terms: Sequence[QueryTerm]) -> Wanted:
+        return cls(
+            [_encoded(t.term) for t in terms],
+            np.array([term_hash(t.term) for t in terms], dtype=np.uint64),
+            [tuple((_encoded(f), term_hash(f)) for f in t.forms) for t in terms],
+        )
+
+
+class Places(NamedTuple):
+    """The rows that hold a term, ascending, and how often each does."""
+
+    rows: Unsigned
+    tfs: Unsigned
+
+
+class Found(NamedTuple):
+    """Where a wanted term stands, and in which places each of its forms; ``forms`` is None where every form
+    that is wanted stands wherever the term does.
+    """
+
+    places: Places
+    forms: tuple[Places | None, ...] | None
+
+
 class Postings:
     """A mapped postings table, looked up by term without a copy of its lists."""
 
     def __init__(self, table: pa.Table) -> None:
         table = table.combine_chunks()
         self._hashes: npt.NDArray[np.uint64] = numbers(table.column("hash"), np.uint64)
-        #: The lists of all terms behind one another; ``_starts`` says where each begins, and the end.
-        self._terms: Any = ()
-        self._starts: npt.NDArray[np.int32] = np.zeros(1, dtype=np.int32)
-        self._rows: Unsigned = np.zeros(0, dtype=np.uint8)
-        self._tfs: Unsigned = np.zeros(0, dtype=np.uint8)
+        self._size = table.num_rows
         if table.num_rows:
-            rows, tfs = table.column("rows").chunk(0), table.column("tfs").chunk(0)
-            self._terms = table.column("term").chunk(0)
-            self._starts = numbers(rows.offsets, np.int32)
+            terms, rows, tfs = (table.column(c).chunk(0) for c in ("term", "rows", "tfs"))
+            # Single numbers are read out of these, which takes a memoryview a third of the time.
+            self._forms = memoryview(numbers(table.column("form"), np.uint64))
+            #: The UTF-8 bytes of all terms, and their lists, behind one another; ``_cuts`` and ``_starts``
+            #: say where each begins, and the end.
+            self._texts = memoryview(terms.buffers()[2] or b"").cast("B")
+            self._cuts = memoryview(numbers(_offsets(terms), np.int32))
+            self._starts = memoryview(numbers(rows.offsets, np.int32))
             self._rows = _flat(rows)
             self._tfs = _flat(tfs)
 
-    def find(self, term: str) -> tuple[Unsigned, Unsigned] | None:
-        """The rows that hold ``term`` (ascending) and how often each does; None if there are none."""
-        wanted = np.uint64(term_hash(term))
-        i = int(np.searchsorted(self._hashes, wanted))
-        while i < len(self._hashes) and self._hashes[i] == wanted:
-            if self._terms[i].as_py() == term:
-                own = slice(self._starts[i], self._starts[i + 1])
-                return self._rows[own], self._tfs[own]
+    def find(self, wanted: Wanted) -> list[tuple[int, Found]]:
+        """Where the wanted terms stand that any row holds, by their number, without a copy."""
+        if not self._size:
+            return []
+        near = self._hashes.searchsorted(wanted.hashes)
+        hit = self._hashes.take(near, mode="clip") == wanted.hashes
+        found = []
+        rows = near.tolist()
+        for number in hit.nonzero()[0].tolist():
+            i = self._row(rows[number], wanted.terms[number], wanted.hashes[number])
+            if i is None:
+                continue
+            places = self._places(i)
+            forms = wanted.forms[number]
+            only = self._forms[i]
+            if not forms or (only and len(forms) == 1 and forms[0][1] == only):
+                found.append((number, Found(places, None)))
+            elif only:
+                own = tuple([places if hashed == only else None for _, hashed in forms])
+                found.append((number, Found(places, own)))
+            else:
+                own = tuple([self._form(form, hashed) for form, hashed in forms])
+                found.append((number, Found(places, own)))
+        return found
+
+    def _form(self, form: bytes, hashed: int) -> Places | None:
+        wanted = np.uint64(hashed)
+        i = self._row(int(self._hashes.searchsorted(wanted)), form, wanted)
+        return None if i is None else self._places(i)
+
+    def _row(self, i: int, term: bytes, hashed: np.uint64) -> int | None:
+        """The row of a term, which is ``i`` or, where others have its hash, one of the next."""
+        while i < self._size and self._hashes[i] == hashed:
+            if self._texts[self._cuts[i] : self._cuts[i + 1]] == term:
+                return i
             i += 1
         return None
+
+    def _places(self, i: int) -> Places:
+        start, end = self._starts[i], self._starts[i + 1]
+        return Places(self._rows[start:end], self._tfs[start:end])
+
+
+def _encoded(term: str) -> bytes:
+    return term.encode("utf-8", "surrogatepass")
+
+
+def _offsets(texts: pa.StringArray) -> pa.Array:
+    """Where each of the texts begins among the bytes of all, and the end."""
+    return pa.Array.from_buffers(pa.int32(), len(texts) + 1, [None, texts.buffers()[1]], offset=texts.offset)
 
 
 def _flat(lists: pa.ListArray) -> Unsigned:

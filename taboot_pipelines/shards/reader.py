@@ -18,7 +18,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.access import map_file, verified_path
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
-from taboot_pipelines.shards.postings import Postings, Unsigned
+from taboot_pipelines.shards.postings import Found, Postings, Wanted
 from taboot_pipelines.shards.protocol import ShardStore
 
 
@@ -68,11 +68,9 @@ class DocumentShard:
     def _postings(self) -> Postings:
         return Postings(self._table(layout.POSTINGS, None))
 
-    def postings(self, term: str) -> tuple[Unsigned, Unsigned] | None:
-        """The rows that hold ``term`` (ascending) and how often each does, without a copy; None if there are
-        none.
-        """
-        return self._postings.find(term)
+    def postings(self, wanted: Wanted) -> list[tuple[int, Found]]:
+        """Where the wanted terms stand that any row holds, by their number, without a copy."""
+        return self._postings.find(wanted)
 
     def prepare(self) -> None:
         """Verify and map everything that a search uses."""

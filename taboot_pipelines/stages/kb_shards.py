@@ -24,6 +24,7 @@ from taboot_pipelines.shards import (
     publish,
     verify,
 )
+from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import needed_snapshot, snapshot_pointer
@@ -165,7 +166,7 @@ SERVING = _Shards()
 
 def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Space) -> str:
     sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
-    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION)
+    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER)
 
 
 def _known_inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str | None:

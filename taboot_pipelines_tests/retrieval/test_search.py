@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from datetime import UTC, date, datetime
 
@@ -16,10 +17,10 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval import KnowledgeBase, vectors
 from taboot_pipelines.retrieval.bm25 import names_something
-from taboot_pipelines.retrieval.fusion import reciprocal_rank_fusion
+from taboot_pipelines.retrieval.fusion import Arm, Ranking, fuse
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import open_shards, prune, publish
-from taboot_pipelines.shards.analyzer import analyze
+from taboot_pipelines.shards.analyzer import ANALYZER, Analysis, analyze_fields, analyze_query
 from taboot_pipelines.shards.layout import shards_dir
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, embed
 
@@ -37,7 +38,9 @@ WORDS = [
     "node-exporter",
     "the",
     "restart",
+    "restarts",
     "port 8080",
+    "ports",
     "traefik",
 ]
 
@@ -119,27 +122,66 @@ def expected(docs, query, f):
     for c in sorted(chunks, key=lambda c: c[:2]):
         if passes(c[3], f):
             occurrences.setdefault(c[2], []).append(c)
-    counts = [analyze(c[2]) for c in chunks]
-    df = Counter(t for terms, _ in counts for t in terms)
-    mean = sum(n for _, n in counts) / len(chunks) if chunks and any(n for _, n in counts) else 1.0
+    by_chunk = {c[:2]: analyze_fields(c[2]) for c in chunks}
+    by_document: dict[str, Analysis] = {}
+    for (doc_id, _), (terms, length) in by_chunk.items():
+        held = by_document.get(doc_id, Analysis(Counter(), 0))
+        by_document[doc_id] = Analysis(held.terms + terms, held.length + length)
 
-    def bm25(text):
-        terms, length = analyze(text)
-        return sum(
-            math.log(1 + (len(chunks) - df[t] + 0.5) / (df[t] + 0.5))
-            * terms[t]
-            * 2.2
-            / (terms[t] + 1.2 * (0.25 + 0.75 * length / mean))
-            for t in sorted(analyze(query)[0])
-            if t in terms
-        )
+    def field(term, own, texts):
+        """BM25 of one term in one text among ``texts``."""
+        if not own.terms[term]:
+            return 0.0
+        df = sum(term in t.terms for t in texts)
+        mean = sum(t.length for t in texts) / len(texts) or 1.0
+        norm = 1.2 * (0.25 + 0.75 * own.length / mean)
+        idf = math.log(1 + (len(texts) - df + 0.5) / (df + 0.5))
+        return idf * own.terms[term] * 2.2 / (own.terms[term] + norm)
+
+    def bm25(own, texts):
+        """Of each word the quadratic mean of its stem's score and of its own as it is written."""
+        score = 0.0
+        for term, forms, weight in analyze_query(query):
+            stem = field(term, own, texts)
+            written = max((field(f, own, texts) for f in forms), default=stem)
+            score += weight * math.sqrt((stem**2 + written**2) / 2)
+        return score
+
+    def keyword(occurrence):
+        own = bm25(by_chunk[occurrence[:2]], list(by_chunk.values()))
+        return (own + bm25(by_document[occurrence[0]], list(by_document.values()))) / 2 if own else 0.0
 
     target = embed(query).astype(np.float64)
     arms = {}
-    for arm, score in (("vector", lambda t: float(embed(t).astype(np.float64) @ target)), ("keyword", bm25)):
-        scored = [(-round(score(t), 6), o[0][:2], t) for t, o in occurrences.items()]
+    for arm, score in (
+        ("vector", lambda o: float(embed(o[2]).astype(np.float64) @ target)),
+        ("keyword", keyword),
+    ):
+        scored = [(-round(score(o[0]), 6), o[0][:2], t) for t, o in occurrences.items()]
         arms[arm] = [(t, -s) for s, _, t in sorted(scored) if arm == "vector" or s < 0]
     return arms, occurrences
+
+
+def joined(arms, size):
+    """The fused score of each text (``fusion="auto"``, equal weights): see ``retrieval.fusion``."""
+    parts, weights = {}, {}
+    for arm, ranked in arms.items():
+        if not ranked:
+            continue
+        scores = [s for _, s in ranked] + [0.0] * (size - len(ranked))
+        low, high, deviation = scores[-1], scores[0], statistics.pstdev(scores)
+        weights[arm] = ((high - statistics.fmean(scores)) / deviation) ** 2 if deviation > 2e-6 else 0.0
+        parts[arm] = {
+            text: ((s - low) / (high - low) if high > low else 1.0) / 2 + 61 / (60 + i) / 2
+            for i, (text, s) in enumerate(ranked, 1)
+        }
+    if not sum(weights.values()):
+        weights = dict.fromkeys(weights, 1.0)
+    fused = Counter()
+    for arm, part in parts.items():
+        for text, s in part.items():
+            fused[text] += weights[arm] / sum(weights.values()) * s
+    return fused
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -154,10 +196,7 @@ def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_fac
     kb = build(tmp_path_factory.mktemp("kb"), docs, cuts)
     for query, f, limit in queries:
         arms, occurrences = expected(docs, query, f)
-        fused = Counter()
-        for ranked in arms.values():
-            for rank, (text, _) in enumerate(ranked, 1):
-                fused[text] += 1 / (60 + rank)
+        fused = joined(arms, len(occurrences))
         by_id = {t: o[0][:2] for t, o in occurrences.items()}
         arms["hybrid"] = [
             (t, round(s, 6)) for t, s in sorted(fused.items(), key=lambda i: (-round(i[1], 6), by_id[i[0]]))
@@ -359,12 +398,13 @@ def test_any_text_is_a_query(tmp_path, query):
 
 
 def test_fusion_ranks_by_reciprocal_ranks_and_ties_by_id():
-    ids, scores = reciprocal_rank_fusion(
-        [(np.array([7, 3, 9]), 1.0), (np.array([3, 7, 5]), 1.0), (np.array([1]), 0.0)], 60, 10
-    )
+    def arm(*ids, weight=1.0):
+        return Arm(Ranking(np.array(ids), np.linspace(2, 1, len(ids))), weight, 10)
+
+    ids, scores = fuse([arm(7, 3, 9), arm(3, 7, 5), arm(1, weight=0.0)], 10, fusion="rrf")
     assert ids.tolist() == [3, 7, 5, 9]
     assert scores.tolist() == [round(1 / 61 + 1 / 62, 6)] * 2 + [round(1 / 63, 6)] * 2
-    assert reciprocal_rank_fusion([], 60, 5)[0].tolist() == []
+    assert fuse([], 5, fusion="rrf").ids.tolist() == []
 
 
 def test_words_count_as_much_as_meaning_where_a_query_names_something(tmp_path):
@@ -379,7 +419,7 @@ def test_words_count_as_much_as_meaning_where_a_query_names_something(tmp_path):
     assert kb.search(question, mode="vector").hits[0].text != "see ERR-4711"
     assert "see ERR-4711" in [h.text for h in kb.search(question, 10).hits]
     assert "see ERR-4711" not in [
-        h.text for h in kb.search(question, 10, vector_weight=3, keyword_weight=1).hits
+        h.text for h in kb.search(question, 10, vector_weight=3, keyword_weight=0).hits
     ]
     assert kb.search("ERR-4711", 1).hits[0].text == "see ERR-4711"
     assert [
@@ -396,3 +436,16 @@ def test_results_are_tables_and_escape_what_documents_say(tmp_path):
     assert result.to_pandas().loc[0, "text"] == result.hits[0].text
     assert "<script>" not in result._repr_html_() and "&lt;script&gt;" in result._repr_html_()
     assert sha256_hex(result.model_dump_json()) == sha256_hex(kb.search("redis").model_dump_json())
+
+
+def test_words_that_another_release_indexed_are_refused(tmp_path):
+    """Its terms are other terms: the search would be worse, and nobody would notice."""
+    kb = build(tmp_path, [Doc("a.md", "redis backup", source="docs")])
+    path = tmp_path / "kb" / f"{NAMESPACE}.duckdb.manifest.json"
+    path.write_text(path.read_text().replace(ANALYZER, "taboot-1"))
+    with pytest.raises(TabootError) as caught:
+        kb.search("redis")
+    assert caught.value.code == "E_SHARD_CORRUPT" and "taboot-1" in caught.value.message
+    assert kb.search("redis", mode="vector").hits
+    build(tmp_path, [Doc("a.md", "redis backup", source="docs"), Doc("b.md", "more", source="docs")])
+    assert kb.search("redis", mode="keyword").hits

@@ -8,9 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.shards.analyzer import analyze
+from taboot_pipelines.shards import postings
+from taboot_pipelines.shards.analyzer import (
+    HYPHENATED_WEIGHT,
+    QueryTerm,
+    analyze,
+    analyze_fields,
+    analyze_query,
+    form_stem,
+    is_form,
+)
 from taboot_pipelines.shards.lines import covers_file
 from taboot_pipelines.shards.plan import cut
+from taboot_pipelines.shards.postings import Postings, Wanted, inverted_lists, portable
 from taboot_pipelines.shards.quantize import quantize
 
 
@@ -43,9 +53,9 @@ def test_leaves_are_prefixes_as_large_as_the_limit_lets_them_be(rows, limit):
     ("text", "terms"),
     [
         ("ERR-123", {"err": 1, "123": 1, "err-123": 1}),
-        ("Node-Exporter's services", {"node": 1, "exporter": 1, "node-exporter": 1, "service": 1}),
+        ("Node-Exporter's services", {"node": 1, "export": 1, "node-exporter": 1, "servic": 1}),
         ("10.0.0.5:8080", {"10": 1, "0": 2, "5": 1, "8080": 1, "10.0.0.5:8080": 1}),
-        ("the policies of the boss", {"policy": 1, "boss": 1}),
+        ("the policies of the boss", {"polici": 1, "boss": 1}),
         ("MY_DB_HOST", {"my": 1, "db": 1, "host": 1, "my_db_host": 1}),
         ("ﬁle Ⅷ", {"file": 1, "viii": 1}),
         ("", {}),
@@ -56,6 +66,84 @@ def test_leaves_are_prefixes_as_large_as_the_limit_lets_them_be(rows, limit):
 def test_terms(text, terms):
     found, _ = analyze(text)
     assert dict(found) == terms
+
+
+def test_words_are_indexed_as_they_are_written_too():
+    terms, length = analyze_fields("The services of a Node-Exporter: serving, the service")
+    assert length == analyze("The services of a Node-Exporter: serving, the service").length == 5
+    written = {t: n for t, n in terms.items() if is_form(t)}
+    assert written == {
+        "=the": 2, "=services": 1, "=of": 1, "=a": 1, "=node": 1, "=exporter": 1, "=serving": 1, "=service": 1
+    }  # fmt: skip
+    assert {form_stem(t) for t in written} == {"", "servic", "node", "export", "serv"}
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        ("service services", [QueryTerm("servic", ("=service", "=services"))]),
+        ("the node-1", [QueryTerm("1", ("=1",)), QueryTerm("node", ("=node",)), QueryTerm("node-1")]),
+        (
+            "Two-Dimensional my_db",
+            [
+                QueryTerm("db", ("=db",)),
+                QueryTerm("dimension", ("=dimensional",)),
+                QueryTerm("my", ("=my",)),
+                QueryTerm("my_db"),
+                QueryTerm("two", ("=two",)),
+                QueryTerm("two-dimensional", weight=HYPHENATED_WEIGHT),
+            ],
+        ),
+        ("To be, or not to be?", [QueryTerm("=be"), QueryTerm("=not"), QueryTerm("=or"), QueryTerm("=to")]),
+        ("???", []),
+    ],
+)
+def test_what_a_query_looks_for(query, terms):
+    assert analyze_query(query) == terms
+
+
+words = st.sampled_from(["port", "ports", "ported", "the", "of", "node-1", "node", "nodes", "Port", "größe"])
+
+
+@settings(deadline=None)
+@given(
+    texts=st.lists(st.lists(words, max_size=12).map(" ".join), max_size=8),
+    query=st.lists(words, max_size=4).map(" ".join),
+)
+def test_every_term_is_found_where_it_stands(texts, query):
+    """Words that are the only ones with their stem have no list of their own, and are found all the same."""
+    table, lengths = inverted_lists(texts)
+    counts = [analyze_fields(t) for t in texts]
+    assert lengths.tolist() == [c.length for c in counts]
+
+    def places(term):
+        return {i: c.terms[term] for i, c in enumerate(counts) if term in c.terms}
+
+    every = [t for t in {t for c in counts for t in c.terms} if not is_form(t) or not form_stem(t)]
+    wanted = analyze_query(query) + [QueryTerm(t) for t in every] + [QueryTerm("absent", ("=absents",))]
+    found = dict(Postings(table).find(Wanted.of(wanted)))
+    for number, (term, forms, _) in enumerate(wanted):
+        own = found.get(number)
+        assert (as_counts(own.places) if own else {}) == places(term)
+        for i, form in enumerate(forms):
+            at = own and (own.places if own.forms is None else own.forms[i])
+            assert (as_counts(at) if at else {}) == places(form)
+    assert portable(table).column("term").to_pylist() == sorted(
+        {t for c in counts for t in c.terms if not is_form(t)}, key=lambda t: t.encode()
+    )
+
+
+def as_counts(places):
+    return dict(zip(places.rows.tolist(), places.tfs.tolist(), strict=True))
+
+
+def test_terms_of_one_hash_are_told_apart(monkeypatch):
+    monkeypatch.setattr(postings, "term_hash", lambda term: 7)
+    table, _ = inverted_lists(["alpha beta", "beta-1 gamma"])
+    found = dict(
+        Postings(table).find(Wanted.of([QueryTerm(t) for t in ("beta", "gamma", "delta", "beta-1")]))
+    )
+    assert {n: as_counts(f.places) for n, f in found.items()} == {0: {0: 1, 1: 1}, 1: {1: 1}, 3: {1: 1}}
 
 
 def test_compounds_do_not_make_a_text_longer():
