@@ -5,11 +5,17 @@ They load no Dagster and open no catalog.
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, text
+from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, plain, text
+from taboot_pipelines.errors import TabootError
+
+if TYPE_CHECKING:
+    from taboot_pipelines.settings import Settings
 
 _SNIPPET = 240
 
@@ -41,10 +47,29 @@ def _chosen(**values: tuple[str, ...]) -> dict[str, Any]:
     return {name: list(value) or None for name, value in values.items()}
 
 
-def _open(namespace: str | None) -> Any:
+def _open(namespace: str | None, *, embedding: bool = False) -> Any:
+    """The knowledge base. ``embedding``: the query will be embedded, so the bundled model is loaded while
+    this thread still imports what reads the shards.
+    """
+    from taboot_pipelines.settings import load_settings
+
+    settings = load_settings()
+    if embedding:
+        threading.Thread(target=_load_model, args=(settings,), name="taboot-model").start()
     from taboot_pipelines.retrieval import KnowledgeBase
 
-    return KnowledgeBase.open(namespace=namespace)
+    return KnowledgeBase.open(namespace=namespace, settings=settings)
+
+
+def _load_model(settings: Settings) -> None:
+    # What is wrong with the model is said by the search that needs it.
+    with contextlib.suppress(TabootError):
+        from taboot_pipelines.embedding import open_embedder
+        from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+
+        embedder = open_embedder(settings)
+        if isinstance(embedder, MiniLmEmbedder):
+            embedder.load()
 
 
 def _place(url: str, line: int | None) -> str:
@@ -70,24 +95,21 @@ def search(
     as_json: bool,
 ) -> None:
     """Find the passages that fit QUERY best."""
-    found = _open(namespace).search(
+    found = _open(namespace, embedding=mode != "keyword").search(
         query, limit=limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
     )
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
-    out = console()
     if not found.hits:
-        out.print("Nothing found.")
+        click.echo("Nothing found.")
     for number, hit in enumerate(found.hits, 1):
         snippet = " ".join(hit.text.split())
-        out.print(text(f"{number}. {hit.title}" + (f" > {hit.section}" if hit.section else "")), style="bold")
-        out.print(
-            text(f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}"),
-            style="dim",
-            soft_wrap=True,
+        plain(f"{number}. {hit.title}" + (f" > {hit.section}" if hit.section else ""), bold=True)
+        plain(
+            f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}", dim=True
         )
-        out.print(text(f"   {snippet[:_SNIPPET]}{'…' if len(snippet) > _SNIPPET else ''}"))
+        plain(f"   {snippet[:_SNIPPET]}{'…' if len(snippet) > _SNIPPET else ''}")
 
 
 @click.command()
@@ -109,20 +131,15 @@ def ask(
     as_json: bool,
 ) -> None:
     """Answer QUESTION with sentences of the knowledge base, each with its citation."""
-    answer = _open(namespace).answer(
+    answer = _open(namespace, embedding=mode != "keyword").answer(
         question, limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
     )
     if as_json:
         emit_json(answer.model_dump(mode="json"))
         return
-    out = console()
-    out.print(text(answer.text))
+    plain(answer.text)
     for citation in answer.citations:
-        out.print(
-            text(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}"),
-            style="dim",
-            soft_wrap=True,
-        )
+        plain(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}", dim=True)
 
 
 @click.command()
