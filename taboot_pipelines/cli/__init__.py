@@ -1,8 +1,9 @@
 """``taboot``: the command for people without a browser at hand.
 
-One module per subject, one function per command: ``ingest``, ``query`` (search, ask, explain, neighbors),
-``status``, ``audit``, ``admin`` (schema, delete, restore, ui). ``group`` joins them and decides about exit
-codes and errors, ``output`` writes. What a person types and reads belongs here, what a command does to the
+One module per subject, one function per command: ``ingest``, ``query`` (search, ask, explain, neighbors,
+cache), ``status``, ``audit``, ``admin`` (schema, delete, restore, ui). ``group`` joins them and decides about
+exit codes and errors, ``output`` writes. A module imports at its head what every command needs, and the rest
+where it is used: a search must not wait for what an ingest needs. What a person types and reads belongs here, what a command does to the
 package that it calls. Only ``ingest`` and ``ui`` load Dagster.
 """
 

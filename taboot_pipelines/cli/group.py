@@ -38,6 +38,7 @@ for command in (
     query.ask,
     query.explain,
     query.neighbors,
+    query.cache,
     status.status,
     audit.audit,
     admin.schema,
