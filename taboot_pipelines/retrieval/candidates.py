@@ -71,6 +71,11 @@ class Candidates:
         self._warned = False
         self._lock = threading.Lock()
 
+    @property
+    def failing(self) -> bool:
+        """Whether the shards answered the last search in the server's place, since it failed or was behind."""
+        return self._warned
+
     def narrow(
         self, index: Index, vector: Vectors, limit: int, rows: Ids | None, wanted: Filter, *, exact: bool
     ) -> Ids | None:

@@ -245,6 +245,7 @@ class Search:
             at = {make_id: r.row for r in ranked.rows[: max(end, top)] if (make_id := _chunk_id(view, r.row))}
             hits = [with_context(view, hit, at[hit.chunk_id], request.expand) for hit in hits]
         clock.lap("hits")
+        candidates = self._candidates()
         next_cursor = None
         if len(ranked.rows) > end:
             next_cursor = Cursor(
@@ -271,7 +272,7 @@ class Search:
                 notes=(*_unknown(view, request), *([f"{failure} Hits keep their order."] if failure else [])),
                 manifest_version=view.manifest.version,
             ),
-            complete=not failure,
+            complete=not failure and not (candidates is not None and candidates.failing),
         )
 
     def _ranked(
