@@ -73,7 +73,7 @@ class Candidates:
 
     @property
     def failing(self) -> bool:
-        """Whether the shards answered the last search in the server's place, since it failed or was behind."""
+        """Whether the shards answered last in the server's place, since it failed or was behind."""
         return self._warned
 
     def narrow(
