@@ -162,7 +162,7 @@ class SearchResult(_Result):
             for h in self.hits
         ]
         return rendering.table(
-            " ".join((f"{len(self.hits)} hits for “{self.query}” ({self.mode}).", *self.notes)),
+            ". ".join((f"{len(self.hits)} hits for “{self.query}” ({self.mode})", *self.notes)),
             ("score", "title", "where", "section", "text"),
             rows,
         )
