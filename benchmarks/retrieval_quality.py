@@ -158,7 +158,7 @@ def main(data: Path, sets: list[str]) -> None:
             for mode in ("keyword", "vector", "hybrid"):
                 ranks = []
                 for query in queries:
-                    hits = kb.search(query["text"], 300, mode=mode).hits
+                    hits = kb.search(query["text"], 300, mode=mode, cache=False).hits
                     ranks.append(list(dict.fromkeys(h.title for h in hits)))
                 found[mode] = judge(ranks, queries, judged)
         for arm, (ndcg, recall) in found.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.caches import Cache
-from taboot_pipelines.retrieval.filters import domain_of, or_near
+from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.query_cache import QueryCache
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.results import CacheStats

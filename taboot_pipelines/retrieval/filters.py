@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import get_args
-from urllib.parse import urlsplit
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import SourceType
+from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.model.records import ContentType
 
 #: What callers write: one word or several, of which a document must have one; None: any.
@@ -89,15 +89,6 @@ def or_near(word: str, known: Collection[str]) -> str:
     """The end of a sentence that says what could have been meant by ``word``, blank in front; else empty."""
     found = near(word, known)
     return f" Did you mean {' or '.join(repr(k) for k in found)}?" if found else ""
-
-
-def domain_of(url: str) -> str:
-    """The host of a web document's URL in lower case, else ""."""
-    try:
-        parts = urlsplit(url)
-        return parts.hostname or "" if parts.scheme in ("http", "https") else ""
-    except ValueError:
-        return ""
 
 
 def as_moment(value: datetime | date | str, *, end: bool) -> datetime:

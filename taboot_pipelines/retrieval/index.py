@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.retrieval.filters import Filter, as_micros, domain_of
+from taboot_pipelines.model.ids import domain_of
+from taboot_pipelines.retrieval.filters import Filter, as_micros
 from taboot_pipelines.shards import Manifest, Shards
 from taboot_pipelines.shards.columns import numbers
 

@@ -126,8 +126,8 @@ class KnowledgeBase:
     def search(self, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> SearchResult:
         """The chunks that fit ``query`` best, each distinct text once: a page of at most ``limit``.
 
-        ``query``: at most 1,000 characters; blanks and control characters are made single blanks, the rest is
-        composed (NFC). An embedder that reads less reads its beginning.
+        ``query``: blanks and control characters are made single blanks, the rest is composed (NFC), and the
+        first 1,000 characters are searched. An embedder that reads less reads a beginning of it.
 
         *Filters*, each one value or several, of which a hit must have one: ``source``, ``type``, ``tag``,
         ``language``, ``domain`` (host of a web page), ``collection`` (a source's id or a tag),

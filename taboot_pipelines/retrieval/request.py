@@ -24,8 +24,10 @@ Fusion = Literal["auto", "rrf"]
 Arm = Literal["vector", "keyword"]
 
 _MAX_HITS = 10_000
-#: Seed 001 §8.5. So long a query has at most 500 words, which is less than the seed's 512 tokens.
+#: What of a query is searched (seed 001 §8.5). It has at most 500 words, less than the seed's 512 tokens.
 _MAX_QUERY_CHARACTERS = 1_000
+#: A longer text is not a query that somebody meant to ask.
+_MAX_GIVEN_CHARACTERS = 100_000
 _MAX_RRF_K = 1_000_000
 _MAX_EXPAND = 10
 _MAX_RERANKED = 1_000
@@ -80,7 +82,8 @@ FILTERS = (
 class SearchRequest:
     """A search whose arguments are sound.
 
-    ``query``: not empty, normalized; ``limit``: how many hits at most; the weights are those of the arms in
+    ``query``: not empty, normalized, cut to what is searched; ``uncut``: how many characters it had before,
+    0 if it has them still; ``limit``: how many hits at most; the weights are those of the arms in
     the fusion; ``cursor``: where a page before this one ended, not yet read; ``depth``: how many of each
     arm's best take part in a fusion at least, which is the same for all pages of one list. The others are as
     in ``KnowledgeBase.search``.
@@ -103,6 +106,7 @@ class SearchRequest:
     rerank_top_n: int | None = None
     cache: bool = True
     depth: int = 0
+    uncut: int = 0
 
     @property
     def fingerprint(self) -> str:
@@ -124,7 +128,7 @@ def read_request(query: str, limit: int, *, defaults: RetrievalSettings, **optio
                 f"search knows no argument {name[:80]!r}." + or_near(name, SearchOptions.__annotations__),
             )
     given: Any = options
-    text = _check_query(query)
+    text, uncut = _check_query(query)
     check_limit(limit, _MAX_HITS)
     mode = _choice("mode", given.get("mode", "hybrid"), get_args(Mode))
     by_vector, by_keyword = _weights(given, text, defaults)
@@ -134,6 +138,7 @@ def read_request(query: str, limit: int, *, defaults: RetrievalSettings, **optio
     rrf_k, top_n = given.get("rrf_k"), given.get("rerank_top_n")
     return SearchRequest(
         query=text,
+        uncut=uncut,
         limit=limit,
         mode=mode,
         filter=wanted,
@@ -166,19 +171,24 @@ def normalize(query: str) -> str:
     return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split()) or "?"
 
 
-def _check_query(query: object) -> str:
+def _check_query(query: object) -> tuple[str, int]:
+    """The query as it is searched, and how many characters it has without what was cut off; 0 if nothing was.
+
+    It is cut between two words where there is a blank in the last fifth.
+    """
     if not isinstance(query, str) or not query.strip():
         raise TabootError("E_QUERY", "query must be a text that is not empty.")
-    # What is far too long is not normalized first.
-    length = len(query.strip())
-    text = normalize(query) if length <= 10 * _MAX_QUERY_CHARACTERS else ""
-    if length > 10 * _MAX_QUERY_CHARACTERS or len(text) > _MAX_QUERY_CHARACTERS:
+    if len(query) > _MAX_GIVEN_CHARACTERS:
         raise TabootError(
             "E_QUERY",
-            f"query must have at most {_MAX_QUERY_CHARACTERS} characters; it has {len(text) or length}.",
+            f"query must have at most {_MAX_GIVEN_CHARACTERS} characters; it has {len(query)}.",
             remedy="Ask in fewer words: a question rather than a document.",
         )
-    return text
+    text = normalize(query)
+    if len(text) <= _MAX_QUERY_CHARACTERS:
+        return text, 0
+    end = text.rfind(" ", _MAX_QUERY_CHARACTERS * 4 // 5, _MAX_QUERY_CHARACTERS + 1)
+    return text[: end if end > 0 else _MAX_QUERY_CHARACTERS], len(text)
 
 
 def _weights(given: Mapping[str, Any], text: str, defaults: RetrievalSettings) -> tuple[float, float]:

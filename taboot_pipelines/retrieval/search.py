@@ -269,7 +269,7 @@ class Search:
                 reranked=reranked,
                 embedding_cached=known_vector,
                 latency_ms=clock.milliseconds,
-                notes=(*_unknown(view, request), *([f"{failure} Hits keep their order."] if failure else [])),
+                notes=(*_remarks(view, request), *([f"{failure} Hits keep their order."] if failure else [])),
                 manifest_version=view.manifest.version,
             ),
             complete=not failure and not (candidates is not None and candidates.failing),
@@ -350,12 +350,16 @@ def _total(view: View, request: SearchRequest, rows: Rows | None, ranked: _Ranke
     return len(index) if rows is None else len(rows)
 
 
-def _unknown(view: View, request: SearchRequest) -> list[str]:
-    """A sentence for each value of the filter that nothing in the knowledge base has."""
+def _remarks(view: View, request: SearchRequest) -> list[str]:
+    """A sentence for a query that was cut, and for each value of the filter that nothing here has."""
     sources = view.manifest.sources
     tags = {tag for entry in sources.values() for tag in entry.tags}
     wanted = request.filter
     said = []
+    if request.uncut:
+        said.append(
+            f"Of the query's {request.uncut} characters the first {len(request.query)} were searched."
+        )
     for name, values, known in (
         ("source is called", wanted.sources, set(sources)),
         ("source has the tag", wanted.tags, tags),

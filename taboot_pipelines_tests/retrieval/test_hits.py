@@ -115,3 +115,11 @@ def test_a_result_says_what_the_arms_made_of_it_and_what_it_took(tmp_path):
     table = found.to_arrow()
     assert dict(table.column("ranks")[0].as_py()) == found.hits[0].ranks
     assert table.column("highlights")[0].as_py() == [list(h) for h in found.hits[0].highlights]
+
+
+def test_a_query_that_was_cut_is_said_to_be(tmp_path):
+    kb = build(tmp_path, [Doc("a.md", "redis backup")])
+    found = kb.search("redis " * 10_000)
+    assert len(found.query) <= 1000 and len(found) == 1
+    assert found.notes == ("Of the query's 59999 characters the first 995 were searched.",)
+    assert kb.answer("redis " * 10_000).found

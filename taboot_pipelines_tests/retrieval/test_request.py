@@ -77,9 +77,24 @@ def test_a_query_is_composed_and_its_blanks_are_single(query, searched):
     assert request(query).fingerprint == request(f" {searched}\n").fingerprint
 
 
-@pytest.mark.parametrize("query", ["x" * 1001, "word " * 10_000, "🙂" * 1001, "x" * 10_000_000])
-def test_a_query_that_is_too_long_is_refused_with_its_length(query):
-    with pytest.raises(TabootError, match="at most 1000 characters") as caught:
+@pytest.mark.parametrize(
+    ("query", "searched"),
+    [
+        ("x" * 1001, "x" * 1000),
+        ("word " * 10_000, " ".join(["word"] * 200)),
+        ("🙂" * 1001, "🙂" * 1000),
+        ("a " + "x" * 5000, "a " + "x" * 998),
+        ("y" * 995 + " zzzzzzzzzz", "y" * 995),
+    ],
+)
+def test_of_a_long_query_the_beginning_is_searched(query, searched):
+    made = request(query)
+    assert made.query == searched and made.uncut == len(" ".join(query.split()))
+
+
+@pytest.mark.parametrize("query", ["word " * 30_000, "x" * 10_000_000])
+def test_a_document_is_no_query(query):
+    with pytest.raises(TabootError, match="at most 100000 characters") as caught:
         request(query)
     assert caught.value.code == "E_QUERY" and "fewer words" in caught.value.remedy
 
