@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from taboot_pipelines.shards.analyzer import analyze
 
@@ -20,15 +21,21 @@ def highlights(text: str, terms: frozenset[str]) -> tuple[tuple[int, int], ...]:
     found: list[tuple[int, int]] = []
     for run in _RUN.finditer(text):
         whole = run.group()
-        own = analyze(whole)[0].keys()
+        own = _terms(whole)
         if own.isdisjoint(terms):
             continue
         parts = list(_PART.finditer(text, run.start(), run.end()))
-        matching = [p.span() for p in parts if not analyze(p.group())[0].keys().isdisjoint(terms)]
+        matching = [p.span() for p in parts if not _terms(p.group()).isdisjoint(terms)]
         # What the whole has and none of its parts: the compound itself.
-        by_itself = own - {term for p in parts for term in analyze(p.group())[0]}
+        by_itself = own - {term for p in parts for term in _terms(p.group())}
         found += [run.span()] if len(parts) == 1 or not by_itself.isdisjoint(terms) else matching
     return tuple(found)
+
+
+@lru_cache(maxsize=1 << 14)
+def _terms(run: str) -> frozenset[str]:
+    """The analyzer's terms of one run. The same words come again in hit after hit."""
+    return frozenset(analyze(run)[0])
 
 
 def terms_of(query: str) -> frozenset[str]:
