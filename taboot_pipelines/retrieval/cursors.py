@@ -51,6 +51,9 @@ def read_cursor(text: str, namespace: str, request: str) -> Cursor:
         if form != _FORM:
             raise ValueError
         cursor = Cursor(*fields)
+        numbers = (cursor.position, cursor.depth)
+        if any(type(n) is not int or n < 0 for n in numbers) or type(cursor.reranked) is not bool:
+            raise ValueError
     except (ValueError, TypeError, UnicodeEncodeError, binascii.Error):
         raise TabootError("E_CURSOR", "The cursor is damaged, or is no cursor of a search.") from None
     if cursor.namespace != namespace:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase, session
+from taboot_pipelines.retrieval.cursors import Cursor, read_cursor
 from taboot_pipelines.retrieval.results import SearchResult
 from taboot_pipelines.settings import RetrievalSettings, Settings
 from taboot_pipelines.shards import open_shards, prune
@@ -179,3 +180,13 @@ def test_a_damaged_cursor_is_refused_and_never_followed(data, tmp_path_factory):
     with pytest.raises(TabootError) as caught:
         home.search("nginx", 3, cursor=harmed)
     assert caught.value.code in ("E_CURSOR", "E_QUERY")
+
+
+@pytest.mark.parametrize(
+    ("position", "depth", "reranked"), [("3", 500, False), (-1, 500, False), (3, None, False), (3, 5, 1)]
+)
+def test_a_cursor_of_our_form_with_other_values_is_refused(position, depth, reranked):
+    text = Cursor("default", "m", "r", position, depth, reranked).write()
+    with pytest.raises(TabootError, match=r"E_CURSOR.*damaged"):
+        read_cursor(text, "default", "r")
+    assert read_cursor(Cursor("default", "m", "r", 3, 5, True).write(), "default", "r").position == 3
