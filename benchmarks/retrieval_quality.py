@@ -188,7 +188,11 @@ def main(data: Path, sets: list[str]) -> None:
             }
             ranks = {
                 mode: [
-                    list(dict.fromkeys(h.title for h in kb.search(query["text"], 300, mode=mode).hits))
+                    list(
+                        dict.fromkeys(
+                            h.title for h in kb.search(query["text"], 300, mode=mode, cache=False).hits
+                        )
+                    )
                     for query in queries
                 ]
                 for mode in ("keyword", "vector", "hybrid")

@@ -136,7 +136,7 @@ def main(chunks: int, count: int) -> None:
 
         def search(i: int, mode: str = "hybrid", source: str | None = None) -> list[str]:
             embedder.next = targets[i]
-            return [h.chunk_id for h in kb.search(queries[i], 10, mode=mode, source=source).hits]
+            return [h.chunk_id for h in kb.search(queries[i], 10, mode=mode, source=source, cache=False).hits]
 
         show("open", timed(lambda _: KnowledgeBase.open(settings=settings, embedder=embedder), 5))
         kb = KnowledgeBase.open(settings=settings, embedder=embedder)

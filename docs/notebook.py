@@ -107,6 +107,30 @@ hits.to_pandas()[["score", "source", "title", "line", "text"]]
     (
         "markdown",
         """
+What the modes find for one query, side by side, with the rank and score of each text in each.
+""",
+    ),
+    (
+        "code",
+        """
+kb.compare("which port does grafana listen on", limit=4)
+""",
+    ),
+    (
+        "markdown",
+        """
+Why a document is not among the hits: its passages, followed through every step of the search.
+""",
+    ),
+    (
+        "code",
+        """
+kb.why_not("redis.md", "restore a database from backup", limit=5)
+""",
+    ),
+    (
+        "markdown",
+        """
 ## A cited answer
 
 Sentences as they stand in the documents, each with the file and line it came from.

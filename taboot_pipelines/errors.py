@@ -127,6 +127,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_LLM": (503, "Check that the model's server answers at TABOOT_LLM__URL."),
     # Using the knowledge base
     "E_QUERY": (400, "Correct the query's argument named in the message."),
+    "E_CURSOR": (410, "Ask again without the cursor, and page on from that first page."),
     "E_EDGE_UNKNOWN": (404, "Use an edge_id from `edges()`, or a hit from `search()`."),
     "E_EVIDENCE": (409, "The stored evidence does not support the statement; audit the store."),
 }

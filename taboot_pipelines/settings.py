@@ -296,6 +296,13 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     )
     bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")
     bm25_b: float = Field(0.75, ge=0, le=1, description="How much a long chunk is held against it.")
+    cache_mb: int = Field(
+        32,
+        ge=0,
+        description=(
+            "Megabytes of results that a process keeps for an hour; 0: none are kept, in Redis neither."
+        ),
+    )
 
 
 class ShardSettings(BaseModel, extra="forbid"):

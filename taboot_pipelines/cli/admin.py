@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, text
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.settings import Settings
 
 
 @click.command()
@@ -28,6 +31,7 @@ def schema() -> None:
 @json_option
 def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json: bool) -> None:
     """Delete documents for good; their sources pass them by until `taboot restore`."""
+    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -62,6 +66,7 @@ def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json
 @json_option
 def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
     """Bring deleted documents back; erased ones come back when their source is ingested."""
+    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -93,6 +98,8 @@ def purge(vanished: bool, yes: bool, namespace: str | None, as_json: bool) -> No
 
     if not vanished:
         raise click.UsageError("Say what is to be removed: --vanished.")
+    from taboot_pipelines.settings import load_settings
+
     settings = load_settings()
     require_catalog(settings)
     workspace = Workspace(settings)
@@ -127,6 +134,7 @@ def require_catalog(settings: Settings) -> None:
 def ui(host: str, port: int) -> None:
     """Start the Dagster UI with its schedules and sensors, on the same storage as `taboot ingest`."""
     from taboot_pipelines.defs.instance import open_instance
+    from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
     with open_instance(settings):

@@ -8,7 +8,6 @@ from dataclasses import asdict
 import click
 
 from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, table, text
-from taboot_pipelines.settings import load_settings
 
 _MAX_SHOWN = 50
 
@@ -21,6 +20,7 @@ _MAX_SHOWN = 50
 def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> None:
     """Compare catalog, blobs, tables, shards, Qdrant and Neo4j by id; exit code 1 if they differ."""
     from taboot_pipelines.cli.admin import require_catalog
+    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import storage_audit
     from taboot_pipelines.stages.workspace import Workspace
 

@@ -13,12 +13,10 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines import logs
 from taboot_pipelines.cli import admin, audit, ingest, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
-from taboot_pipelines.settings import load_settings
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -26,6 +24,9 @@ from taboot_pipelines.settings import load_settings
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Infrastructure knowledge in one place, each fact traced to the bytes it came from."""
+    from taboot_pipelines import logs
+    from taboot_pipelines.settings import load_settings
+
     # A wrong setting is reported by the command that needs the settings; `schema` needs none.
     with contextlib.suppress(TabootError):
         context.with_resource(logs.writing(load_settings(), quiet=True))
@@ -38,6 +39,7 @@ for command in (
     query.explain,
     query.neighbors,
     query.links,
+    query.cache,
     status.status,
     audit.audit,
     admin.schema,

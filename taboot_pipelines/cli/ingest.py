@@ -19,12 +19,12 @@ import click
 
 from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     import dagster as dg
 
     from taboot_pipelines.defs.resources import Runtime
+    from taboot_pipelines.settings import Settings
     from taboot_pipelines.stages.report import StageReport
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -115,6 +115,8 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> No
     """
     if confirm_deletes and not sources:
         raise click.UsageError("--confirm-deletes wants the sources it is meant for.")
+    from taboot_pipelines.settings import load_settings
+
     settings = load_settings()
     # The sources file is read before Dagster is loaded: a mistake in it is reported at once.
     from taboot_pipelines.stages.workspace import Workspace

@@ -56,7 +56,18 @@ def text(value: object) -> Any:
     """A value as rich prints it unchanged: names of files are no markup, control characters are replaced."""
     from rich.text import Text
 
-    return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in str(value)))
+    return Text(_printable(value))
+
+
+def plain(value: object, **style: bool) -> None:
+    """Print a value as lines of text, control characters replaced, without waiting for rich to load.
+    ``style``: as of ``click.style``, where the output is a terminal.
+    """
+    click.echo(click.style(_printable(value), **style))
+
+
+def _printable(value: object) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in str(value))
 
 
 def emit_json(value: Any) -> None:

@@ -1,21 +1,33 @@
-"""``search``, ``ask``, ``explain``, ``links``, ``neighbors``: questions to the knowledge base.
+"""``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``cache``: questions to the knowledge base.
 
 They load no Dagster and open no catalog.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, text
+from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, plain, text
+from taboot_pipelines.errors import TabootError
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.results import Comparison, SearchResult, WhyNot
+    from taboot_pipelines.settings import Settings
 
 _SNIPPET = 240
 
 
 def _filters(function: Any) -> Any:
     for name, metavar, what in (
+        ("--path-prefix", "PATH", "Only documents whose path in their source begins so."),
+        ("--content-type", "KIND", "Only passages of this kind: prose, code, table or list."),
+        ("--collection", "NAME", "Only the source called so, or sources with this tag."),
+        ("--domain", "HOST", "Only web pages of this host."),
         ("--language", "CODE", "Only documents in this language."),
         ("--tag", "TAG", "Only sources with this tag."),
         ("--type", "TYPE", "Only sources of this type."),
@@ -24,6 +36,11 @@ def _filters(function: Any) -> Any:
         function = click.option(
             name, metavar=metavar, multiple=True, help=f"{what} May be given several times."
         )(function)
+    for name, what in (
+        ("--date-to", "Only documents of at most this day, or before this moment."),
+        ("--date-from", "Only documents of at least this day or moment."),
+    ):
+        function = click.option(name, metavar="DATE", default=None, help=what)(function)
     return function
 
 
@@ -37,14 +54,49 @@ def _mode(function: Any) -> Any:
     )(function)
 
 
-def _chosen(**values: tuple[str, ...]) -> dict[str, Any]:
-    return {name: list(value) or None for name, value in values.items()}
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, as ``KnowledgeBase`` takes them."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in options.items()
+        if value is not None and value != ()
+    }
 
 
-def _open(namespace: str | None) -> Any:
+def _weights(_context: Any, _parameter: Any, given: tuple[str, ...]) -> dict[str, float] | None:
+    weights = {}
+    for text_ in given:
+        arm, _, value = text_.partition("=")
+        try:
+            weights[arm] = float(value)
+        except ValueError:
+            raise click.BadParameter(f"{text_!r} is not ARM=NUMBER, such as vector=2.") from None
+    return weights or None
+
+
+def _open(namespace: str | None, *, embedding: bool = False) -> Any:
+    """The knowledge base. ``embedding``: the query will be embedded, so the bundled model is loaded while
+    this thread still imports what reads the shards.
+    """
+    from taboot_pipelines.settings import load_settings
+
+    settings = load_settings()
+    if embedding:
+        threading.Thread(target=_load_model, args=(settings,), name="taboot-model").start()
     from taboot_pipelines.retrieval import KnowledgeBase
 
-    return KnowledgeBase.open(namespace=namespace)
+    return KnowledgeBase.open(namespace=namespace, settings=settings)
+
+
+def _load_model(settings: Settings) -> None:
+    # What is wrong with the model is said by the search that needs it.
+    with contextlib.suppress(TabootError):
+        from taboot_pipelines.embedding import open_embedder
+        from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+
+        embedder = open_embedder(settings)
+        if isinstance(embedder, MiniLmEmbedder):
+            embedder.load()
 
 
 def _place(url: str, line: int | None) -> str:
@@ -56,38 +108,150 @@ def _place(url: str, line: int | None) -> str:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Most hits.")
 @_filters
 @_mode
+@click.option("--fusion", metavar="NAME", default=None, help="How the arms are joined: auto, rrf or convex.")
+@click.option(
+    "--weight",
+    "weights",
+    metavar="ARM=NUMBER",
+    multiple=True,
+    callback=_weights,
+    help="The weight of an arm (vector, keyword). May be given several times.",
+)
+@click.option("--rrf-k", type=int, default=None, help="The constant of reciprocal ranks.")
+@click.option("--min-score", type=float, default=None, help="What scores less is no hit.")
+@click.option("--dedupe", is_flag=True, default=None, help="Of nearly equal texts show the best.")
+@click.option("--expand", type=int, default=None, help="Show so many neighbours of each hit too.")
+@click.option("--cursor", metavar="TEXT", default=None, help="Go on where a page before ended.")
+@click.option("--explain", is_flag=True, help="Show what each arm made of each hit, and what took how long.")
+@click.option("--compare", is_flag=True, help="Show what each mode finds, side by side.")
+@click.option(
+    "--why-not",
+    metavar="DOC",
+    default=None,
+    help="Show where a document fell out; by id, chunk id, URL or path.",
+)
 @namespace_option
 @json_option
 def search(
     query: str,
     limit: int,
-    source: tuple[str, ...],
-    type: tuple[str, ...],
-    tag: tuple[str, ...],
-    language: tuple[str, ...],
     mode: str,
+    explain: bool,
+    compare: bool,
+    why_not: str | None,
     namespace: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Find the passages that fit QUERY best."""
-    found = _open(namespace).search(
-        query, limit=limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
-    )
+    if compare and why_not is not None:
+        raise click.UsageError("--compare and --why-not show different things: give one of them.")
+    kb = _open(namespace, embedding=compare or mode != "keyword")
+    chosen = _chosen(options)
+    if compare:
+        _show_comparison(kb.compare(query, limit, **chosen), as_json)
+    elif why_not is not None:
+        _show_why_not(kb.why_not(why_not, query, limit, mode=mode, **chosen), as_json)
+    else:
+        _show_hits(kb.search(query, limit, mode=mode, **chosen), as_json, explain)
+
+
+def _show_hits(found: SearchResult, as_json: bool, explain: bool) -> None:
+    if as_json:
+        emit_json({**found.model_dump(mode="json"), **found.made})
+        return
+    for note in found.notes:
+        click.echo(note, err=True)
+    if not found.hits:
+        click.echo("Nothing found.")
+    for number, hit in enumerate(found.hits, 1):
+        snippet = " ".join(hit.expanded.split())
+        plain(f"{number}. {hit.title}" + (f" > {hit.section}" if hit.section else ""), bold=True)
+        plain(
+            f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}", dim=True
+        )
+        if explain:
+            for arm, score in hit.scores.items():
+                rank = f"rank {hit.ranks[arm]}" if arm in hit.ranks else "not among its best"
+                plain(f"   {arm:<8} {rank:<20} score {score:.6f}", dim=True)
+            for what, others in (("equal text", hit.also_in), ("nearly equal", hit.similar)):
+                if others:
+                    plain(f"   {what}: {', '.join(others)}", dim=True)
+        limit = _SNIPPET if len(hit.context) < 2 else _SNIPPET * 4
+        plain(f"   {snippet[:limit]}{'…' if len(snippet) > limit else ''}")
+    if explain:
+        joined = ", ".join(f"{arm} {weight:g}" for arm, weight in found.weights.items())
+        how = f", {found.fusion} with k {found.rrf_k}, weights {joined}" if found.fusion else ""
+        plain(f"mode {found.mode}{how}{', reranked' if found.reranked else ''}", dim=True)
+        plain(f"about {found.total} texts to be found, publication {found.manifest_version}", dim=True)
+        spent = ", ".join(f"{part} {ms:.1f}" for part, ms in found.latency_ms.items())
+        plain(f"milliseconds: {spent}", dim=True)
+    if found.next_cursor is not None and explain:
+        plain(f"next page: --cursor {found.next_cursor}", dim=True)
+
+
+def _show_comparison(found: Comparison, as_json: bool) -> None:
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
-    out = console()
-    if not found.hits:
-        out.print("Nothing found.")
-    for number, hit in enumerate(found.hits, 1):
-        snippet = " ".join(hit.text.split())
-        out.print(text(f"{number}. {hit.title}" + (f" > {hit.section}" if hit.section else "")), style="bold")
-        out.print(
-            text(f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}"),
-            style="dim",
-            soft_wrap=True,
-        )
-        out.print(text(f"   {snippet[:_SNIPPET]}{'…' if len(snippet) > _SNIPPET else ''}"))
+    for row in found.rows:
+        ranks = "  ".join(f"{m} {row.ranks.get(m, '–'):<5}" for m in found.modes)
+        plain(f"{ranks}  {row.title}  {_place(row.url, row.line)}")
+    for mode, notes in found.notes.items():
+        for note in notes:
+            click.echo(f"{mode}: {note}", err=True)
+    spent = ", ".join(f"{mode} {ms:.1f}" for mode, ms in found.latency_ms.items())
+    plain(f"milliseconds: {spent}", dim=True)
+
+
+def _show_why_not(found: WhyNot, as_json: bool) -> None:
+    if as_json:
+        emit_json(found.model_dump(mode="json"))
+        return
+    plain(f"{found.title}  {found.url}", bold=True)
+    plain(found.reason)
+    for chunk in found.chunks:
+        plain(f"{_place(found.url, chunk.line)}  {chunk.chunk_id}", dim=True)
+        for step in chunk.steps:
+            at = "" if step.rank is None else f" rank {step.rank}"
+            score = "" if step.score is None else f" score {step.score:.6f}"
+            plain(f"   {'passed' if step.passed else 'out':<7}{step.step:<11}{at}{score}  {step.reason}")
+
+
+@click.command()
+@click.option(
+    "--clear",
+    "kind",
+    type=click.Choice(["results", "embeddings", "all"]),
+    default=None,
+    help="Drop what is kept of one kind, or all of it.",
+)
+@click.option("--domain", metavar="HOST", default=None, help="Drop only results with a page of this host.")
+@namespace_option
+@json_option
+def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: bool) -> None:
+    """Show what is kept of past searches in Redis, or drop it.
+
+    Without Redis each process keeps its own for as long as it lives, and there is nothing to show here.
+    """
+    if domain is not None and kind is None:
+        raise click.UsageError("--domain limits --clear results.")
+    kb = _open(namespace)
+    if kind is not None:
+        dropped = kb.clear_cache(None if kind == "all" else kind, domain)
+        if as_json:
+            emit_json({"dropped": dropped})
+            return
+        for name, count in dropped.items():
+            plain(f"{name:<11} {count} dropped")
+        return
+    stats = kb.cache_stats()
+    if as_json:
+        emit_json({"caches": [row.model_dump(mode="json") for row in stats]})
+        return
+    for row in stats:
+        hours = row.ttl_seconds / 3600
+        plain(f"{row.kind:<11} {row.entries} entries, {row.bytes} bytes in {row.store}, kept for {hours:g} h")
 
 
 @click.command()
@@ -97,32 +261,17 @@ def search(
 @_mode
 @namespace_option
 @json_option
-def ask(
-    question: str,
-    limit: int,
-    source: tuple[str, ...],
-    type: tuple[str, ...],
-    tag: tuple[str, ...],
-    language: tuple[str, ...],
-    mode: str,
-    namespace: str | None,
-    as_json: bool,
-) -> None:
+def ask(question: str, limit: int, mode: str, namespace: str | None, as_json: bool, **options: Any) -> None:
     """Answer QUESTION with sentences of the knowledge base, each with its citation."""
-    answer = _open(namespace).answer(
-        question, limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
+    answer = _open(namespace, embedding=mode != "keyword").answer(
+        question, limit, mode=mode, **_chosen(options)
     )
     if as_json:
         emit_json(answer.model_dump(mode="json"))
         return
-    out = console()
-    out.print(text(answer.text))
+    plain(answer.text)
     for citation in answer.citations:
-        out.print(
-            text(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}"),
-            style="dim",
-            soft_wrap=True,
-        )
+        plain(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}", dim=True)
 
 
 @click.command()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines import logs
 from taboot_pipelines.cli.output import console, emit_json, json_option, moment, table, text
-from taboot_pipelines.embedding.minilm import runtime_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
-from taboot_pipelines.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.settings import Settings
 
 _MAX_LETTERS = 50
 
@@ -26,6 +26,8 @@ def status(as_json: bool) -> None:
 
     Exit code 1 if a configured part is unwell; what the others know is shown all the same.
     """
+    from taboot_pipelines.settings import load_settings
+
     settings = load_settings()
     state = _state(settings)
     if as_json:
@@ -119,6 +121,7 @@ def _show(settings: Settings, state: dict[str, Any]) -> None:
 
 
 def _state(settings: Settings) -> dict[str, Any]:
+    from taboot_pipelines import logs
     from taboot_pipelines.stages import health
 
     found = health.check(settings)
@@ -234,6 +237,8 @@ def _served(settings: Settings, namespace: str) -> dict[str, int]:
 
 def _parts(settings: Settings) -> dict[str, str]:
     """Where each part is: its default, or where its setting leads."""
+    from taboot_pipelines.embedding.minilm import runtime_of
+
     model = settings.embedding.model_path or "all-MiniLM-L6-v2, int8"
     bundled = f"bundled ({model}, by {runtime_of(settings.embedding)})"
     embedder = (

@@ -51,4 +51,6 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
         return TorchEmbedder(settings.embedding.torch)
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
-    return MiniLmEmbedder(settings.embedding)
+    home = settings.home_dir
+    # Asking for a vector makes no home.
+    return MiniLmEmbedder(settings.embedding, cache=home / "cache" / "models" if home.is_dir() else None)

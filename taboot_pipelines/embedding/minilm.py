@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 from taboot_pipelines.embedding.encoder import Encoder
@@ -57,11 +58,15 @@ class MiniLmEmbedder:
 
     ``settings.model_path`` names a directory with ``model.onnx`` and ``tokenizer.json`` of another model of
     the kind (BERT inputs, mean pooling, no prefix, 256 tokens); nothing is ever downloaded, so a hub's name
-    is of use only as such a path.
+    is of use only as such a path. ``cache``: a folder where OpenVINO keeps the compiled model, which halves
+    the time to the first vector of a process; None: nowhere.
     """
 
-    def __init__(self, settings: EmbeddingSettings, runtime: Runtime | None = None) -> None:
+    def __init__(
+        self, settings: EmbeddingSettings, runtime: Runtime | None = None, *, cache: Path | None = None
+    ) -> None:
         self._settings = settings
+        self._cache = cache
         self.runtime: Runtime = runtime or runtime_of(settings)
 
     @property
@@ -79,7 +84,11 @@ class MiniLmEmbedder:
         for runtime in _SUFFIX:
             if self._settings.runtime not in ("auto", runtime) or importlib.util.find_spec(runtime) is None:
                 continue
-            other = self if runtime == self.runtime else MiniLmEmbedder(self._settings, runtime)
+            other = (
+                self
+                if runtime == self.runtime
+                else MiniLmEmbedder(self._settings, runtime, cache=self._cache)
+            )
             if other.space == space:
                 return other
         return None
@@ -109,6 +118,10 @@ class MiniLmEmbedder:
                 ) from None
             raise
         return vector
+
+    def load(self) -> None:
+        """Load the model now rather than with the first text. Raises ``E_MODEL``, ``E_CONFIG``."""
+        self._loaded()
 
     def health(self) -> Health:
         """Loads the model and embeds one word."""
@@ -174,7 +187,7 @@ class MiniLmEmbedder:
                     remedy="Give the path of a downloaded model; nothing is fetched from a hub.",
                     settings=["TABOOT_EMBEDDING__MODEL_PATH"],
                 )
-        weights, weights_digest = read_verified(model_file, MODEL_SHA256 if folder is None else None)
+        weights_digest = MODEL_SHA256 if folder is None else read_verified(model_file, None)[1]
         table, table_digest = read_verified(tokenizer_file, TOKENIZER_SHA256 if folder is None else None)
         try:
             tokenizer = tokenizers.Tokenizer.from_str(table.decode())
@@ -182,7 +195,7 @@ class MiniLmEmbedder:
             tokenizer.no_truncation()
             special = len(tokenizer.encode("").ids)
             # From the bytes that were verified, not from the file, which may have changed since.
-            encoder = self._encoder(weights)
+            encoder = self._encoder(lambda: read_verified(model_file, weights_digest)[0], weights_digest)
         except TabootError:
             raise
         # The libraries raise plain Exceptions for files they cannot read.
@@ -197,16 +210,20 @@ class MiniLmEmbedder:
             encoder, tokenizer, _space(name, self.runtime, weights_digest, table_digest, encoder.dimension)
         )
 
-    def _encoder(self, weights: bytes) -> Encoder:
+    def _encoder(self, weights: Callable[[], bytes], digest: str) -> Encoder:
         """The loaded model. Raises ``E_MODEL`` naming the setting if its runtime cannot be imported."""
         try:
             if self.runtime == "openvino":
-                from taboot_pipelines.embedding.openvino import OpenVinoEncoder
+                from taboot_pipelines.embedding.openvino import CompiledModels, OpenVinoEncoder
 
-                return OpenVinoEncoder(weights, self._settings.threads)
+                return OpenVinoEncoder(
+                    weights,
+                    self._settings.threads,
+                    CompiledModels(self._cache, digest) if self._cache else None,
+                )
             from taboot_pipelines.embedding.onnx import OnnxEncoder
 
-            return OnnxEncoder(weights, self._settings.threads, self._settings.batch_size)
+            return OnnxEncoder(weights(), self._settings.threads, self._settings.batch_size)
         except ImportError as error:
             raise TabootError(
                 "E_MODEL",

@@ -7,11 +7,17 @@ needs neither.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
+import os
 import queue
 import sys
+import tempfile
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +36,10 @@ from taboot_pipelines.embedding.protocol import Vectors
 #: OpenVINO prepares code and buffers for each length that it meets, and keeps them. With 16 lengths a process
 #: takes 390 MB, with all 255 more than 850 MB and two thirds more time a text (measured).
 _LENGTH_STEP = 16
+#: Bytes of a SHA-256.
+_DIGEST = 32
+#: A folder of compiled models keeps so many: one for each runtime version and number of threads in use.
+_MAX_COMPILED = 4
 #: Each stream has its own buffers; more of them than this serve nobody's single machine.
 _MAX_STREAMS = 8
 
@@ -41,33 +51,39 @@ def version() -> str:
 
 
 class OpenVinoEncoder:
-    """``weights``: the bytes of an ONNX file. ``threads``: 0 for all cores. Raises ``E_MODEL`` for another
-    kind of model, and what OpenVINO raises for bytes that are none."""
+    """``weights``: returns the bytes of an ONNX file. ``threads``: 0 for all cores. ``kept``: where the
+    compiled model is looked for first, without reading the weights, and kept. Raises ``E_MODEL`` for another
+    kind of model, and what OpenVINO raises for bytes that are none.
+    """
 
-    def __init__(self, weights: bytes, threads: int) -> None:
+    def __init__(
+        self, weights: Callable[[], bytes], threads: int, kept: CompiledModels | None = None
+    ) -> None:
         openvino = _quiet_import()
         threads = threads or cores()
         self._streams = min(threads, _MAX_STREAMS)
         core = openvino.Core()
-        model = core.read_model(weights)
+        options = {
+            "PERFORMANCE_HINT": "THROUGHPUT",
+            "NUM_STREAMS": self._streams,
+            "INFERENCE_NUM_THREADS": threads,
+            # Some processors would compute in bfloat16 and give other vectors than the rest.
+            "INFERENCE_PRECISION_HINT": "f32",
+            # Two processes that are bound to cores are bound to the same ones.
+            "ENABLE_CPU_PINNING": False,
+        }
+        compiled = kept.load(core, options) if kept is not None else None
+        model = core.read_model(weights()) if compiled is None else compiled
         self._inputs = tuple(i.any_name for i in model.inputs)
         shape = model.outputs[0].partial_shape
         if not set(self._inputs) <= INPUTS or len(shape) != 3 or not shape[2].is_static:
             raise no_bert_encoder()
         self.dimension: int = shape[2].get_length()
-        self._compiled = core.compile_model(
-            model,
-            "CPU",
-            {
-                "PERFORMANCE_HINT": "THROUGHPUT",
-                "NUM_STREAMS": self._streams,
-                "INFERENCE_NUM_THREADS": threads,
-                # Some processors would compute in bfloat16 and give other vectors than the rest.
-                "INFERENCE_PRECISION_HINT": "f32",
-                # Two processes that are bound to cores are bound to the same ones.
-                "ENABLE_CPU_PINNING": False,
-            },
-        )
+        if compiled is None:
+            compiled = core.compile_model(model, "CPU", options)
+            if kept is not None:
+                kept.save(core, options, compiled)
+        self._compiled = compiled
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(self._streams):
             self._free.put(self._compiled.create_infer_request())
@@ -108,6 +124,60 @@ class OpenVinoEncoder:
         out[index] = mean(request.get_output_tensor(0).data[0], len(ids[index]))
         running.popleft()
         return request
+
+
+class CompiledModels:
+    """A folder of compiled models, one a file: the SHA-256 of the rest, then what OpenVINO exports.
+
+    ``weights_digest``: the SHA-256 of the weights. A file's name stands for them, the version of OpenVINO,
+    the processor and the options, so what is found was made of the same by the same. A file that is damaged
+    or cannot be imported counts as none, and a folder that cannot be written is done without.
+    """
+
+    def __init__(self, folder: Path, weights_digest: str) -> None:
+        self._folder = folder
+        self._weights = weights_digest
+
+    def load(self, core: Any, options: Mapping[str, Any]) -> Any | None:
+        """The compiled model; None if there is none that can be used."""
+        try:
+            with self._path(core, options).open("rb") as f:
+                digest, data = f.read(_DIGEST), f.read()
+            if hashlib.sha256(data).digest() != digest:
+                return None
+            return core.import_model(data, "CPU", dict(options))
+        except (OSError, RuntimeError):
+            return None
+
+    def save(self, core: Any, options: Mapping[str, Any], compiled: Any) -> None:
+        """Keep a compiled model, in one step."""
+        with contextlib.suppress(OSError, RuntimeError):
+            path = self._path(core, options)
+            exported = io.BytesIO()
+            compiled.export_model(exported)
+            data = exported.getvalue()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd, aside = tempfile.mkstemp(dir=path.parent)
+            try:
+                with os.fdopen(fd, "wb") as f:
+                    f.write(hashlib.sha256(data).digest() + data)
+                Path(aside).replace(path)
+            except BaseException:
+                Path(aside).unlink(missing_ok=True)
+                raise
+            newest = sorted(path.parent.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+            for other in newest[_MAX_COMPILED:]:
+                other.unlink(missing_ok=True)
+
+    def _path(self, core: Any, options: Mapping[str, Any]) -> Path:
+        made_of = (
+            self._weights,
+            version(),
+            core.get_property("CPU", "FULL_DEVICE_NAME"),
+            sorted(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
+            sorted(options.items()),
+        )
+        return self._folder / f"{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.openvino"
 
 
 def _quiet_import() -> Any:

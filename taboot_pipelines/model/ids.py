@@ -12,6 +12,7 @@ import re
 import unicodedata
 import uuid
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from taboot_pipelines.errors import TabootError
 
@@ -41,6 +42,15 @@ def sha256_hex(data: bytes | str) -> str:
 def digest(*parts: object) -> str:
     """SHA-256 (64 hex digits) of :func:`composite` of the parts."""
     return sha256_hex(composite(*parts))
+
+
+def domain_of(url: str) -> str:
+    """The host of a web document's URL in lower case, else ""."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "" if parts.scheme in ("http", "https") else ""
+    except ValueError:
+        return ""
 
 
 def locator(source_id: str, path: str) -> str:

@@ -17,16 +17,22 @@ A search passes through these modules, one after the other:
 1. ``request`` checks the arguments and fills in defaults, ``filters`` reads those that limit the documents.
 2. ``session`` looks for a new manifest and pins it as a ``View``: the query sees this one to its end, and is
    made once more if a file has gone meanwhile. The view has the manifest's readers: ``index`` (its chunks as
-   numbered rows), ``bm25.Keywords``, ``graph`` (nodes and edges) and ``links`` (documents that link).
-3. ``query_vectors`` embeds the query, through ``query_cache`` where Redis and TEI are configured.
-4. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
-5. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words (stems and words as
-   they are written, of chunks and of whole documents). Where Qdrant is
-   configured, ``candidates`` first narrows the rows, provably without loss.
-6. ``fusion`` joins the arms, by ranks and scores, with weights that each query decides. How scores are
+   numbered rows), ``bm25.Keywords``, ``graph`` (nodes and edges) and ``links`` (documents that link). A later
+   page names the view of the first (``cursors``).
+3. ``search`` asks ``caches`` for the result. What is not there is made:
+4. ``query_vectors`` embeds the query, through ``query_cache``.
+5. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
+6. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words (stems and words
+   as they are written, of chunks and of whole documents). Where Qdrant is configured, ``candidates`` first
+   narrows the rows, provably without loss.
+7. ``fusion`` joins the arms, by ranks and scores, with weights that each query decides. How scores are
    rounded and ties broken is said there, once for the arms and the fusion, so that no backend changes a
    result.
-7. ``search`` makes the hits (``results``); ``reranking`` orders the best anew where a reranker is configured.
+8. ``search`` cuts the page, without ``near_duplicates`` if they are not wanted; ``hits`` makes what is shown
+   of it (``results``), with ``highlights``; ``reranking`` orders the best anew where one is configured.
+
+``comparing`` searches in every mode; ``why_not`` follows a document through these steps; ``caching`` shows
+and clears the caches; ``timing`` measures the parts.
 
 Answers go on with the hits: ``sentences`` splits and compares them, ``evidence`` finds the line of a sentence
 of HTML in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where
@@ -39,7 +45,9 @@ from __future__ import annotations
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 from taboot_pipelines.retrieval.results import (
     Answer,
+    CacheStats,
     Citation,
+    Comparison,
     DocumentLinks,
     Edge,
     End,
@@ -50,11 +58,14 @@ from taboot_pipelines.retrieval.results import (
     Quote,
     SearchResult,
     Subgraph,
+    WhyNot,
 )
 
 __all__ = [
     "Answer",
+    "CacheStats",
     "Citation",
+    "Comparison",
     "DocumentLinks",
     "Edge",
     "End",
@@ -66,4 +77,5 @@ __all__ = [
     "Quote",
     "SearchResult",
     "Subgraph",
+    "WhyNot",
 ]

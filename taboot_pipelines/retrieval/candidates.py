@@ -71,6 +71,11 @@ class Candidates:
         self._warned = False
         self._lock = threading.Lock()
 
+    @property
+    def failing(self) -> bool:
+        """Whether the shards answered last in the server's place, since it failed or was behind."""
+        return self._warned
+
     def narrow(
         self, index: Index, vector: Vectors, limit: int, rows: Ids | None, wanted: Filter, *, exact: bool
     ) -> Ids | None:
@@ -81,6 +86,8 @@ class Candidates:
         """
         if (len(index) if rows is None else len(rows)) < self._from_rows or not (exact or wanted.empty):
             return None
+        if wanted.paths is not None:
+            return None  # payloads hold no path
         if time.monotonic() < self._not_before:
             return None
         try:
@@ -156,6 +163,9 @@ class Candidates:
             types=f.types,
             tags=f.tags,
             languages=f.languages,
+            domains=f.domains,
+            collections=f.collections,
+            content_types=f.content_types,
             moment_from=None if f.date_from is None else as_micros(f.date_from),
             moment_to=None if f.date_to is None else as_micros(f.date_to),
         )

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+import unicodedata
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import get_args
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import SourceType
+from taboot_pipelines.model.ids import domain_of
+from taboot_pipelines.model.records import ContentType
 
 #: What callers write: one word or several, of which a document must have one; None: any.
 Words = str | Collection[str] | None
 #: What callers write: a moment, a day, or either as ISO 8601; None: no bound.
 Moment = datetime | date | str | None
 
+#: Values that one filter may name.
+_MAX_WORDS = 1000
+
 
 @dataclass(frozen=True)
 class Filter:
     """What a hit must be. None: anything.
 
-    ``sources``, ``types``, ``languages``: one of; ``tags``: has one of; dates: the document's own date, else
-    when its bytes were first seen, in ``[date_from, date_to)``.
+    ``sources``, ``types``, ``languages``, ``domains`` (hosts of web pages), ``content_types``: one of;
+    ``tags``: has one of; ``collections``: its source is called, or has a tag that is, one of; ``paths``:
+    begins with one of; dates: the document's own date, else when its bytes were first seen, in
+    ``[date_from, date_to)``. All but ``content_types`` speak of the whole document.
     """
 
     sources: frozenset[str] | None = None
@@ -28,6 +39,10 @@ class Filter:
     languages: frozenset[str] | None = None
     date_from: datetime | None = None
     date_to: datetime | None = None
+    domains: frozenset[str] | None = None
+    collections: frozenset[str] | None = None
+    content_types: frozenset[str] | None = None
+    paths: frozenset[str] | None = None
 
     @property
     def empty(self) -> bool:
@@ -35,17 +50,45 @@ class Filter:
 
 
 def read_filter(
-    *, source: Words, type: Words, tag: Words, language: Words, date_from: Moment, date_to: Moment
+    *,
+    source: Words = None,
+    type: Words = None,
+    tag: Words = None,
+    language: Words = None,
+    domain: Words = None,
+    collection: Words = None,
+    content_type: Words = None,
+    path_prefix: Words = None,
+    date_from: Moment = None,
+    date_to: Moment = None,
 ) -> Filter:
-    """The filter that the arguments of a search mean. Raises ``E_QUERY`` naming the first that is wrong."""
+    """The filter that the arguments of a search mean. Raises ``E_QUERY`` naming the first that is wrong; of a
+    value that can be none of a closed set it names the nearest ones.
+    """
     return Filter(
         sources=_words("source", source),
-        types=_words("type", type),
+        types=_one_of("type", _words("type", type), [str(t) for t in SourceType]),
         tags=_words("tag", tag),
         languages=_words("language", language),
+        domains=_mapped(_words("domain", domain), _host),
+        collections=_words("collection", collection),
+        content_types=_one_of("content_type", _words("content_type", content_type), get_args(ContentType)),
+        paths=_mapped(_words("path_prefix", path_prefix), _path),
         date_from=_moment("date_from", date_from, end=False),
         date_to=_moment("date_to", date_to, end=True),
     )
+
+
+def near(word: str, known: Iterable[str]) -> list[str]:
+    """Of ``known`` up to three that ``word`` may have been meant to be, the nearest first."""
+    by_folded = {k.casefold(): k for k in known}
+    return [by_folded[k] for k in difflib.get_close_matches(word.casefold(), by_folded, n=3, cutoff=0.6)]
+
+
+def or_near(word: str, known: Collection[str]) -> str:
+    """The end of a sentence that says what could have been meant by ``word``, blank in front; else empty."""
+    found = near(word, known)
+    return f" Did you mean {' or '.join(repr(k) for k in found)}?" if found else ""
 
 
 def as_moment(value: datetime | date | str, *, end: bool) -> datetime:
@@ -77,7 +120,38 @@ def _words(argument: str, value: Words) -> frozenset[str] | None:
         words = None
     if words is None or not all(isinstance(word, str) for word in words):
         raise TabootError("E_QUERY", f"{argument} must be a text or a list of texts.")
+    if len(words) > _MAX_WORDS:
+        raise TabootError("E_QUERY", f"{argument} must name at most {_MAX_WORDS} values.")
+    return frozenset(word.encode("utf-8", "replace").decode("utf-8") for word in words)
+
+
+def _one_of(argument: str, words: frozenset[str] | None, known: Collection[str]) -> frozenset[str] | None:
+    for word in sorted(words or ()):
+        if word not in known:
+            raise TabootError(
+                "E_QUERY",
+                f"{argument} must be one of {', '.join(sorted(known))}, not {word[:80]!r}."
+                + or_near(word, known),
+            )
     return words
+
+
+def _mapped(words: frozenset[str] | None, change: Callable[[str], str]) -> frozenset[str] | None:
+    return None if words is None else frozenset(change(word) for word in words)
+
+
+def _host(domain: str) -> str:
+    """A host as it stands in URLs: in lower case; a whole URL gives its host."""
+    domain = domain.strip()
+    return domain_of(domain) or domain.lower().rstrip(".")
+
+
+def _path(prefix: str) -> str:
+    """A path as documents have theirs: NFC, without ``./`` or ``/`` in front."""
+    prefix = unicodedata.normalize("NFC", prefix)
+    while prefix.startswith(("./", "/")):
+        prefix = prefix.removeprefix("./").removeprefix("/")
+    return prefix
 
 
 def _moment(argument: str, value: Moment, *, end: bool) -> datetime | None:

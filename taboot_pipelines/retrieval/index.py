@@ -7,6 +7,7 @@ texts and postings stay in the mapped files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.filters import Filter, as_micros
 from taboot_pipelines.shards import Manifest, Shards
 from taboot_pipelines.shards.columns import numbers
@@ -102,6 +104,7 @@ class Index:
             (wanted.sources is None or s in wanted.sources)
             and (wanted.types is None or (s in sources and sources[s].type in wanted.types))
             and (wanted.tags is None or (s in sources and not wanted.tags.isdisjoint(sources[s].tags)))
+            and (wanted.collections is None or self.in_collection(s, wanted.collections))
             for s in self._sources.values
         ]
         keep = np.array(allowed, dtype=bool)[self._sources.codes]
@@ -112,8 +115,41 @@ class Index:
             keep &= self._moments >= as_micros(wanted.date_from)
         if wanted.date_to is not None:
             keep &= self._moments < as_micros(wanted.date_to)
+        if wanted.domains is not None:
+            hosts = [host in wanted.domains for host in self.domains.values]
+            keep &= np.array(hosts, dtype=bool)[self.domains.codes]
+        if wanted.paths is not None:
+            prefixes = tuple(wanted.paths)
+            paths = self.documents.column("path").to_pylist() if self.documents.num_rows else []
+            keep &= np.array([path.startswith(prefixes) for path in paths], dtype=bool)
         mask: Mask = keep[self.document]
+        if wanted.content_types is not None:
+            kinds = [kind in wanted.content_types for kind in self.content_types.values]
+            mask &= np.array(kinds, dtype=bool)[self.content_types.codes]
         return mask
+
+    def in_collection(self, source: str, collections: frozenset[str]) -> bool:
+        """Whether one of ``collections`` is the source's id or one of its tags."""
+        entry = self.manifest.sources.get(source)
+        return source in collections or (entry is not None and not collections.isdisjoint(entry.tags))
+
+    @cached_property
+    def domains(self) -> _Encoded:
+        """The host of each document; empty where it has none."""
+        if not self.documents.num_rows:
+            return _Encoded([], np.zeros(0, dtype=np.int64))
+        urls = self.documents.column("url").to_pylist()
+        hosts, codes = np.unique([domain_of(url) for url in urls], return_inverse=True)
+        return _Encoded([str(host) for host in hosts], codes.astype(np.int64))
+
+    @cached_property
+    def content_types(self) -> _Encoded:
+        """What each row's chunk is."""
+        parts = [c for s in self.shards for c in s.chunks.column("content_type").chunks]
+        if not parts:
+            return _Encoded([], np.zeros(0, dtype=np.int64))
+        encoded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+        return _Encoded(encoded.dictionary.to_pylist(), numbers(encoded.indices, np.int32).astype(np.int64))
 
     def candidates(self, mask: Mask | None) -> Rows | None:
         """The rows to rank: of each text the smallest row that passes. None: every row."""

@@ -7,33 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.records import NodeRef
-from taboot_pipelines.retrieval import tables
+from taboot_pipelines.retrieval import caching, comparing, tables
 from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
+from taboot_pipelines.retrieval.caching import CacheKind
 from taboot_pipelines.retrieval.document_links import document_links
 from taboot_pipelines.retrieval.evidence import Blobs, Evidence
 from taboot_pipelines.retrieval.explanations import Explanations
-from taboot_pipelines.retrieval.filters import Moment, Words
 from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.request import Mode, check_limit, read_request
+from taboot_pipelines.retrieval.request import Mode, SearchOptions, SearchRequest, check_limit, read_request
 from taboot_pipelines.retrieval.results import (
     Answer,
+    CacheStats,
+    Comparison,
     DocumentLinks,
     Edge,
     Explanation,
     Hit,
     SearchResult,
     Subgraph,
+    WhyNot,
 )
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session
+from taboot_pipelines.retrieval.why_not import WhyNotFound
 from taboot_pipelines.retrieval.writing import Writing
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import Manifest
@@ -62,9 +66,10 @@ class KnowledgeBase:
         self._settings = settings
         self.namespace = check_namespace(namespace)
         self._session = Session(settings, namespace)
-        query_vectors = QueryVectors(settings, namespace, embedder)
+        query_vectors = self._query_vectors = QueryVectors(settings, namespace, embedder)
         evidence = Evidence(settings, namespace, blobs)
         self._search = Search(settings, namespace, self._session, query_vectors, reranker)
+        self._why_not = WhyNotFound(self._session, self._search)
         self._answers = Answers(self._session, self._search, query_vectors, evidence)
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
@@ -120,86 +125,72 @@ class KnowledgeBase:
 
     # --- questions ------------------------------------------------------------------------------------------
 
-    def search(
-        self,
-        query: str,
-        limit: int = 10,
-        *,
-        source: Words = None,
-        type: Words = None,
-        tag: Words = None,
-        language: Words = None,
-        date_from: Moment = None,
-        date_to: Moment = None,
-        mode: Mode = "hybrid",
-        vector_weight: float | None = None,
-        keyword_weight: float | None = None,
-        rerank: bool | None = None,
-        exact: bool = False,
-    ) -> SearchResult:
-        """The chunks that fit ``query`` best, each distinct text once.
+    def search(self, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> SearchResult:
+        """The chunks that fit ``query`` best, each distinct text once: a page of at most ``limit``.
 
-        ``source``, ``type``, ``tag``, ``language``: one or several, of which a hit must have one;
-        ``date_from`` and ``date_to`` (inclusive days, or moments up to but excluding the second): the
-        document's own date, else when its bytes were first seen. ``mode``: both arms joined by reciprocal
-        rank fusion, or one of them. ``score`` is the fused score, the cosine or BM25. Ties go to the smaller
-        (doc_id, chunk_index). The weights of the arms default to the settings; a query that names something
-        (``bm25.names_something``) raises that of the words. ``rerank``: order the best
-        ``TABOOT_RERANKER__CANDIDATES`` hits anew by a cross-encoder, whose score is ``scores["rerank"]``;
-        None does so if one is configured and answers, True raises its error (``E_CONFIG`` if there is none).
-        ``exact``: where Qdrant is asked (from ``TABOOT_QDRANT__SEARCH_FROM_CHUNKS`` on), let it compare every
-        vector instead of following its graph; the shards always do.
-        Raises ``E_QUERY`` naming the argument, ``E_CONFIG`` if the embedder's space is not that of the
-        knowledge base.
+        ``query``: blanks and control characters are made single blanks, the rest is composed (NFC), and the
+        first 1,000 characters are searched. An embedder that reads less reads a beginning of it.
+
+        *Filters*, each one value or several, of which a hit must have one: ``source``, ``type``, ``tag``,
+        ``language``, ``domain`` (host of a web page), ``collection`` (a source's id or a tag),
+        ``content_type`` (``prose``, ``code``, ``table``, ``list``), ``path_prefix`` (how the document's path
+        in its source begins). ``date_from`` and ``date_to`` (inclusive days, or moments up to but excluding
+        the second): the document's own date, else when its bytes were first seen.
+
+        *Ranking*: ``mode``: both arms joined, or one of them. ``score`` is the fused score, the cosine or
+        BM25; ties go to the smaller (doc_id, chunk_index). ``fusion``: ``rrf`` (reciprocal ranks with the
+        constant ``rrf_k``), or ``auto``, which leaves the choice. ``weights`` (``{"vector": …, "keyword":
+        …}``, or ``vector_weight`` and ``keyword_weight``) default to the settings; a query that names
+        something (``bm25.names_something``) raises that of the words. ``min_score``: what scores less is no
+        hit. ``dedupe``: of texts that are nearly the same only the best is one, the others are in
+        ``similar``. ``rerank``: order the best ``rerank_top_n`` (``TABOOT_RERANKER__CANDIDATES``) hits anew
+        by a cross-encoder, whose score is ``scores["rerank"]``; None does so if one is configured and
+        answers, True raises its error (``E_CONFIG`` if there is none). ``exact``: where Qdrant is asked (from
+        ``TABOOT_QDRANT__SEARCH_FROM_CHUNKS`` on), let it compare every vector instead of following its graph;
+        the shards always do.
+
+        *What is shown*: ``expand``: so many neighbours of the document before and after each hit, in its
+        ``context``. ``cursor``: the ``next_cursor`` of the page before, with the same query and arguments;
+        all pages are of the publication that the first one saw. ``cache``: whether an equal search of the
+        last hour may answer.
+
+        Raises ``E_QUERY`` naming the argument, ``E_CURSOR`` for a cursor that cannot be followed,
+        ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
         """
-        request = read_request(
-            query,
-            limit,
-            source=source,
-            type=type,
-            tag=tag,
-            language=language,
-            date_from=date_from,
-            date_to=date_to,
-            mode=mode,
-            vector_weight=vector_weight,
-            keyword_weight=keyword_weight,
-            rerank=rerank,
-            exact=exact,
-            defaults=self.settings.retrieval,
-        )
-        return self._search.search(request)
+        return self._search.search(self._request(query, limit, options))
 
-    def answer(
-        self,
-        question: str,
-        limit: int = 5,
-        *,
-        source: Words = None,
-        type: Words = None,
-        tag: Words = None,
-        language: Words = None,
-        date_from: Moment = None,
-        date_to: Moment = None,
-        mode: Mode = "hybrid",
-    ) -> Answer:
-        """The sentences that answer ``question`` best, at most ``limit``, each with its citation; filters as
-        in :meth:`search`.
+    def compare(self, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> Comparison:
+        """What each mode finds for ``query``, side by side; the options of :meth:`search` but ``mode`` and
+        ``cursor``. A mode that cannot answer says why in ``notes``.
+        """
+        return comparing.compare(self._search, lambda mode: self._request(query, limit, options, mode))
+
+    def why_not(self, document: str, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> WhyNot:
+        """Why ``document`` is not among the hits of a search: at which step, arm, rank, score or filter each
+        of its chunks fell out; where they did not, their rank.
+
+        ``document``: a doc_id, a chunk_id, a URL, or a path in its source. The options are those of
+        :meth:`search` but ``cursor``. Raises ``E_NOT_FOUND`` naming the nearest if nothing is called that.
+        """
+        return self._why_not.why_not(document, self._request(query, limit, options))
+
+    def cache_stats(self) -> tuple[CacheStats, ...]:
+        """What the caches of results and of query embeddings hold. Raises ``E_REDIS``."""
+        return caching.stats(self._search, self._query_vectors)
+
+    def clear_cache(self, kind: CacheKind | None = None, domain: str | None = None) -> dict[str, int]:
+        """Drop what is cached of one ``kind``, or of both; with a ``domain`` (host) the results that show a
+        page of it. Returns how many entries went, by kind. Other processes keep what is in them alone. Raises
+        ``E_QUERY`` naming a wrong argument, ``E_REDIS``.
+        """
+        return caching.clear(self._search, self._query_vectors, kind, domain)
+
+    def answer(self, question: str, limit: int = 5, **options: Unpack[SearchOptions]) -> Answer:
+        """The sentences that answer ``question`` best, at most ``limit``, each with its citation; filters and
+        ranking as in :meth:`search`.
         """
         check_limit(limit, MAX_SENTENCES)
-        request = read_request(
-            question,
-            PASSAGES,
-            source=source,
-            type=type,
-            tag=tag,
-            language=language,
-            date_from=date_from,
-            date_to=date_to,
-            mode=mode,
-            defaults=self.settings.retrieval,
-        )
-        return self._answers.answer(request, limit)
+        return self._answers.answer(self._request(question, PASSAGES, options), limit)
 
     def neighbors(
         self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100
@@ -231,6 +222,12 @@ class KnowledgeBase:
         ``E_EDGE_UNKNOWN`` if there is no such edge or hit.
         """
         return self._explanations.explain(what)
+
+    def _request(
+        self, query: str, limit: int, options: SearchOptions, mode: Mode | None = None
+    ) -> SearchRequest:
+        given: dict[str, object] = {**options, **({} if mode is None else {"mode": mode, "cursor": None})}
+        return read_request(query, limit, defaults=self.settings.retrieval, **given)
 
     # --- all of it ------------------------------------------------------------------------------------------
 

@@ -30,13 +30,28 @@ class QueryVectors:
         self._opened = Once(lambda: _open(settings, namespace, embedder))
 
     @property
+    def given(self) -> bool:
+        """Whether an embedder was passed in, which has no name to other processes."""
+        return self._given is not None
+
+    @property
     def embedder(self) -> Embedder | None:
         """The embedder that was given or is open by now, for others to share; None if there is none yet."""
         opened = self._opened.made
         return self._given if opened is None else opened.embedder
 
+    @property
+    def cache(self) -> QueryCache | None:
+        """What is kept of past queries; None where an embedder was passed in."""
+        return self._opened().cache
+
     def vector(self, view: View, query: str) -> Vectors:
-        """The unit vector of ``query``, shape (dimension,).
+        """The unit vector of ``query``, shape (dimension,). Raises as :meth:`lookup`."""
+        return self.lookup(view, query)[0]
+
+    def lookup(self, view: View, query: str) -> tuple[Vectors, bool]:
+        """The unit vector of ``query``, shape (dimension,), and whether it was known. Of a query that has
+        more tokens than the model reads, a beginning that it does read is embedded.
 
         Raises ``E_CONFIG`` if no embedder of the view's space can be had, ``E_VECTOR`` if it returned
         something else, and what the embedder raises.
@@ -45,7 +60,7 @@ class QueryVectors:
         ours = embedder.space
 
         def embed(text: str) -> Vectors:
-            vector = np.asarray(embedder.embed_query(text), dtype=np.float32)
+            vector = np.asarray(_embed_beginning(embedder, text), dtype=np.float32)
             if vector.shape != (ours.dimension,) or not np.isfinite(vector).all():
                 raise TabootError(
                     "E_VECTOR",
@@ -54,7 +69,7 @@ class QueryVectors:
                 )
             return vector
 
-        return embed(query) if opened.cache is None else opened.cache.vector(ours, query, embed)
+        return (embed(query), False) if opened.cache is None else opened.cache.lookup(ours, query, embed)
 
     def passages(self, view: View, texts: Sequence[str]) -> Vectors:
         """The unit vectors of ``texts``, shape (len(texts), dimension), to compare with a query's. Raises
@@ -90,5 +105,16 @@ def _open(settings: Settings, namespace: str, embedder: Embedder | None) -> _Ope
         return _Opened(embedder, None)
     from taboot_pipelines.embedding import open_embedder
 
-    cache = open_query_cache(settings, namespace)
+    cache = open_query_cache(settings, namespace) or QueryCache(settings, namespace, shared=False)
     return _Opened(open_embedder(settings), cache)
+
+
+def _embed_beginning(embedder: Embedder, text: str) -> Vectors:
+    while True:
+        try:
+            return embedder.embed_query(text)
+        except TabootError as error:
+            shorter = text[: len(text) * 4 // 5]
+            if error.code != "E_TOKEN_LIMIT" or not shorter:
+                raise
+            text = shorter

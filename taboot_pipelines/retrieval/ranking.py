@@ -13,10 +13,11 @@ import numpy as np
 
 from taboot_pipelines.embedding.protocol import Vectors
 from taboot_pipelines.retrieval import vectors
-from taboot_pipelines.retrieval.fusion import DIGITS, Arm, Fusion, Ids, Ranking, Scores, fuse
+from taboot_pipelines.retrieval.fusion import DIGITS, Arm, Ids, Ranking, Scores, fuse
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.retrieval.timing import Clock
 from taboot_pipelines.settings import RetrievalSettings
 
 if TYPE_CHECKING:
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RankedRow:
-    """A row of the index. ``score``: what it is ranked by; ``scores``: its own in every arm asked."""
+    """A row of the index. ``score``: what it is ranked by; ``scores``: its own in every arm asked; ``ranks``:
+    its place, from 1, in every arm that has it among its best.
+    """
 
     row: int
     score: float
     scores: dict[str, float]
+    ranks: dict[str, int]
 
 
 def rank_rows(
@@ -39,19 +43,17 @@ def rank_rows(
     rows: Ids | None,
     candidates: Candidates | None,
     settings: RetrievalSettings,
-    *,
-    fusion: Fusion = "auto",
-    rrf_k: int | None = None,
+    clock: Clock,
 ) -> list[RankedRow]:
     """The best ``request.limit`` of ``rows`` (ascending; None: all), best first.
 
     ``vector``: the query's, shape (dimension,); None leaves its arm out. ``candidates``: Qdrant, if it is
-    configured; it changes no result of an exact request. ``fusion``: how a hybrid request joins the arms;
-    ``rrf_k``: instead of the settings' own.
+    configured; it changes no result of an exact request. ``clock`` is told what each part took.
     """
     index = view.index
-    depth = max(settings.candidates, request.limit) if request.mode == "hybrid" else request.limit
+    depth = arm_depth(request, settings)
     words = view.keywords.scores(request.query) if request.mode != "vector" else None
+    clock.lap("keyword")
     arms: dict[str, Ranking] = {}
     if vector is not None:
         near = (
@@ -60,8 +62,10 @@ def rank_rows(
             else candidates.narrow(index, vector, depth, rows, request.filter, exact=request.exact)
         )
         arms["vector"] = vectors.search(index, vector, depth, rows if near is None else near)
+        clock.lap("vector")
     if words is not None:
         arms["keyword"] = view.keywords.search(words, depth, rows)
+        clock.lap("keyword")
     if request.mode == "hybrid":
         count = len(index) if rows is None else len(rows)
         best = fuse(
@@ -70,8 +74,8 @@ def rank_rows(
                 Arm(arms["keyword"], request.keyword_weight, count),
             ],
             request.limit,
-            fusion=fusion,
-            rrf_k=settings.rrf_k if rrf_k is None else rrf_k,
+            fusion=request.fusion,
+            rrf_k=request.rrf_k,
             depth=settings.candidates,
         )
     else:
@@ -82,10 +86,24 @@ def rank_rows(
         scores["vector"] = _cosines(index, vector, best.ids, arms["vector"])
     if words is not None:
         scores["keyword"] = words[best.ids]
+    places = {arm: {row: n for n, row in enumerate(own.ids.tolist(), 1)} for arm, own in arms.items()}
+    clock.lap("fusion")
     return [
-        RankedRow(int(row), float(score), {arm: round(float(own[i]), DIGITS) for arm, own in scores.items()})
-        for i, (row, score) in enumerate(zip(best.ids, best.scores, strict=True))
+        RankedRow(
+            int(row),
+            float(score),
+            {arm: round(float(own[i]), DIGITS) for arm, own in scores.items()},
+            {arm: at[row] for arm, at in places.items() if row in at},
+        )
+        for i, (row, score) in enumerate(zip(best.ids.tolist(), best.scores.tolist(), strict=True))
     ]
+
+
+def arm_depth(request: SearchRequest, settings: RetrievalSettings) -> int:
+    """How many of each arm's best rows are ranked: in a fusion at least ``request.depth``."""
+    if request.mode != "hybrid":
+        return request.limit
+    return request.depth or max(settings.candidates, request.limit)
 
 
 def _cosines(index: Index, vector: Vectors, rows: Ids, known: Ranking) -> Scores:

@@ -6,10 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.fusion import DIGITS
+from taboot_pipelines.retrieval.fusion import DIGITS, Scores
 from taboot_pipelines.retrieval.results import Hit
 
 if TYPE_CHECKING:
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Seconds for which searches do without after a failure: none is to wait for a server that is down.
 _REST_SECONDS = 30.0
+
+
+class Reranked(NamedTuple):
+    """``failure``: why the hits are not ordered anew, in a sentence; empty if they are."""
+
+    hits: tuple[Hit, ...]
+    failure: str
 
 
 class Reranking:
@@ -29,28 +38,32 @@ class Reranking:
         self._lock = threading.Lock()
         self._rests_until = float("-inf")
 
-    def order(self, query: str, hits: Sequence[Hit], *, insist: bool) -> tuple[Hit, ...]:
-        """The first ``candidates`` hits by the reranker's score (kept in ``scores["rerank"]``, rounded to
-        1e-6; ties by doc_id and chunk index), then the rest as they were.
+    def order(self, query: str, hits: Sequence[Hit], *, insist: bool) -> Reranked:
+        """``hits`` by the reranker's score (kept in ``scores["rerank"]``, rounded to 1e-6; ties by doc_id and
+        chunk index).
 
-        If the reranker fails the hits stay as they are and a warning is logged; ``insist`` raises its error
-        instead.
+        If the reranker fails the hits stay as they are, ``failure`` says why, and a warning is logged;
+        ``insist`` raises its error instead.
         """
-        best, rest = hits[: self.candidates], hits[self.candidates :]
-        if not best or (not insist and time.monotonic() < self._rests_until):
-            return tuple(hits)
+        if not hits:
+            return Reranked((), "")
+        if not insist and time.monotonic() < self._rests_until:
+            return Reranked(tuple(hits), "The reranker failed a moment ago and is given a rest.")
         try:
-            scores = self._reranker.rank(query, [hit.text for hit in best])
+            scores = _sound(self._reranker.rank(query, [hit.text for hit in hits]), len(hits))
         except TabootError as error:
             if insist:
                 raise
             self._rest(error)
-            return tuple(hits)
+            return Reranked(tuple(hits), f"The reranker failed ({error.code}: {error.message})")
         scored = [
-            hit.model_copy(update={"scores": {**hit.scores, "rerank": round(float(score), DIGITS)}})
-            for hit, score in zip(best, scores, strict=True)
+            hit.model_copy(update={"scores": {**hit.scores, "rerank": score}})
+            for hit, score in zip(hits, scores, strict=True)
         ]
-        return (*sorted(scored, key=_place), *rest)
+        placed = enumerate(sorted(scored, key=_place), 1)
+        return Reranked(
+            tuple(hit.model_copy(update={"ranks": {**hit.ranks, "rerank": n}}) for n, hit in placed), ""
+        )
 
     def _rest(self, error: TabootError) -> None:
         with self._lock:
@@ -60,6 +73,16 @@ class Reranking:
                     "Hits keep their fused order for %.0f s: %s: %s", _REST_SECONDS, error.code, error.message
                 )
                 self._rests_until = time.monotonic() + _REST_SECONDS
+
+
+def _sound(scores: Scores, count: int) -> list[float]:
+    """One rounded score for each text. Raises ``E_RERANKER`` if they are not that."""
+    made = np.asarray(scores, dtype=np.float64)
+    if made.shape != (count,) or not np.isfinite(made).all():
+        raise TabootError(
+            "E_RERANKER", f"The reranker did not give one finite score for each of {count} texts."
+        )
+    return [round(score, DIGITS) for score in made.tolist()]
 
 
 def _place(hit: Hit) -> tuple[float, str, int]:

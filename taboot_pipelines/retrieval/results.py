@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
@@ -17,11 +17,23 @@ class _Result(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Passage(_Result):
+    """A piece of a document: code points ``[start, end)``, of the chunk ``chunk_id``."""
+
+    chunk_id: str
+    start: int
+    end: int
+    text: str
+
+
 class Hit(_Result):
     """A chunk that was found.
 
     ``start``, ``end``: code points of the document; ``line``: of the file, from 1, where the document has the
-    file's lines; ``scores``: of every arm; ``also_in``: chunk ids of the same text elsewhere.
+    file's lines; ``scores``: of every arm; ``ranks``: its place, from 1, in each arm that has it among its
+    best; ``also_in``: chunk ids of the same text elsewhere; ``similar``: of hits left out for nearly the same
+    text; ``highlights``: where words of the query stand, ``[start, end)`` in code points of ``text``;
+    ``context``: the hit and its neighbours in the document, in order and without what two of them share.
     """
 
     doc_id: str
@@ -41,6 +53,21 @@ class Hit(_Result):
     tags: tuple[str, ...]
     language: str
     also_in: tuple[str, ...] = ()
+    ranks: dict[str, int] = {}
+    similar: tuple[str, ...] = ()
+    highlights: tuple[tuple[int, int], ...] = ()
+    context: tuple[Passage, ...] = ()
+
+    @property
+    def expanded(self) -> str:
+        """The text of ``context``, an empty line where something of the document lies between two pieces;
+        the hit's own text where no context was asked for.
+        """
+        joined, last = "", None
+        for piece in self.context:
+            joined += ("" if last is None or piece.start == last else "\n\n") + piece.text
+            last = piece.end
+        return joined or self.text
 
 
 _HIT_SCHEMA = pa.schema(
@@ -62,22 +89,68 @@ _HIT_SCHEMA = pa.schema(
         ("tags", pa.list_(pa.string())),
         ("language", pa.string()),
         ("also_in", pa.list_(pa.string())),
+        ("ranks", pa.map_(pa.string(), pa.int32())),
+        ("similar", pa.list_(pa.string())),
+        ("highlights", pa.list_(pa.list_(pa.int32()))),
+        ("expanded", pa.string()),
     ]
 )
 
 
 class SearchResult(_Result):
-    """The hits of one query, best first."""
+    """The hits of one query, best first.
+
+    ``query`` as it was searched; ``total``: an estimate of how many distinct texts there are to be found;
+    ``next_cursor``: asks for the page after this one, None on the last; ``fusion``, ``rrf_k`` and
+    ``weights``: how the arms were joined; ``reranked``: whether a cross-encoder ordered the best hits;
+    ``notes``: what to know about it, in sentences; ``manifest_version``: of the publication it was found in;
+    ``cached`` and ``embedding_cached``: what was not computed anew; ``latency_ms``: milliseconds by part, and
+    ``total``. Equal results may differ in these last three, and in ``next_cursor``.
+    """
 
     query: str
     mode: str
     hits: tuple[Hit, ...]
+    total: int = 0
+    next_cursor: str | None = None
+    fusion: str = ""
+    rrf_k: int = 0
+    weights: dict[str, float] = {}
+    reranked: bool = False
+    notes: tuple[str, ...] = ()
+    manifest_version: int = 0
+    cached: bool = Field(False, exclude=True)
+    embedding_cached: bool = Field(False, exclude=True)
+    latency_ms: dict[str, float] = Field(default_factory=dict, exclude=True)
+
+    def __eq__(self, other: object) -> bool:
+        # A cursor names the request, and two requests may have one result.
+        own, theirs = (
+            r.model_dump(exclude={"next_cursor"}) if isinstance(r, SearchResult) else None
+            for r in (self, other)
+        )
+        return own == theirs
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """How it came about: ``cached``, ``embedding_cached``, ``latency_ms``. What two equal searches differ
+        in, and so no part of the result.
+        """
+        return {n: getattr(self, n) for n in ("cached", "embedding_cached", "latency_ms")}
 
     def __len__(self) -> int:
         return len(self.hits)
 
     def to_arrow(self) -> pa.Table:
-        rows = [{**h.model_dump(), "scores": list(h.scores.items())} for h in self.hits]
+        rows = [
+            {
+                **h.model_dump(exclude={"context"}),
+                "scores": list(h.scores.items()),
+                "ranks": list(h.ranks.items()),
+                "expanded": h.expanded,
+            }
+            for h in self.hits
+        ]
         return pa.Table.from_pylist(rows, schema=_HIT_SCHEMA)
 
     def to_pandas(self) -> Any:
@@ -89,10 +162,157 @@ class SearchResult(_Result):
             for h in self.hits
         ]
         return rendering.table(
-            f"{len(self.hits)} hits for “{self.query}” ({self.mode})",
+            ". ".join((f"{len(self.hits)} hits for “{self.query}” ({self.mode})", *self.notes)),
             ("score", "title", "where", "section", "text"),
             rows,
         )
+
+
+class Compared(_Result):
+    """A text that at least one mode found, with its rank (from 1) and score in each that did."""
+
+    chunk_id: str
+    doc_id: str
+    url: str
+    title: str
+    text: str
+    line: int | None
+    ranks: dict[str, int]
+    scores: dict[str, float]
+
+
+class Comparison(_Result):
+    """What every mode finds for one query, side by side: by the best rank in any, then by the mode's place.
+
+    ``notes``: by mode, what to know about it, such as why it found nothing.
+    """
+
+    query: str
+    modes: tuple[str, ...]
+    rows: tuple[Compared, ...]
+    latency_ms: dict[str, float]
+    notes: dict[str, tuple[str, ...]] = {}
+
+    def to_arrow(self) -> pa.Table:
+        """One row a text, with a column ``{mode}_rank`` and ``{mode}_score`` for each mode."""
+        fixed = [("chunk_id", pa.string()), ("doc_id", pa.string()), ("url", pa.string())]
+        fixed += [("title", pa.string()), ("text", pa.string()), ("line", pa.int32())]
+        for mode in self.modes:
+            fixed += [(f"{mode}_rank", pa.int32()), (f"{mode}_score", pa.float64())]
+        rows = []
+        for row in self.rows:
+            made: dict[str, Any] = row.model_dump(exclude={"ranks", "scores"})
+            for mode in self.modes:
+                made[f"{mode}_rank"], made[f"{mode}_score"] = row.ranks.get(mode), row.scores.get(mode)
+            rows.append(made)
+        return pa.Table.from_pylist(rows, schema=pa.schema(fixed))
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow().to_pandas()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                *(f"{r.ranks[m]} ({r.scores[m]:.4f})" if m in r.ranks else "–" for m in self.modes),
+                r.title,
+                _where(r.url, r.line),
+                rendering.shorten(r.text, 120),
+            )
+            for r in self.rows
+        ]
+        return rendering.table(
+            f"{len(rows)} texts for “{self.query}”: rank and score in each mode",
+            (*self.modes, "title", "where", "text"),
+            rows,
+        )
+
+
+class Step(_Result):
+    """One step of a search and what became of a chunk there. ``passed``: whether it went on; ``rank`` (from
+    1) and ``score``: its own there, where the step has such.
+    """
+
+    step: str
+    passed: bool
+    reason: str
+    rank: int | None = None
+    score: float | None = None
+
+
+class Considered(_Result):
+    """A chunk of the document that was asked about. ``rank``: its place among the hits, where it is one;
+    ``fell_out``: the step at which it did not go on, where it is none.
+    """
+
+    chunk_id: str
+    line: int | None
+    text: str
+    rank: int | None
+    fell_out: str | None
+    steps: tuple[Step, ...]
+
+
+class WhyNot(_Result):
+    """Why a document is not among the hits of a search, or where among them it is.
+
+    ``chunks``: those of the document that came furthest first; ``reason``: one sentence about the first.
+    """
+
+    query: str
+    mode: str
+    doc_id: str
+    url: str
+    title: str
+    found: bool
+    reason: str
+    chunks: tuple[Considered, ...]
+
+    def to_arrow(self) -> pa.Table:
+        """One row a chunk and step."""
+        schema = pa.schema(
+            [
+                ("chunk_id", pa.string()),
+                ("step", pa.string()),
+                ("passed", pa.bool_()),
+                ("rank", pa.int32()),
+                ("score", pa.float64()),
+                ("reason", pa.string()),
+            ]
+        )
+        rows = [{"chunk_id": c.chunk_id, **s.model_dump()} for c in self.chunks for s in c.steps]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow().to_pandas()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                _where(self.url, c.line) if s is c.steps[0] else "",
+                s.step,
+                "passed" if s.passed else "fell out",
+                "" if s.rank is None else str(s.rank),
+                "" if s.score is None else f"{s.score:.4f}",
+                s.reason,
+            )
+            for c in self.chunks
+            for s in c.steps
+        ]
+        return rendering.table(self.reason, ("chunk", "step", "", "rank", "score", "why"), rows)
+
+
+class CacheStats(_Result):
+    """What one cache keeps. ``kind``: ``results`` or ``embeddings``; ``store``: ``process`` or ``redis``, of
+    which ``entries`` and ``bytes`` are; ``hits`` and ``misses`` are those of this process.
+    """
+
+    kind: str
+    store: str
+    hits: int
+    misses: int
+    entries: int
+    bytes: int
+    ttl_seconds: float
 
 
 class Node(_Result):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
@@ -19,6 +23,11 @@ from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import Seen, Shards, open_shards, verify
 
 T = TypeVar("T")
+
+#: How long a view that a cursor refers to is kept, and how many are at most. Its files stay mapped although
+#: they may be gone from the disk.
+_HELD_SECONDS = 3600.0
+_MAX_HELD = 8
 
 
 class View:
@@ -32,6 +41,7 @@ class View:
         self.seen = seen
         self.manifest = seen.manifest
         self.shards = shards
+        self._id = Once(lambda: sha256_hex(seen.manifest.model_dump_json()))
         # None of these refers to the view: one that no query uses any more goes at once, not with the next
         # garbage collection.
         index = Once(lambda: Index(shards))
@@ -39,6 +49,11 @@ class View:
         self._keywords = Once(lambda: Keywords(index(), bm25_k1, bm25_b))
         self._graph = Once(lambda: Graph(shards))
         self._links = Once(lambda: LinkGraph(shards))
+
+    @property
+    def id(self) -> str:
+        """What tells the manifest from every other: the SHA-256 of its JSON."""
+        return self._id()
 
     @property
     def index(self) -> Index:
@@ -67,6 +82,14 @@ class View:
             return str(Path(entry.root) / path)
         return url
 
+    def holding(self, doc_ids: Collection[str]) -> set[str]:
+        """Those of ``doc_ids`` that are documents of the manifest."""
+        documents = self.index.documents
+        if not documents.num_rows:
+            return set()
+        there = pc.is_in(pa.array(list(doc_ids), pa.string()), value_set=documents.column("doc_id"))
+        return {doc_id for doc_id, found in zip(doc_ids, there.to_pylist(), strict=True) if found}
+
     def document_url(self, doc_id: str) -> str:
         """The URL of a document as it is shown; empty if there is no such document."""
         documents = self.graph.documents
@@ -84,6 +107,8 @@ class Session:
         self._namespace = namespace
         self._store = open_shards(settings)
         self._pinned: View | None = None
+        #: Views that cursors refer to, by id, the latest last, and the monotonic time until which each stays.
+        self._held: OrderedDict[str, tuple[View, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def view(self, *, now: bool = False) -> View:
@@ -111,6 +136,26 @@ class Session:
                     bm25_b=self._settings.retrieval.bm25_b,
                 )
             return last
+
+    def hold(self, view: View) -> None:
+        """Keep a view for :meth:`held` for an hour from now, unless so many others are that it must go."""
+        now = time.monotonic()
+        with self._lock:
+            self._held.pop(view.id, None)
+            self._held[view.id] = (view, now + _HELD_SECONDS)
+            for name in [n for n, (_, end) in self._held.items() if end < now]:
+                del self._held[name]
+            while len(self._held) > _MAX_HELD:
+                self._held.popitem(last=False)
+
+    def held(self, view_id: str) -> View | None:
+        """The view of this id, if it is the current one or is kept still."""
+        current = self.view()
+        if current.id == view_id:
+            return current
+        with self._lock:
+            view, end = self._held.get(view_id, (None, 0.0))
+        return view if end >= time.monotonic() else None
 
     def ask(self, query: Callable[[View], T]) -> T:
         """What ``query`` makes of the current view. If a file of it has gone or is damaged, the query is made

@@ -29,6 +29,7 @@ from taboot_pipelines.stages.vacuum import (
 )
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.state.keys import CACHE_QUERY
 from taboot_pipelines.stores.tables import NAMESPACE
 
 #: What is derived from documents, so that running the chain deletes from it; servers are added to these.
@@ -92,6 +93,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
         # The receipt comes first: if the process is killed after it, the next run carries the deletion out.
         stores = [
             *(STORES if erase else _DERIVED),
+            *(_caches(workspace) if erase else ()),
             *_servers(workspace),
             *_absent_servers(workspace, namespace),
         ]
@@ -221,6 +223,9 @@ def _carry_out(
         catalog.forget(namespace, doc_ids, blobs)
         if not catalog.database.compact():
             stores["catalog"] = "pending"
+        stores |= dict.fromkeys(
+            _caches(workspace), "done" if _forget_results(workspace, namespace) else "pending"
+        )
     catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
@@ -246,6 +251,31 @@ def _still_held(workspace: Workspace, namespace: str, doc_ids: Collection[str]) 
 def _servers(workspace: Workspace) -> list[str]:
     """Return the configured servers that hold what is derived from documents."""
     return [t.store for t in CHAIN.targets.values() if t.configured(workspace)]
+
+
+def _caches(workspace: Workspace) -> tuple[str, ...]:
+    """The store of cached results, where it is one that outlives a process."""
+    return ("caches",) if workspace.settings.redis.url is not None else ()
+
+
+def _forget_results(workspace: Workspace, namespace: str) -> bool:
+    """Drop the results of searches that Redis keeps, which quote documents; whether it could be done.
+
+    It comes after the new manifest: a search that still writes a result of the old one looks once more and
+    takes it away itself.
+    """
+    from taboot_pipelines.stores.state.redis import RedisState
+
+    state = workspace.state
+    if not isinstance(state, RedisState):
+        return True
+    try:
+        state.delete(namespace, [name for name, _ in state.find(namespace, CACHE_QUERY.prefix)])
+    except TabootError as error:
+        if error.code != "E_REDIS":
+            raise
+        return False
+    return True
 
 
 def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:

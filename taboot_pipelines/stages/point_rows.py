@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +85,7 @@ class PointRows:
                 "job_id": d["job_id"],
                 "mime": d["mime"],
                 "lang": d["lang"],
-                "domain": _domain(d["url"]),
+                "domain": ids.domain_of(d["url"]),
                 "tags": sorted(tags),
                 "created_at": max(d["created_at"], 0) // 1_000_000,
                 "updated_at": since // 1_000_000,
@@ -159,15 +158,6 @@ class PointRows:
                 dense += [vectors[sha256]] * len(contents)
                 sparse += [chunk_vector(*analyze(texts[sha256]))] * len(contents)
             yield Points(made, payloads, matrix[dense], sparse)
-
-
-def _domain(url: str) -> str:
-    """Return the host of a web document, else ""."""
-    try:
-        parts = urlsplit(url)
-        return parts.hostname or "" if parts.scheme in ("http", "https") else ""
-    except ValueError:
-        return ""
 
 
 def _iso(micros: int) -> str:

@@ -163,6 +163,40 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     assert shell.json("explain", hit["chunk_id"])["kind"] == "hit"
 
 
+def test_search_explains_compares_pages_and_says_why_not(shell: Shell) -> None:
+    told = shell("search", "sessions cache", "--explain", "--weight", "vector=2", "--rrf-k", "30")
+    assert re.search(r"vector +rank \d+ +score ", told) and "k 30, weights vector 2" in told
+    assert re.search(r"milliseconds: open .*embedding .*fusion .*hits .*total ", told)
+
+    first = shell.json("search", "sessions", "--limit", "1")
+    assert {"latency_ms", "cached", "total", "next_cursor"} <= first.keys()
+    second = shell.json("search", "sessions", "--limit", "1", "--cursor", first["next_cursor"])
+    both = shell.json("search", "sessions", "--limit", "2")["hits"]
+    assert [first["hits"][0], second["hits"][0]] == both
+    a, b = both[0]["highlights"][0]
+    assert "session" in both[0]["text"][a:b].lower()
+
+    why = shell.json("search", "sessions", "--why-not", "compose.yaml", "--source", "guides")
+    assert not why["found"] and why["chunks"][0]["fell_out"] == "filter"
+    told = shell("search", "sessions", "--why-not", "compose.yaml", "--source", "guides")
+    assert "The filter source wants guides; the document has stack." in told
+    assert {"hybrid", "vector", "keyword"} <= set(shell.json("search", "sessions", "--compare")["modes"])
+    assert re.search(r"^hybrid 1 +vector .*sessions.md", shell("search", "sessions", "--compare"), re.M)
+
+    assert shell.json("search", "web", "--collection", "stack", "--content-type", "code")["hits"]
+    assert "Nothing found." in shell("search", "web", "--collection", "stacks", "--domain", "none.lan")
+    assert "Did you mean 'stack'?" in shell.err and "domain 'none.lan'" in shell.err
+
+
+def test_cached_results_are_shown_and_dropped(shell: Shell) -> None:
+    shown = {row["kind"]: row for row in shell.json("cache")["caches"]}
+    assert shown.keys() == {"results", "embeddings"} and shown["results"]["store"] == "process"
+    assert "results" in shell("cache")
+    assert shell.json("cache", "--clear", "all") == {"dropped": {"results": 0, "embeddings": 0}}
+    assert shell.json("cache", "--clear", "results", "--domain", "x.lan") == {"dropped": {"results": 0}}
+    shell("cache", "--domain", "x.lan", code=2)
+
+
 def test_questions_load_no_dagster_and_no_table_format(shell: Shell) -> None:
     program = (
         "import sys, atexit\natexit.register(lambda: sys.stderr.write(' '.join(sorted({m.split('.')[0] for m"
@@ -279,6 +313,11 @@ def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path)
         (("neighbors", "nobody-is-called-that"), "E_NOT_FOUND"),
         (("links", "no-such-document"), "E_NOT_FOUND"),
         (("search", " "), "E_QUERY"),
+        (("search", "word " * 30_000), "E_QUERY"),
+        (("ask", "word " * 30_000), "E_QUERY"),
+        (("search", "x", "--type", "composer"), "E_QUERY"),
+        (("search", "x", "--cursor", "abc"), "E_CURSOR"),
+        (("search", "x", "--why-not", "nobody"), "E_NOT_FOUND"),
         (("search", "x", "--namespace", "elsewhere"), "E_KB_UNINITIALIZED"),
         (("ingest", "nobody"), "E_SOURCE_UNKNOWN"),
         (("delete", "no-such-document"), "E_NOT_FOUND"),
@@ -290,6 +329,8 @@ def test_errors_are_a_code_a_sentence_and_a_remedy(shell: Shell, tmp_path: Path)
         assert shell.err.startswith(f"{code}: ") and error["details"]["remedy"] in shell.err
     shell("ingest", "--confirm-deletes", code=2)
     shell("search", code=2)
+    shell("search", "x", "--weight", "vector", code=2)
+    shell("search", "x", "--compare", "--why-not", "y", code=2)
     for name, value, code in (
         ("TABOOT_CHUNKING__MAX_TOKENS", "many", "E_CONFIG"),
         ("TABOOT_SOURCES", str(tmp_path / "none.yaml"), "E_SOURCES"),

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -278,3 +279,32 @@ def test_embedding_opens_no_connection_and_leaves_nothing_at_home(tmp_path):
     )
     assert done.stdout.splitlines() == ["openvino True", "[] []"], done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif("openvino" not in INSTALLED, reason="OpenVINO has no wheel for this machine")
+@pytest.mark.parametrize("harm", ["flip", "cut", "folder"])
+def test_a_kept_compiled_model_gives_the_same_vectors_whatever_becomes_of_it(tmp_path: Path, harm: str):
+    from taboot_pipelines.embedding import minilm
+
+    def embedded(cache: Path | None) -> np.ndarray:
+        minilm._cache.clear()
+        return MiniLmEmbedder(EmbeddingSettings(runtime="openvino"), cache=cache).embed(["redis", "a b c"])
+
+    try:
+        plain, folder = embedded(None), tmp_path / "models"
+        assert np.array_equal(embedded(folder), plain)
+        (kept,) = folder.iterdir()
+        data = kept.read_bytes()
+        if harm == "flip":
+            kept.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
+        elif harm == "folder":
+            kept.unlink()
+            kept.mkdir()
+        else:
+            kept.write_bytes(data[:1000])
+        assert np.array_equal(embedded(folder), plain)
+        if harm != "folder":
+            made = kept.read_bytes()
+            assert sha256(made[32:]).digest() == made[:32], "what was damaged is made again"
+    finally:
+        minilm._cache.clear()

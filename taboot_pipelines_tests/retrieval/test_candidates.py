@@ -80,6 +80,10 @@ FILTERS = [
     {"type": "files"},
     {"date_from": "2020-01-01"},
     {"source": "two", "tag": "b", "language": "en"},
+    {"collection": "b"},
+    {"content_type": ["code", "table"]},
+    {"collection": ["a", "ties"], "content_type": "prose"},
+    {"domain": ["", "docs.example.org"], "source": "one"},
 ]
 
 

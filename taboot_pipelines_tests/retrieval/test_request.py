@@ -59,9 +59,101 @@ def test_an_arm_that_the_settings_leave_out_stays_out():
     assert read_request("redis", 1, defaults=silent).keyword_weight == 0.0
 
 
-def test_lone_surrogates_are_replaced_and_nothing_else_is():
-    assert request("caf\u00e9 \ud800 \U0001f642").query == "caf\u00e9 ? \U0001f642"
-    assert request("  two  blanks ").query == "  two  blanks "
+@pytest.mark.parametrize(
+    ("query", "searched"),
+    [
+        ("caf\u00e9 \ud800 \U0001f642", "caf\u00e9 ? \U0001f642"),
+        ("  two \t\n blanks\u3000", "two blanks"),
+        ("cafe\u0301", "caf\u00e9"),
+        ("a\x00b\x1b[31mc", "a b [31mc"),
+        ("\x00\x07", "?"),
+        ("ÄÖ ERR-123", "ÄÖ ERR-123"),
+        ("x" * 1000 + " " * 5000, "x" * 1000),
+        ("word " * 200, " ".join(["word"] * 200)),
+    ],
+)
+def test_a_query_is_composed_and_its_blanks_are_single(query, searched):
+    assert request(query).query == searched
+    assert request(query).fingerprint == request(f" {searched}\n").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("query", "searched"),
+    [
+        ("x" * 1001, "x" * 1000),
+        ("word " * 10_000, " ".join(["word"] * 200)),
+        ("🙂" * 1001, "🙂" * 1000),
+        ("a " + "x" * 5000, "a " + "x" * 998),
+        ("y" * 995 + " zzzzzzzzzz", "y" * 995),
+    ],
+)
+def test_of_a_long_query_the_beginning_is_searched(query, searched):
+    made = request(query)
+    assert made.query == searched and made.uncut == len(" ".join(query.split()))
+
+
+@pytest.mark.parametrize("query", ["word " * 30_000, "x" * 10_000_000])
+def test_a_document_is_no_query(query):
+    with pytest.raises(TabootError, match="at most 100000 characters") as caught:
+        request(query)
+    assert caught.value.code == "E_QUERY" and "fewer words" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"sauce": "docs"}, r"no argument 'sauce'\. Did you mean 'source'"),
+        ({"modes": "vector"}, "Did you mean 'mode'"),
+        ({"type": "composer"}, "Did you mean 'compose'"),
+        ({"type": ["files", "kube"]}, "type must be one of ai_session.* not 'kube'"),
+        ({"content_type": "Table"}, "Did you mean 'table'"),
+        ({"mode": "keywords"}, "mode must be one of .* Did you mean 'keyword'"),
+        ({"fusion": "rff"}, "fusion must be one of .* Did you mean 'rrf'"),
+        ({"weights": {"vectors": 1}}, "weights must name arms .* Did you mean 'vector'"),
+        ({"weights": 3}, "weights must"),
+        ({"weights": {"vector": -1}}, "vector_weight must"),
+        ({"weights": {"vector": 1}, "vector_weight": 2}, "weights must not give the vector arm a second"),
+        ({"rrf_k": 0}, "rrf_k must"),
+        ({"min_score": float("nan")}, "min_score must"),
+        ({"min_score": "1"}, "min_score must"),
+        ({"expand": 11}, "expand must"),
+        ({"expand": -1}, "expand must"),
+        ({"dedupe": "yes"}, "dedupe must"),
+        ({"cursor": ""}, "cursor must"),
+        ({"cursor": 5}, "cursor must"),
+        ({"rerank_top_n": 0}, "rerank_top_n must"),
+        ({"domain": 3}, "domain must"),
+        ({"path_prefix": [None]}, "path_prefix must"),
+        ({"source": map(str, range(2000))}, "source must name at most"),
+        ({"cache": None}, "cache must"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_may_have_been_meant(arguments, said):
+    with pytest.raises(TabootError, match=said) as caught:
+        request(**arguments)
+    assert caught.value.code == "E_QUERY"
+
+
+def test_pages_of_one_list_have_one_fingerprint_and_other_lists_another():
+    same = [request(), request(limit=3), request(expand=2), request(cache=False), request(cursor="x")]
+    assert len({r.fingerprint for r in same}) == 1
+    others = [
+        request(**options)
+        for options in (
+            {"mode": "vector"},
+            {"source": "docs"},
+            {"tag": "docs"},
+            {"date_from": "2024-01-01"},
+            {"weights": {"vector": 9}},
+            {"rrf_k": 9},
+            {"min_score": 0.5},
+            {"dedupe": True},
+            {"rerank": False},
+            {"exact": True},
+        )
+    ]
+    assert len({r.fingerprint for r in [*same, *others]}) == 1 + len(others)
+    assert request(tag=["b", "a"]).fingerprint == request(tag=("a", "b", "a")).fingerprint
 
 
 def test_one_word_or_several_are_the_same_filter():

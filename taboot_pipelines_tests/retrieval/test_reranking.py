@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from taboot_pipelines.errors import TabootError
@@ -86,6 +87,53 @@ def test_a_reranker_that_fails_leaves_the_fused_order_and_one_warning(home, serv
     with pytest.raises(TabootError, match="E_RERANKER"):
         kb.search(QUERY, 10, rerank=True)
     assert kb.answer("how do I restart nginx").citations
+
+
+def test_a_result_says_whether_it_was_reranked_and_why_not(home, server):
+    kb = opened(home, server.url, candidates=20)
+    found = kb.search(QUERY, 10)
+    assert found.reranked and found.notes == () and "rerank" in found.latency_ms
+    assert [h.ranks["rerank"] for h in found.hits] == list(range(1, 11))
+    assert kb.search(QUERY, 60, rerank_top_n=7).hits[7].scores.keys() == {"vector", "keyword"}
+    assert not kb.search(QUERY, 10, rerank=False).reranked
+    server.fail(500, times=1)
+    failed = kb.search("nginx", 10)
+    assert not failed.reranked and "E_RERANKER" in failed.notes[0] and "keep their order" in failed.notes[0]
+    again = kb.search("nginx", 10)
+    assert not again.cached and "given a rest" in again.notes[0]
+
+
+def test_pages_of_reranked_hits_are_the_whole_list(home, server):
+    kb = opened(home, server.url, candidates=15)
+    whole = kb.search(QUERY, 60)
+    got, cursor = [], None
+    while True:
+        page = kb.search(QUERY, 4, cursor=cursor)
+        got += page.hits
+        assert page.reranked
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert got == list(whole.hits)
+    first = kb.search(QUERY, 4, cache=False)
+    server.fail(500, times=1)
+    with pytest.raises(TabootError, match="E_RERANKER"):  # the page would not be of the same list
+        kb.search(QUERY, 4, cursor=first.next_cursor, cache=False)
+
+
+@pytest.mark.parametrize("scores", [[], [1.0] * 3, [float("nan")] * 60, [[1.0]] * 60])
+def test_what_is_not_one_finite_score_a_text_is_a_failure(home, scores):
+    class Odd:
+        def rank(self, query, texts):
+            return np.array(scores)
+
+    kb = KnowledgeBase.open(
+        settings=Settings(home=home), namespace=NAMESPACE, embedder=HashEmbedder(), reranker=Odd()
+    )
+    found = kb.search(QUERY, 60)
+    assert not found.reranked and found.hits == opened(home, None).search(QUERY, 60).hits
+    with pytest.raises(TabootError, match="E_RERANKER"):
+        kb.search(QUERY, rerank=True)
 
 
 def test_asking_for_one_that_is_not_there_is_refused(home):

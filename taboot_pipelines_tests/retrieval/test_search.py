@@ -389,7 +389,18 @@ def test_a_wrong_argument_is_named(tmp_path, argument, value):
 
 
 @pytest.mark.parametrize(
-    "query", ["\ud800", "\x00", "'; DROP TABLE docs; --", "%s" * 50, "the of and", "🙂" * 1000, "a" * 100_000]
+    "query",
+    [
+        "\ud800",
+        "\x00",
+        "'; DROP TABLE docs; --",
+        "%s" * 50,
+        "the of and",
+        "🙂" * 1000,
+        "a" * 1000,
+        "漢" * 1000,
+        ". " * 500,
+    ],
 )
 def test_any_text_is_a_query(tmp_path, query):
     kb = build(tmp_path, [Doc("a.md", "redis", source="docs")])

@@ -40,6 +40,8 @@ class Pattern:
 DLQ_PENDING = Pattern("dlq:pending", None, "000 §Redis State Model, 2")
 #: The progress of a job; the time to live begins anew with each write, the last of which is the job's end.
 JOB = Pattern("job:", 7 * DAY, "000 §Redis State Model, 3")
+#: Results of searches.
+CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
 CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
 #: The least time to live of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s
 #: whatever the rate).
@@ -56,8 +58,7 @@ EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model,
 #: Crawling (issue 11).
 CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
 LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
-#: Results of searches, and vectors by text (issue 10).
-CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
+#: Vectors by text (issue 10).
 CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
 #: Webhooks on the status of runs; no issue asks for them by name yet (seed 001 §5.5).
 QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")

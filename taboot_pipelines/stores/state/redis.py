@@ -157,6 +157,25 @@ class RedisState:
         there = [keys.redis_key(namespace, n) for n in names]
         return sum(int(self._ask(partial(self._client.unlink, *part))) for part in _parts(there))
 
+    def find(self, namespace: str, prefix: str) -> list[tuple[str, int]]:
+        """The names of the namespace's keys that begin with ``prefix``, and the bytes of each one's value."""
+        start = keys.redis_key(namespace, prefix)
+        there: list[bytes] = self._ask(lambda: sorted(set(self._client.scan_iter(f"{start}*", count=_PART))))
+        found = []
+        for part in _parts(there):
+            sizes = self._ask(partial(self._sizes, part))
+            found += [
+                (prefix + key[len(start.encode()) :].decode(errors="replace"), int(size))
+                for key, size in zip(part, sizes, strict=True)
+            ]
+        return found
+
+    def _sizes(self, there: list[bytes]) -> list[int]:
+        with self._client.pipeline(transaction=False) as pipeline:
+            for key in there:
+                pipeline.strlen(key)
+            return list(pipeline.execute())
+
     @contextlib.contextmanager
     def lock(self, namespace: str, name: str, ttl_seconds: float) -> Iterator[bool]:
         key, holder = keys.redis_key(namespace, name), uuid.uuid4().hex

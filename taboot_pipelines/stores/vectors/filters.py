@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Where:
     """What one and the same occurrence of a text must be. None: anything; a set: one of it (``tags``: has one
-    of it).
+    of it). ``collections``: its source or one of its tags is one.
 
     ``moment_from`` and ``moment_to`` are microseconds since the epoch, the first included, the second not.
     """
@@ -31,6 +31,9 @@ class Where:
     types: frozenset[str] | None = None
     tags: frozenset[str] | None = None
     languages: frozenset[str] | None = None
+    domains: frozenset[str] | None = None
+    collections: frozenset[str] | None = None
+    content_types: frozenset[str] | None = None
     moment_from: int | None = None
     moment_to: int | None = None
 
@@ -58,9 +61,18 @@ def points_of(
                 ("source", where.types),
                 ("tags", where.tags),
                 ("lang", where.languages),
+                ("domain", where.domains),
+                ("content_type", where.content_types),
             )
             if wanted is not None
         ]
+        if where.collections is not None:
+            named = models.MatchAny(any=sorted(where.collections))
+            conditions.append(
+                models.Filter(
+                    should=[models.FieldCondition(key=key, match=named) for key in ("source_id", "tags")]
+                )
+            )
         if where.moment_from is not None or where.moment_to is not None:
             # A double holds microseconds exactly until the year 2255.
             conditions.append(
