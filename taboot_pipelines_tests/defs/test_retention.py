@@ -23,7 +23,10 @@ from taboot_pipelines.stages import running
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.world import World
 
-ASSETS = ("raw_blobs", "documents", "chunks", "embeddings", "tier_a_triples", "entity_snapshots", "kb_shards")
+ASSETS = (
+    *("raw_blobs", "documents", "chunks", "links", "embeddings"),
+    *("tier_a_triples", "entity_snapshots", "kb_shards"),
+)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
 WORD = "zyxwvutquux"
-HALF = ("raw_blobs", "documents", "chunks")
+HALF = ("raw_blobs", "documents", "chunks", "links")
 
 
 def doc_id(world: World, source: str, path: str) -> str:
@@ -127,7 +127,7 @@ def test_what_vanished_does_not_wait_for_the_vectors_of_another_change(down: Wor
     other = down.source("other")
     (other / "o.md").write_text("Document 0 of many listens on 10.0.0.1:1000.\n")
     down.workspace.sync_sources()
-    for stage in ("raw_blobs", "documents", "chunks", "embeddings", "tier_a_triples", "entity_snapshots"):
+    for stage in (*HALF, "embeddings", "tier_a_triples", "entity_snapshots"):
         run_stage(down.workspace, stage, "other")
     run_stage(down.workspace, "kb_shards", "other")
     assert served(down) == {

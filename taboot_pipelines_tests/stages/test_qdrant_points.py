@@ -18,6 +18,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import point_retries, point_rows, qdrant_points, storage_audit
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stores.catalog.pointers import Pointers
@@ -252,7 +253,7 @@ def test_a_kill_at_any_statement_is_made_good(world, qdrant, owner, method, call
     for call in range(1, calls + 1):
         # The points alone are killed: other stages write tables and pointers too.
         write(call)
-        for name in ("raw_blobs", "documents", "chunks", "embeddings", "tier_a_triples", "entity_snapshots"):
+        for name in CHAIN.names[: CHAIN.names.index("entity_snapshots") + 1]:
             run_stage(world.workspace, name, "notes", confirm_deletes=True)
         with killed_at(owner, method, call):
             stage(world)
