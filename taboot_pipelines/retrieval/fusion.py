@@ -93,13 +93,15 @@ def fuse(
         parts = [arm.weight * _reciprocal(arm, rrf_k) for arm in used]
     else:
         spreads = [_spread(arm, depth) for arm in used]
+        largest = max(arm.weight for arm in used)  # only the ratios count, and products must stay finite
         weights = [
-            arm.weight * (s.height**2 if fusion == "auto" else 1.0)
+            arm.weight / largest * (s.height**2 if fusion == "auto" else 1.0)
             for arm, s in zip(used, spreads, strict=True)
         ]
         total = sum(weights)
         if not total:  # no arm prefers anything
-            weights, total = [arm.weight for arm in used], sum(arm.weight for arm in used)
+            weights = [arm.weight / largest for arm in used]
+            total = sum(weights)
         parts = []
         for arm, spread, weight in zip(used, spreads, weights, strict=True):
             part = spread.share(arm.ranking.scores)

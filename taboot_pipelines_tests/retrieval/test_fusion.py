@@ -44,7 +44,7 @@ arms = st.lists(
         ),
         st.sets(st.integers(0, 60), max_size=30),
         st.lists(st.floats(0.001, 30), min_size=30, max_size=30),
-        st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+        st.sampled_from([0.0, 0.5, 1.0, 3.0, 1e200]),
         st.integers(0, 40),
     ),
     min_size=1,

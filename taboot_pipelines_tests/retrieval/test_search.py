@@ -465,3 +465,33 @@ def test_words_that_another_release_indexed_are_refused(tmp_path):
     assert kb.search("redis", mode="vector").hits
     build(tmp_path, [Doc("a.md", "redis backup", source="docs"), Doc("b.md", "more", source="docs")])
     assert kb.search("redis", mode="keyword").hits
+
+
+def test_a_query_of_function_words_alone_finds_them(tmp_path):
+    texts = ["who are the who", "the port of the server", "nothing else"]
+    kb = build(tmp_path, [Doc(f"{i}.md", t, source="docs") for i, t in enumerate(texts)])
+    assert kb.search("the who", mode="keyword").hits[0].text == texts[0]
+    assert {h.text for h in kb.search("The?", mode="keyword").hits} == set(texts[:2])
+    # Beside any other word they are left out.
+    assert [h.text for h in kb.search("the server", mode="keyword").hits] == [texts[1]]
+
+
+def test_the_very_word_stands_above_another_form_of_it(tmp_path):
+    texts = ["it connects a port", "it connected a port", "connection of a port"]
+    kb = build(tmp_path, [Doc(f"{i}.md", t, source="docs") for i, t in enumerate(texts)])
+    for word, first in (("connects", 0), ("connected", 1), ("connection", 2)):
+        hits = kb.search(word, mode="keyword").hits
+        assert hits[0].text == texts[first] and len(hits) == 3
+
+
+def test_what_a_passage_leaves_out_may_stand_beside_it(tmp_path):
+    """Of two passages with the same words, that comes first whose document has the other word too."""
+    docs = [
+        Doc("a.md", "restart the proxy\n\nabout redis", source="docs"),
+        Doc("b.md", "restart the proxy now\n\nabout nginx", source="docs"),
+    ]
+    kb = build(tmp_path, docs)
+    hits = kb.search("nginx restart", mode="keyword").hits
+    ranked = [h.text for h in hits]
+    assert ranked.index("restart the proxy now") < ranked.index("restart the proxy")
+    assert "about redis" not in ranked  # it has no word of the query itself
