@@ -23,7 +23,7 @@ def marked(text: str, query: str) -> list[str]:
     [
         ("Backups of the Redis server.", "redis backup", ["Backups", "Redis"]),
         ("see ERR-123 or err 123", "ERR-123", ["ERR-123", "err", "123"]),
-        ("node-exporter exports", "exporter", ["exporter"]),
+        ("node-exporter exports", "exporter", ["exporter", "exports"]),
         ("listen 10.0.0.5:8080;", "10.0.0.5", ["10", "0", "0", "5"]),
         ("cafe\u0301 or CAFÉ", "café", ["cafe\u0301", "CAFÉ"]),
         ("ｒｅｄｉｓ wide", "redis", ["ｒｅｄｉｓ"]),
