@@ -16,6 +16,7 @@ from taboot_pipelines.model.tables import TABLES, rows_of
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.tables import table_id
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ def source_versions(
             found.versions[source] = vector
         elif source in applied:
             before = {table: version for table, version in applied[source].items() if table != WITHDRAWN}
+            if _made_again(workspace, namespace, source, before):
+                # The source was retired and put back: nothing of what it held before is there any more.
+                continue
             gone = _gone(workspace, namespace, source, before)
             found.versions[source] = before | ({WITHDRAWN: ids.digest(*sorted(gone))} if gone else {})
             found.withdrawn[source] = gone
@@ -75,6 +79,16 @@ def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:
         for table, version in vector.items()
     )
     return vector if agreed else None
+
+
+def _made_again(workspace: Workspace, namespace: str, source: str, version: Mapping[str, Any]) -> bool:
+    """Whether the source's table of documents is another one than that of a version."""
+    before = version.get("documents")
+    now = workspace.tables.version(namespace, source, "documents")
+    # A version without an id, as an earlier release wrote it, may be of any table.
+    if before is None or now is None or not table_id(before):
+        return False
+    return table_id(before) != table_id(now)
 
 
 def _gone(workspace: Workspace, namespace: str, source: str, version: Mapping[str, Any]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
@@ -383,6 +383,17 @@ def apply(world: World, clock: Clock, kind: str, where: tuple[str, str], n: int)
 @given(
     start=st.lists(st.tuples(place, st.integers(0, 3)), min_size=3, max_size=9),
     operations=st.lists(operation, min_size=2, max_size=8),
+)
+@example(
+    # Retired and put back, and stopped before all of its stages have its new tables.
+    start=[(("stacks", "alpha/compose.yaml"), 0)],
+    operations=[
+        ("retire", ("stacks", "alpha/compose.yaml"), 0),
+        ("move", ("stacks", "alpha/compose.yaml"), 0),
+        ("crash", ("stacks", "alpha/compose.yaml"), 1),
+        ("write", ("stacks", "alpha/compose.yaml"), 0),
+        ("full", ("stacks", "alpha/compose.yaml"), 12),
+    ],
 )
 def test_incremental_equals_from_scratch(tei: FakeTei, start: list[Any], operations: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as directory, Clock() as clock:
