@@ -47,7 +47,7 @@ def _filters(function: Any) -> Any:
 def _mode(function: Any) -> Any:
     return click.option(
         "--mode",
-        type=click.Choice(["hybrid", "vector", "keyword"]),
+        type=click.Choice(["hybrid", "vector", "keyword", "graph", "adaptive"]),
         default="hybrid",
         show_default=True,
         help="How hits are found.",

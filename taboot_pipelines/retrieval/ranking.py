@@ -66,7 +66,7 @@ def rank_rows(
     if words is not None:
         arms["keyword"] = view.keywords.search(words, depth, rows)
         clock.lap("keyword")
-    if request.mode == "hybrid":
+    if request.joins:
         count = len(index) if rows is None else len(rows)
         best = fuse(
             [
@@ -101,7 +101,7 @@ def rank_rows(
 
 def arm_depth(request: SearchRequest, settings: RetrievalSettings) -> int:
     """How many of each arm's best rows are ranked: in a fusion at least ``request.depth``."""
-    if request.mode != "hybrid":
+    if not request.joins:
         return request.limit
     return request.depth or max(settings.candidates, request.limit)
 

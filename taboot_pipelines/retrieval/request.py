@@ -19,7 +19,9 @@ from taboot_pipelines.retrieval.filters import Filter, Moment, Words, or_near, r
 from taboot_pipelines.retrieval.fusion import Fusion
 from taboot_pipelines.settings import RetrievalSettings
 
-Mode = Literal["hybrid", "vector", "keyword"]
+Mode = Literal["hybrid", "vector", "keyword", "graph", "adaptive"]
+#: Modes that ask all arms and join them.
+JOINING = frozenset({"hybrid", "graph", "adaptive"})
 Arm = Literal["vector", "keyword"]
 
 _MAX_HITS = 10_000
@@ -106,6 +108,11 @@ class SearchRequest:
     cache: bool = True
     depth: int = 0
     uncut: int = 0
+
+    @property
+    def joins(self) -> bool:
+        """Whether all arms are asked, and their lists are joined."""
+        return self.mode in JOINING
 
     @property
     def fingerprint(self) -> str:

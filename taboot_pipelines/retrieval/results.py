@@ -101,7 +101,8 @@ class SearchResult(_Result):
     """The hits of one query, best first.
 
     ``query`` as it was searched; ``total``: an estimate of how many distinct texts there are to be found;
-    ``next_cursor``: asks for the page after this one, None on the last; ``fusion``, ``rrf_k`` and
+    ``next_cursor``: asks for the page after this one, None on the last; ``chosen``: the mode that the hits
+    were ranked in, which may be another for ``adaptive``, and ``why``; ``fusion``, ``rrf_k`` and
     ``weights``: how the arms were joined; ``reranked``: whether a cross-encoder ordered the best hits;
     ``notes``: what to know about it, in sentences; ``manifest_version``: of the publication it was found in;
     ``cached`` and ``embedding_cached``: what was not computed anew; ``latency_ms``: milliseconds by part, and
@@ -113,6 +114,8 @@ class SearchResult(_Result):
     hits: tuple[Hit, ...]
     total: int = 0
     next_cursor: str | None = None
+    chosen: str = ""
+    why: str = ""
     fusion: str = ""
     rrf_k: int = 0
     weights: dict[str, float] = {}

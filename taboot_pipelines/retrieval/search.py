@@ -20,11 +20,12 @@ from taboot_pipelines.retrieval.index import Mask, Rows
 from taboot_pipelines.retrieval.near_duplicates import Shingles, alike, shingles
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.ranking import RankedRow, rank_rows
+from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results import Hit, SearchResult
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.timing import Clock
+from taboot_pipelines.retrieval.web_ranking import choose, rank_request
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 
@@ -216,6 +217,8 @@ class Search:
         reranking = self._reranking_for(request, cursor)
         top = 0 if reranking is None else request.rerank_top_n or reranking.candidates
         request = replace(request, depth=self._depth(request, cursor, top))
+        choice = choose(view, request)
+        clock.lap("graph")
         start = cursor.position if cursor is not None else 0
         end = start + request.limit
         ranked = _Ranked([], {})
@@ -259,10 +262,12 @@ class Search:
                 hits=tuple(hits),
                 total=_total(view, request, rows, ranked, end),
                 next_cursor=next_cursor,
-                fusion=request.fusion if request.mode == "hybrid" else "",
-                rrf_k=request.rrf_k if request.mode == "hybrid" else 0,
+                chosen=choice.mode,
+                why=choice.why,
+                fusion=request.fusion if request.joins else "",
+                rrf_k=request.rrf_k if request.joins else 0,
                 weights={"vector": request.vector_weight, "keyword": request.keyword_weight}
-                if request.mode == "hybrid"
+                if request.joins
                 else {},
                 reranked=reranked,
                 embedding_cached=known_vector,
@@ -288,7 +293,7 @@ class Search:
         ask = wanted
         while True:
             deeper = replace(request, limit=ask)
-            found = rank_rows(view, deeper, vector, rows, self._candidates(), self._settings, clock)
+            found = rank_request(view, deeper, vector, rows, self._candidates(), self._settings, clock)
             enough = len(found) < ask
             if request.min_score is not None and found and found[-1].score < request.min_score:
                 found = [r for r in found if r.score >= request.min_score]
@@ -302,7 +307,7 @@ class Search:
         """How many of each arm's best are fused: for all pages of a list as many as for its first."""
         if cursor is not None:
             return cursor.depth
-        return max(self._settings.candidates, request.limit, top) if request.mode == "hybrid" else 0
+        return max(self._settings.candidates, request.limit, top) if request.joins else 0
 
     def _reranking_for(self, request: SearchRequest, cursor: Cursor | None) -> Reranking | None:
         if request.rerank is False or not self._reranker_configured:
@@ -342,7 +347,7 @@ def _total(view: View, request: SearchRequest, rows: Rows | None, ranked: _Ranke
     if len(ranked.rows) <= end:
         return len(ranked.rows)
     index = view.index
-    if request.mode == "keyword" or (request.mode == "hybrid" and request.vector_weight == 0):
+    if request.mode == "keyword" or (request.joins and request.vector_weight == 0):
         scores = view.keywords.scores(request.query)
         return int(np.count_nonzero(scores if rows is None else scores[rows]))
     return len(index) if rows is None else len(rows)

@@ -19,6 +19,7 @@ from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.links import LinkGraph
 from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.web import Web
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import Seen, Shards, open_shards, verify
 
@@ -48,7 +49,9 @@ class View:
         self._index = index
         self._keywords = Once(lambda: Keywords(index(), bm25_k1, bm25_b))
         self._graph = Once(lambda: Graph(shards))
-        self._links = Once(lambda: LinkGraph(shards))
+        links = self._links = Once(lambda: LinkGraph(shards))
+        graph = self._graph
+        self._web = Once(lambda: Web(links(), graph()))
 
     @property
     def id(self) -> str:
@@ -74,6 +77,11 @@ class View:
     def links(self) -> LinkGraph:
         """Which document links to which."""
         return self._links()
+
+    @property
+    def web(self) -> Web:
+        """Documents and entities with all that leads from one to another."""
+        return self._web()
 
     def shown_url(self, source: str, path: str, url: str) -> str:
         """A local file's absolute path where its source's root is known; any other URL as it is."""

@@ -198,7 +198,7 @@ class _Follower:
     def _arm(self, arm: str, row: int) -> Step:
         scores = self._arms[arm][self._rows]
         own = float(self._arms[arm][row])
-        weight = getattr(self._request, f"{arm}_weight") if self._request.mode == "hybrid" else 1.0
+        weight = getattr(self._request, f"{arm}_weight") if self._request.joins else 1.0
         if arm == "keyword" and own <= 0:
             terms = ", ".join(sorted(terms_of(self._request.query))) or "none"
             return Step(

@@ -1,0 +1,190 @@
+"""The ranking of a search that follows links: passages of what is reached from the names in the question.
+
+A question names documents and entities by their titles and names. A walk over links and statements
+(:mod:`taboot_pipelines.retrieval.web`) begins there, and with less weight at the best hits of the hybrid
+ranking; passages of what it reaches are ranked by how much of the walk is spent there and by the hybrid's own
+score. So what answers a question in two steps is found, though it shares no word with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taboot_pipelines.embedding.protocol import Vectors
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import vectors
+from taboot_pipelines.retrieval.fusion import DIGITS, Ids, Scores, rank
+from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.ranking import RankedRow, arm_depth, rank_rows
+from taboot_pipelines.retrieval.request import Mode, SearchRequest
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.retrieval.timing import Clock
+from taboot_pipelines.retrieval.web import Named
+from taboot_pipelines.settings import RetrievalSettings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.candidates import Candidates
+
+#: Documents of the hybrid's best hits where a walk also begins, and with which weights beside the 1 of each
+#: name: a question that names one of two documents needs the other, but a walk must not begin everywhere.
+_HITS = 5
+_HIT_WEIGHTS = (0.3, 0.15)
+#: What a passage counts that is reached, and that the hybrid ranking does not have among its best.
+_REACHED = 0.3
+#: Each further passage of one document counts this much of the one before it.
+_FURTHER = 0.5
+_MAX_PASSAGES = 20_000
+#: So that nothing is divided by 0.
+_TINY = 1e-12
+#: Names that are said in the reason for a choice.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The mode that the hits of a request are ranked in, and why, in words, where it was chosen."""
+
+    mode: Mode
+    why: str = ""
+    named: tuple[Named, ...] = ()
+
+
+def choose(view: View, request: SearchRequest) -> Choice:
+    """How a request is ranked. The mode ``graph`` follows links in any case, from the best hits alone if the
+    question names nothing; ``adaptive`` does where it names a document, or what documents are about.
+
+    Raises ``E_NO_GRAPH`` for ``graph`` where the knowledge base has neither links nor statements.
+    """
+    if request.mode not in ("graph", "adaptive"):
+        return Choice(request.mode)
+    web, strict = view.web, request.mode == "graph"
+    if not len(web):
+        if strict:
+            raise TabootError(
+                "E_NO_GRAPH",
+                "The knowledge base has no links between its documents, and no statements about anything.",
+            )
+        return Choice("hybrid", "Nothing in the knowledge base leads to anything else.")
+    named = web.named(request.query)
+    shown = tuple(name for name in named if web.shows(name.nodes))
+    if shown:
+        return Choice("graph", f"The question names {_listed(shown)}.", shown)
+    if strict:
+        return Choice("graph", "The question names nothing: the walk begins at the best hits.")
+    if named:
+        return Choice("hybrid", f"No document is about {_listed(named)}.")
+    return Choice("hybrid", "The question names no document and no entity.")
+
+
+def rank_request(
+    view: View,
+    request: SearchRequest,
+    vector: Vectors | None,
+    rows: Ids | None,
+    candidates: Candidates | None,
+    settings: RetrievalSettings,
+    clock: Clock,
+) -> list[RankedRow]:
+    """As ``ranking.rank_rows``, in any mode. Raises ``E_NO_GRAPH`` as :func:`choose` does."""
+    choice = choose(view, request)
+    if choice.mode != "graph":
+        request = replace(request, mode=choice.mode)
+        return rank_rows(view, request, vector, rows, candidates, settings, clock)
+    # The whole list is made, so that all pages of it are cut from one.
+    depth = arm_depth(request, settings)
+    deep = replace(request, mode="hybrid", limit=2 * depth)
+    hybrid = rank_rows(view, deep, vector, rows, candidates, settings, clock)
+    ranked = rank_reached(view, choice.named, hybrid, vector, rows, depth)
+    clock.lap("graph")
+    return ranked[: request.limit]
+
+
+def _listed(named: Sequence[Named]) -> str:
+    shown = list(dict.fromkeys(name.name for name in named))
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(repr(name) for name in shown[:_SHOWN]) + more
+
+
+def rank_reached(
+    view: View,
+    named: Sequence[Named],
+    hybrid: Sequence[RankedRow],
+    vector: Vectors | None,
+    rows: Ids | None,
+    documents: int,
+) -> list[RankedRow]:
+    """Passages of the best ``documents`` that a walk reaches, among ``rows`` (ascending; None: all), by the
+    walk and the hybrid ranking; behind them, in its own order, what is left of ``hybrid``, which is the head
+    of that ranking, best first.
+    """
+    index = view.index
+    spent = view.web.walk(*_seeds(index, named, hybrid))
+    reached = rank(np.flatnonzero(spent), spent[spent > 0], documents)
+    passages = _passages(index, reached.ids, rows)
+    own = {ranked.row: ranked for ranked in hybrid}
+    fused = np.array([own[row].score if row in own else 0.0 for row in passages.tolist()])
+    near = (
+        np.zeros(len(passages))
+        if vector is None
+        else vectors.exact(index, vector.astype(np.float64), passages)
+    )
+    held_by = index.document[passages]
+    share = spent[held_by] / max(float(spent.max(initial=0.0)), _TINY)
+    best = rank(
+        passages, share * (fused + _REACHED) * _FURTHER ** _place(held_by, fused, near), len(passages)
+    )
+    at = np.searchsorted(passages, best.ids)
+    ranked = []
+    for row, score, walked, cosine in zip(
+        best.ids.tolist(), best.scores.tolist(), share[at].tolist(), near[at].tolist(), strict=True
+    ):
+        scores = {} if vector is None else {"vector": round(cosine, DIGITS)}
+        known = own.get(row)
+        if known is not None:
+            scores = dict(known.scores)
+        ranks = known.ranks if known is not None else {}
+        ranked.append(RankedRow(row, score, {**scores, "graph": round(walked, DIGITS)}, ranks))
+    there = set(best.ids.tolist())
+    last, top = (ranked[-1].score if ranked else 1.0), max((r.score for r in hybrid), default=1.0)
+    behind = [
+        replace(r, score=round(last * _FURTHER * r.score / max(top, _TINY), DIGITS))
+        for r in hybrid
+        if r.row not in there
+    ]
+    return [*ranked, *behind]
+
+
+def _seeds(index: Index, named: Sequence[Named], hybrid: Sequence[RankedRow]) -> tuple[Ids, Scores]:
+    """The nodes of the web where a walk begins, and their weights; some nodes may come twice."""
+    nodes: list[int] = []
+    weights: list[float] = []
+    for name in named:
+        nodes += name.nodes
+        weights += [1.0 / len(name.nodes)] * len(name.nodes)
+    hits = list(dict.fromkeys(int(index.document[ranked.row]) for ranked in hybrid))[:_HITS]
+    nodes += hits
+    weights += np.linspace(*_HIT_WEIGHTS, len(hits)).tolist()
+    return np.array(nodes, dtype=np.int64), np.array(weights)
+
+
+def _passages(index: Index, documents: Ids, rows: Ids | None) -> Ids:
+    """The rows of some documents, best document first, that are to be ranked; ascending."""
+    first, behind = (np.searchsorted(index.document, documents, side=side) for side in ("left", "right"))
+    enough = int(np.searchsorted(np.cumsum(behind - first), _MAX_PASSAGES)) + 1
+    spans = [np.arange(a, b) for a, b in zip(first[:enough], behind[:enough], strict=True)]
+    found = np.sort(np.concatenate(spans)) if spans else np.zeros(0, dtype=np.int64)
+    return found if rows is None else found[np.isin(found, rows, assume_unique=True)]
+
+
+def _place(documents: Ids, fused: Scores, near: Scores) -> Ids:
+    """Which passage of its document each is, by the hybrid's score and by meaning: 0 for the best."""
+    order = np.lexsort((np.arange(len(documents)), -near, -fused, documents))
+    ordered = documents[order]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    place = np.empty(len(documents), dtype=np.int64)
+    place[order] = np.arange(len(ordered)) - np.repeat(begins, np.diff(begins, append=len(ordered)))
+    return place
