@@ -95,7 +95,7 @@ def test_hundreds_of_searches_are_the_same(world, pair, qdrant):
     for i in range(240):
         query = " ".join(rng.sample(words, rng.randint(1, 5)))
         mode, where, limit = (
-            ["hybrid", "vector", "keyword"][i % 3],
+            ["hybrid", "vector", "keyword", "graph", "adaptive"][i % 5],
             FILTERS[i % len(FILTERS)],
             rng.choice([1, 3, 10, 40]),
         )
@@ -110,7 +110,7 @@ def test_ties_and_equal_texts_are_the_same(pair, qdrant):
     served, shards = pair
     qdrant.requests.clear()
     for query in ("tie", "breaker tie", "breaker breaker", "x07", "the", "???"):
-        for mode in ("vector", "keyword", "hybrid"):
+        for mode in ("vector", "keyword", "hybrid", "graph"):
             for limit in (1, 7, 30, 89, 200):
                 hits = served.search(query, limit, mode=mode, exact=True).hits
                 assert hits == shards.search(query, limit, mode=mode).hits

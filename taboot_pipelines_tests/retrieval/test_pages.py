@@ -35,7 +35,7 @@ def pages(kb: KnowledgeBase, query: str, limit: int, between=lambda n: None, **o
     docs=documents,
     query=paragraph,
     limit=st.integers(1, 7),
-    mode=st.sampled_from(["hybrid", "vector", "keyword"]),
+    mode=st.sampled_from(["hybrid", "vector", "keyword", "adaptive"]),
     min_score=st.none() | st.sampled_from([0.0, 0.02, 0.3, 1.0]),
     dedupe=st.booleans(),
     expand=st.integers(0, 1),
@@ -66,7 +66,7 @@ def test_pages_together_are_the_whole_list(
         assert plain == list(kb.search(query, 10_000, mode=mode, min_score=min_score, language=language).hits)
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword", "adaptive"])
 def test_pages_stay_the_same_while_others_publish_and_sweep(tmp_path, mode):
     kb = build(tmp_path, DOCS)
     whole = kb.search("redis restart 3", 10_000, mode=mode)
