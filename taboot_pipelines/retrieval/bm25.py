@@ -22,10 +22,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank, threshold
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.shards.analyzer import ANALYZER, QueryTerm, analyze, analyze_query
+from taboot_pipelines.shards.analyzer import QueryTerm, analyze, analyze_query
 from taboot_pipelines.shards.postings import Found, Places, Wanted
 
 #: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
@@ -131,15 +130,6 @@ class Keywords:
     """The keyword arm of one index. Safe to use from several threads."""
 
     def __init__(self, index: Index, k1: float, b: float) -> None:
-        """Raises ``E_SHARD_CORRUPT`` for shards that another release analyzed: its terms are not these."""
-        if index.manifest.analyzer != ANALYZER:
-            raise TabootError(
-                "E_SHARD_CORRUPT",
-                f"The words of this knowledge base were indexed by {index.manifest.analyzer or 'nothing'},"
-                f" and this release looks for those of {ANALYZER}.",
-                remedy="Ingest any source with this release: the shards are then written anew.",
-                namespace=index.manifest.namespace,
-            )
         self._index = index
         documents: Scores = np.bincount(
             index.document, weights=index.length, minlength=len(index.documents)

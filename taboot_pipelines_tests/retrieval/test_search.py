@@ -459,10 +459,10 @@ def test_words_that_another_release_indexed_are_refused(tmp_path):
     kb = build(tmp_path, [Doc("a.md", "redis backup", source="docs")])
     path = tmp_path / "kb" / f"{NAMESPACE}.duckdb.manifest.json"
     path.write_text(path.read_text().replace(ANALYZER, "taboot-1"))
-    with pytest.raises(TabootError) as caught:
-        kb.search("redis")
-    assert caught.value.code == "E_SHARD_CORRUPT" and "taboot-1" in caught.value.message
-    assert kb.search("redis", mode="vector").hits
+    for mode in ("keyword", "vector", "hybrid"):
+        with pytest.raises(TabootError) as caught:
+            kb.search("redis", mode=mode)
+        assert caught.value.code == "E_SHARD_CORRUPT" and "taboot-1" in caught.value.message
     build(tmp_path, [Doc("a.md", "redis backup", source="docs"), Doc("b.md", "more", source="docs")])
     assert kb.search("redis", mode="keyword").hits
 
