@@ -1,7 +1,7 @@
 """nDCG@10 and Recall@100 of words, vectors and both, on judged sets. Peers in the same run: BM25 over whole
 documents, of plain words and of Snowball stems without function words, and the arms joined by rank alone.
 
-    python benchmarks/retrieval_quality.py DATA [SET …]
+    python benchmarks/retrieval_quality.py [DATA] [SET …]
 
 DATA holds folders in the BEIR layout (corpus.jsonl, queries.jsonl, qrels.tsv). A document's rank is that of
 its best chunk. Vectors are kept in the system's temporary folder, since the bundled model makes some 20 texts
@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import re
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from taboot_pipelines.settings import load_settings
 from taboot_pipelines.shards import open_shards, publish
 from taboot_pipelines.shards.analyzer import STOP_WORDS
 
+DATA = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 SETS = (
     "retrieval-cranfield",
     "multihop-musique-train-100",
@@ -213,6 +215,4 @@ def main(data: Path, sets: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
-    main(Path(sys.argv[1]), sys.argv[2:] or list(SETS))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DATA, sys.argv[2:] or list(SETS))
