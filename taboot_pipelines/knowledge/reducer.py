@@ -121,16 +121,25 @@ def reduce_entity(label: str, key: str, claims: Supported) -> dict[str, Any]:
     else:
         # A claim with properties knows the node better than one that only refers to it.
         name = max((c.properties != "{}", *_rank(c, s), c.name) for c, s in claims.items())[-1]
+    scope = parts[0] if label == "Service" else None
+    chosen = canonical_json({k: v for k, (_, v) in sorted(properties.items())})
     return {
         "label": label,
         "key": key,
         "name": name,
-        "scope": parts[0] if label == "Service" else None,
-        "properties": canonical_json({k: v for k, (_, v) in sorted(properties.items())}),
+        "scope": scope,
+        "properties": chosen,
+        "position": ids.position(key),
+        "fingerprint": entity_fingerprint(label, key, name, scope, chosen),
         "claims": canonical_json(
             [[*claim[1:], support.documents, *support.latest] for claim, support in sorted(claims.items())]
         ),
     }
+
+
+def entity_fingerprint(label: str, key: str, name: str, scope: str | None, properties: str) -> str:
+    """What changes with everything that readers see of an entity: 32 hex digits."""
+    return ids.digest(label, key, name, scope, properties)[:32]
 
 
 def _rank(claim: Claim, support: Support) -> tuple[Any, ...]:

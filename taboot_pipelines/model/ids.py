@@ -44,6 +44,14 @@ def digest(*parts: object) -> str:
     return sha256_hex(composite(*parts))
 
 
+def position(key: str) -> int:
+    """Where an entity stands in the order by which shards are cut: the first 64 bits of its key's SHA-256, as
+    a signed number in the same order.
+    """
+    hashed = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(hashed[:8], "big") - (1 << 63)
+
+
 def domain_of(url: str) -> str:
     """The host of a web document's URL in lower case, else ""."""
     try:

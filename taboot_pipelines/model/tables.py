@@ -152,7 +152,8 @@ RELATIONS = pa.schema(
 
 #: The snapshot's nodes after resolution. ``key`` is ``ids.node_key`` of the parts; ``claims`` is what the
 #: reducer chose from: a JSON list of [observed key, name, source, confidence, properties, number of documents
-#: that claim it, date or since of the latest, its doc_id].
+#: that claim it, date or since of the latest, its doc_id]. ``position`` is that of the key, ``fingerprint`` a
+#: hash of label, key, name, scope and properties (32 hex digits): by these two shards are planned.
 ENTITIES = pa.schema(
     [
         pa.field("bucket", pa.int32(), False),
@@ -161,6 +162,8 @@ ENTITIES = pa.schema(
         pa.field("name", pa.string(), False),
         pa.field("scope", pa.string()),
         pa.field("properties", pa.string(), False),
+        pa.field("position", pa.int64(), False),
+        pa.field("fingerprint", pa.string(), False),
         pa.field("claims", pa.string(), False),
     ]
 )

@@ -30,10 +30,11 @@ class ShardInput:
     """One namespace as a snapshot has it.
 
     ``docs``: doc_id, chunk_count (int32) and fingerprint of every live document; the fingerprint covers all
-    that ``load`` would return for it. ``entities``: label, key, name, scope, properties (other columns are
-    ignored). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute directory or
-    None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents; it is called
-    for one shard at a time.
+    that ``load`` would return for it. ``entities``: position and fingerprint of every entity (see
+    ``tables.ENTITIES``). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute
+    directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents,
+    ``load_entities(first, last)`` label, key, name, scope and properties of the entities between two
+    positions, both included; each is called for one shard at a time.
     """
 
     namespace: str
@@ -44,3 +45,4 @@ class ShardInput:
     sources: Mapping[str, Mapping[str, Any]]
     snapshot: str
     load: Callable[[Sequence[str]], DocumentRows]
+    load_entities: Callable[[int, int], pa.Table]

@@ -91,39 +91,45 @@ def _positions(doc_ids: pa.ChunkedArray) -> list[int]:
 
 
 def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
-    """Entities and names in one trie over the hash of their key as observed, so that a bare name and the node
-    that it means are in one shard.
+    """Entities and names in one trie over the position of their key as observed, so that a bare name and the
+    node that it means are in one shard. Planning reads two columns of the entities, and no row of them.
     """
-    entities = given.entities.select(list(_ENTITY_COLUMNS))
     names = given.names.select(tables.NAMES.names)
-    keys = [*entities.column("key").to_pylist(), *names.column("observed_key").to_pylist()]
-    hashes = b"".join([hashlib.sha256(k.encode()).digest() for k in keys])
-    words = np.frombuffer(hashes, ">u8").reshape(-1, 4)[:, 0].astype(np.uint64)
-    # Which of two rows of one position comes first does not matter: they are in one shard, and sorted there.
-    order = np.argsort(words)
-    positions: list[int] = words[order].tolist()
+    of_names = [ids.position(key) for key in names.column("observed_key").to_pylist()]
+    of_entities = given.entities.column("position").to_numpy()
+    signed = np.concatenate((of_entities, np.array(of_names, np.int64)))
+    prints = np.array([*given.entities.column("fingerprint").to_pylist(), *[""] * len(of_names)], dtype="S")
+    order = np.argsort(signed, kind="stable")
+    ordered = signed[order]
+    # Entities of one position, which have one key and different labels, in the order of their fingerprints.
+    tied = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(tied):
+        at = np.unique(np.concatenate((tied, tied + 1)))
+        order[at] = order[at][np.lexsort((prints[order[at]], ordered[at]))]
+    positions: list[int] = (ordered.view(np.uint64) ^ np.uint64(1 << 63)).tolist()
     for lo, hi in cut(positions, [1] * len(positions), 64, settings.max_entities):
         rows = order[lo:hi]
-        own_entities = (
-            entities.take(pa.array(rows[rows < len(entities)]))
-            .sort_by([("key", "ascending"), ("label", "ascending")])
-            .combine_chunks()
-        )
+        entities = rows[rows < len(of_entities)]
         own_names = (
-            names.take(pa.array(rows[rows >= len(entities)] - len(entities)))
+            names.take(pa.array(rows[rows >= len(of_entities)] - len(of_entities)))
             .sort_by("observed_key")
             .combine_chunks()
         )
+        first, last = int(ordered[lo]), int(ordered[hi - 1])
 
-        def write(folder: Path, entities: pa.Table = own_entities, names: pa.Table = own_names) -> int:
-            build_entities(folder, entities, names)
+        def write(folder: Path, first: int = first, last: int = last, names: pa.Table = own_names) -> int:
+            loaded = given.load_entities(first, last).select(list(_ENTITY_COLUMNS))
+            build_entities(
+                folder, loaded.sort_by([("key", "ascending"), ("label", "ascending")]).combine_chunks(), names
+            )
             return 0
 
+        held = hashlib.sha256(prints[entities].tobytes()).hexdigest()
         entry = ShardEntry(
-            key=ids.digest("entities", layout.FORMAT, _fingerprint(own_entities), _fingerprint(own_names)),
+            key=ids.digest("entities", layout.FORMAT, held, _fingerprint(own_names)),
             kind="entities",
-            first=hashlib.sha256(keys[order[lo]].encode()).hexdigest(),
-            entities=len(own_entities),
+            first=f"{positions[lo]:016x}",
+            entities=len(entities),
             names=len(own_names),
         )
         yield PlannedShard(entry, write)

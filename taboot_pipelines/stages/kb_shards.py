@@ -235,11 +235,12 @@ def _input(
         namespace=namespace,
         space=space,
         docs=docs,
-        entities=reader.snapshot("entities", ["label", "key", "name", "scope", "properties"]),
+        entities=reader.snapshot("entities", ["position", "fingerprint"]),
         names=reader.snapshot("names", None),
         sources=_sources(workspace, namespace, snapshot),
         snapshot=snapshot.inputs,
         load=load,
+        load_entities=reader.entities,
     )
 
 

@@ -48,6 +48,13 @@ class SnapshotReader:
             self._namespace, NAMESPACE, name, self._pointer.tables[name], columns=columns
         )
 
+    def entities(self, first: int, last: int) -> pa.Table:
+        """Return what readers see of the entities between two positions, both included."""
+        columns = ["label", "key", "name", "scope", "properties", "position"]
+        rows = self.snapshot("entities", columns)
+        position = rows.column("position")
+        return rows.filter(pc.and_(pc.greater_equal(position, first), pc.less_equal(position, last)))
+
     def docs(self) -> pa.Table:
         """Return doc_id, chunk_count and fingerprint of every live document.
 

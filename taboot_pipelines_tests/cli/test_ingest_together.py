@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.shards.counting import shards_new
 from taboot_pipelines_tests.world import World
@@ -25,7 +26,7 @@ def test_all_sources_are_published_together(shell: Shell) -> None:
     # One for each of the two namespaces.
     assert shards_new(told) == 2
     for source in told["sources"]:
-        assert source["state"] == "succeeded" and len(source["stages"]) == 9
+        assert source["state"] == "succeeded" and len(source["stages"]) == len(CHAIN.names)
         assert {stage["source_id"] for stage in source["stages"]} == {source["source"]}
     assert shell.world.kb().documents().num_rows == 10
     assert shell.world.kb("other").documents().num_rows == 2

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.knowledge.reducer import entity_fingerprint
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.shards import DocumentRows, ShardInput
@@ -182,13 +183,14 @@ def edge(start: tuple[str, str], end: tuple[str, str], **more: Any) -> dict[str,
 
 
 def entity(scope: str, name: str, **properties: Any) -> dict[str, Any]:
-    return {
+    row = {
         "label": "Service",
         "key": service(scope, name),
         "name": name,
         "scope": scope,
         "properties": json.dumps(properties),
     }
+    return {**row, "position": ids.position(row["key"]), "fingerprint": entity_fingerprint(**row)}
 
 
 ENTITY_SCHEMA = pa.schema([f for f in tables.ENTITIES if f.name not in {"bucket", "claims"}])
@@ -246,7 +248,12 @@ class World:
             self.sources,
             snapshot,
             self.load,
+            self.load_entities,
         )
+
+    def load_entities(self, first: int, last: int) -> pa.Table:
+        rows = [e for e in self.entities if first <= e["position"] <= last]
+        return pa.Table.from_pylist(rows, schema=ENTITY_SCHEMA)
 
 
 class Blobs:
