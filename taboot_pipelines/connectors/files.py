@@ -127,12 +127,16 @@ def items(
     unchanged: dict[str, Role] = {}
     others: list[str] = []
     for path in sorted(roles):
-        item = listing.items[path]
-        before = known.get(path)
-        if before is None or not isinstance(item, File) or before.etag != item.signature or tombstoned(path):
-            others.append(path)
-        else:
+        item, before = listing.items[path], known.get(path)
+        if (
+            before is not None
+            and isinstance(item, File)
+            and before.etag == item.signature
+            and not tombstoned(path)
+        ):
             unchanged[path] = roles[path]
+        else:
+            others.append(path)
     if unchanged:
         yield Unchanged(unchanged)
     for path in others:

@@ -419,8 +419,12 @@ class Locators:
 
 
 def _locators(connection: Connection, query: sa.Select[Any]) -> Iterator[Locator]:
-    """Yield the locators of a query for :data:`_COLUMNS`."""
-    return map(Locator._make, connection.execute(query))
+    """Yield the locators of a query for :data:`_COLUMNS`.
+
+    The driver's rows are taken as they are, since texts and numbers need no conversion: a source may have
+    tens of thousands.
+    """
+    return map(Locator._make, connection.execute(query).cursor.fetchall())
 
 
 def _row(namespace: str, source_id: str, x: Locator) -> dict[str, Any]:
