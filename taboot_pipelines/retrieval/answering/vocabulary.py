@@ -1,0 +1,125 @@
+"""The words by which people ask for a kind of value, as tables.
+
+A pattern is a regular expression over the question in lower case, in which ``@`` stands for a linked name,
+``@`` with a letter for a name that may be of that kind (:data:`MARKS`) and ``#`` for a number. Its words
+count as understood. The first table that matches says what is asked, so the more special stand first.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import NamedTuple
+
+#: The letter of each kind of thing in a pattern.
+MARKS = {
+    "service": "c",
+    "network": "n",
+    "image": "i",
+    "route": "h",
+    "address": "a",
+    "project": "s",
+    "file": "s",
+    "proxy": "p",
+    "host": "m",
+}
+
+
+class Kind(NamedTuple):
+    """What is asked for and the patterns that say so."""
+
+    name: str
+    patterns: tuple[re.Pattern[str], ...]
+
+
+class Property(NamedTuple):
+    """A property of configuration files: the words that ask for it, and the ends of key paths that hold it."""
+
+    pattern: re.Pattern[str]
+    keys: tuple[str, ...]
+
+
+def _read_kinds() -> tuple[Kind, ...]:
+    words: dict[str, str] = {}
+    kinds: dict[str, list[re.Pattern[str]]] = {}
+    name = ""
+    for line in _lines("kinds.txt"):
+        if line.startswith("[") and line.endswith("]") and line[1:-1].replace("_", "").isalpha():
+            name = line[1:-1]
+        elif not name:
+            key, _, pattern = line.partition(" = ")
+            words[key] = pattern
+        else:
+            for key, pattern in words.items():
+                line = line.replace(f"{{{key}}}", pattern)
+            kinds.setdefault(name, []).append(_compiled(_named(line)))
+    return tuple(Kind(name, tuple(patterns)) for name, patterns in kinds.items())
+
+
+def _read_properties() -> tuple[Property, ...]:
+    found = []
+    for line in _lines("properties.txt"):
+        keys, _, pattern = line.partition(" : ")
+        found.append(Property(_compiled(pattern.replace(".*", "(.*)")), tuple(keys.split(", "))))
+    return tuple(found)
+
+
+def _lines(name: str) -> list[str]:
+    text = files("taboot_pipelines.retrieval.answering").joinpath(name).read_text("utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("# ")]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w@])(?:{pattern})(?![\w@])")
+
+
+def _named(pattern: str) -> str:
+    """The pattern with its names spelled out; what ``.*`` runs over is a group, as it explains nothing."""
+    pattern = pattern.replace(".*", "(.*)")
+    return re.sub(r"@([a-z]?)", lambda m: f"@[a-z]*{m[1]}[a-z]*" if m[1] else "@[a-z]*", pattern)
+
+
+KINDS = _read_kinds()
+PROPERTIES = _read_properties()
+
+#: Words that stand beside a name and say what it names; to the kinds of things that it then may be.
+LABELS = {
+    "network": ("network",),
+    "networks": ("network",),
+    "service": ("service",),
+    "services": ("service", "project"),
+    "container": ("service",),
+    "containers": ("service", "project"),
+    "project": ("project",),
+    "stack": ("project",),
+    "compose": ("project", "file"),
+    "example": ("project",),
+    "setup": ("project",),
+    "deployment": ("project",),
+    "folder": ("project", "file"),
+    "directory": ("project", "file"),
+    "image": ("image", "service"),
+    "host": ("host", "route"),
+    "server": ("host", "service"),
+    "machine": ("host",),
+    "proxy": ("proxy", "service", "file", "route"),
+    "conf": ("file", "service", "route"),
+    "config": ("file", "service"),
+    "file": ("file", "project"),
+    "domain": ("route",),
+    "subdomain": ("route",),
+    "hostname": ("route", "host"),
+    "database": ("service",),
+}
+
+#: Words that ask and join and say nothing of a thing or a property.
+FILLER = frozenset(
+    ["a", "an", "the", "this", "that", "these", "those", "our", "my", "your", "its", "their", "his", "her", "it", "they", "them", "we", "us", "i", "you", "one", "ones", "some", "any", "all", "each", "every", "both", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "done", "has", "have", "had", "having", "can", "could", "may", "might", "must", "shall", "should", "will", "would", "what", "which", "who", "whom", "whose", "where", "when", "how", "why", "there", "here", "if", "then", "than", "so", "as", "at", "by", "for", "from", "in", "into", "of", "off", "on", "onto", "out", "over", "to", "up", "upon", "via", "with", "within", "without", "and", "or", "not", "no", "yes", "nor", "but", "also", "only", "just", "exactly", "currently", "actually", "now", "right", "still", "please", "tell", "show", "give", "list", "name", "names", "find", "get", "got", "know", "say", "says", "said", "me", "let", "see", "look", "used", "use", "uses", "using", "set", "sets", "setting", "settings", "configured", "configuration", "configure", "config", "configs", "defined", "define", "defines", "declared", "request", "requests", "requested", "send", "sends", "sent", "receive", "receives", "traffic", "run", "runs", "running", "ran", "work", "works", "working", "go", "goes", "come", "comes", "many", "much", "number", "count", "total", "kind", "type", "types", "sort", "value", "values", "here", "home", "homelab", "house", "setup", "own", "about", "behind", "under", "between", "through", "during", "per", "run's", "what's", "where's", "which's", "who's", "it's", "there's", "i.e.", "ie", "e.g.", "eg", "etc", "like", "same", "other", "else", "deployed", "installed", "hosted", "located", "placed", "given", "called", "named", "default", "currently", "actual", "whole", "again", "ever", "already", "service", "services", "container", "containers", "docker", "compose", "stack", "stacks", "project", "projects", "app", "apps", "application", "applications", "host", "machine", "server"]
+)
+
+#: Questions that facts of configuration do not answer: reasons, instructions, people, events.
+NOT_FACTS = re.compile(
+    r"^(?:why|who (?:wrote|made|maintains|invented|created|is responsible|do i|should)|explain|describe"
+    r"|how (?:do|can|should|would|could|to|did|might) (?:i|we|you|one|people)? ?(?!(?:reach|access|open|visit|get to|find|connect)\b)(?:\w+)"
+    r"|how to\b|should (?:i|we)|what (?:should|can|must) (?:i|we)|what to do|what happens (?:to|after|during)|what is the (?:purpose|point|difference|reason|idea))"
+)
