@@ -91,13 +91,15 @@ class Answerer:
             scoped = Scoped(self.house, question)
             for rank, asked in enumerate(kinds):
                 found = self.facts.find(asked.kind, scoped)
+                if found is None and asked.kind == "ports":
+                    found = self.config.listening(scoped)
                 if found is not None and found.statements:
                     sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
                     if best is None or sure > best[0]:
                         best = (sure, asked.kind, found)
             found = self.config.find(scoped)
             if found is not None:
-                sure = _confidence(question, found, set()) - 0.03 - 0.01 * n
+                sure = _confidence(question, found, set(), config=True) - 0.03 - 0.01 * n
                 if best is None or sure > best[0]:
                     best = (sure, "config", found)
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))
@@ -121,7 +123,7 @@ class Answerer:
         )
 
 
-def _confidence(question: Question, found: Found, asked: set[int]) -> float:
+def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
     left = question.unexplained(found.used | asked)
     sure = found.weight
     for mention in question.mentions:
@@ -130,7 +132,8 @@ def _confidence(question: Question, found: Found, asked: set[int]) -> float:
     for i in left:
         word = question.linked.words[i].text
         common = word.isalpha() and word in stopwords() and i not in question.named
-        sure -= _COST_WORD if common else _COST_NAME
+        dear = config and found.matched < 2
+        sure -= (1.5 if dear else 1.0) * (_COST_WORD if common else _COST_NAME)
     return sure
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from taboot_pipelines.retrieval.answering.config_files import ConfigFile, Value, read
-from taboot_pipelines.retrieval.answering.facts import Cite, Found, Scoped, Statement, listed, subject
+from taboot_pipelines.retrieval.answering.facts import Cite, Found, Scoped, Statement, listed, subject_of
 from taboot_pipelines.retrieval.answering.house import Document, House, Service
 from taboot_pipelines.retrieval.answering.question import Question, spelled
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
@@ -25,12 +25,24 @@ from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
 #: Files that are kept parsed, and files that one question parses.
 _MAX_FILES = 2000
 _MAX_PARSED = 40
+#: Services whose values a listing looks at.
+_MAX_LISTED = 400
 #: Values of one statement.
 MAX_SHOWN = 6
 #: Characters of a value that are shown.
 MAX_VALUE_CHARS = 300
 
 _MASK = re.compile(r"[*•█]{3,}")
+_LISTING = re.compile(
+    r"(?:which|what|list|show|how many|all|name)(?: me)?(?: all| the| of the| of our| our)* (?:services?|containers?|apps?|stacks?)\b"
+)
+_PORT_KEY = re.compile(
+    r"^(?:expose|(?:web_?|http_?|listen_?|server_?|app_?|webui_?|ui_?)?port|--port|-p|--web\.listen-address|listen)$",
+    re.IGNORECASE,
+)
+_CHECKED_PORT = re.compile(
+    r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{2,5})\b|(?:^|\s)-p[ =]?(\d{2,5})\b|localhost (\d{2,5})\b"
+)
 _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
@@ -194,6 +206,8 @@ class Config:
             if literal is not None:
                 return literal
         best: Found | None = None
+        if _LISTING.match(question.lower) and not any(m.of("service") for m in scoped.mentions):
+            return self._listing(scoped)
         candidates = self._candidates(scoped)
         for values, used in candidates:
             if not values:
@@ -203,10 +217,41 @@ class Config:
                 best = found
         return best
 
+    def listening(self, scoped: Scoped) -> Found | None:
+        """The port that a service listens on without publishing it, where its own configuration names it:
+        what it exposes, a port among its settings, or the one that its health check asks."""
+        about = subject_of(scoped)
+        if about is None:
+            return None
+        _, services, used = about
+        statements, checks = [], []
+        for service in services[:5]:
+            values = self.of_service(service)
+            said = [
+                p for p in values if _PORT_KEY.search(p.value.path[-1]) and p.value.value.strip(":").isdigit()
+            ]
+            for placed in values if not said else ():
+                if placed.value.path[-1] == "test" or placed.value.path[2] == "healthcheck":
+                    if _CHECKED_PORT.search(placed.value.value):
+                        checks.append(placed)
+            if said:
+                statements.append(self._said(said[:2]))
+        for placed in checks[:1]:
+            match = _CHECKED_PORT.search(placed.value.value)
+            port = next(g for g in match.groups() if g) if match else ""
+            cite = Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
+            statements.append(
+                Statement(
+                    f"{placed.service} is checked on port {port} ({placed.value.key}), and publishes none.",
+                    [cite],
+                )
+            )
+        return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
+
     def _candidates(self, scoped: Scoped) -> list[tuple[list[Placed], set[int]]]:
         house = self.house
         found: list[tuple[list[Placed], set[int]]] = []
-        about = subject(scoped)
+        about = subject_of(scoped)
         if about is not None:
             _, services, used = about
             for service in services[:5]:
@@ -268,7 +313,10 @@ class Config:
                 continue
             for number in self.house.projects.get((service.place, service.project), ())[:200]:
                 other = self.house.services[number]
-                shared = {left[w] for w in map(_stem, _WORDS.findall(other.name.lower())) if w in left}
+                names = " ".join(
+                    [other.name, *(self.house.name(e.end) for e in self.house.out(number, "BUILDS")[:1])]
+                )
+                shared = {left[w] for w in map(_stem, _WORDS.findall(names.lower())) if w in left}
                 if shared and other.number != service.number:
                     found.append((other, used | shared))
         return found[:5]
@@ -298,6 +346,66 @@ class Config:
             if hits >= max(2, len(words) - 1):
                 scored.append((-hits, document.example, document.path, document.doc_id))
         return [self.of_document(d) for _, _, _, d in sorted(scored)[:_MAX_PARSED]]
+
+    def _listing(self, scoped: Scoped) -> Found | None:
+        """Which services have a property, or a value in it: every word of the question that means something
+        must be in one value of theirs or its key."""
+        question = scoped.question
+        services = [s for s in self.house.services.values() if s.declared]
+        used: set[int] = set()
+        for mention in scoped.mentions:
+            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
+            kept = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+            if kept:
+                services, used = kept, used | scoped.words(mention)
+        if not used:
+            services = [s for s in services if s.own] or services
+        left = set(question.unexplained(used)) - {
+            i for i, w in enumerate(question.linked.words) if w.text in ("list", "mounted", "have", "has")
+        }
+        tables = [(question.words_matching(p) & left, keys) for p, keys in PROPERTIES]
+        tables = [(words, keys) for words, keys in tables if words]
+        if not left:
+            return None
+        hits: list[tuple[Service, Placed]] = []
+        for service in services[:_MAX_LISTED]:
+            for placed in self.of_service(service):
+                found = set()
+                for words, keys in tables:
+                    if any(_ends(placed, key) for key in keys):
+                        found |= words
+                tokens = set(_WORDS.findall(placed.value.value.lower()))
+                keys_here = _key_words(placed.value.path[2:])
+                for i in left - found:
+                    word = question.linked.words[i].text
+                    if _strength(
+                        word, keys_here, placed.value.path[-1].lower(), "", tokens, set()
+                    ) >= 0.5 or _akin_any(word, tokens):
+                        found.add(i)
+                if found >= left:
+                    hits.append((service, placed))
+                    break
+        if not hits:
+            return None
+        names = [f"{s.name} ({s.project})" for s, _ in hits]
+        if len({(s.place, s.project) for s, _ in hits}) == 1:
+            names = [s.name for s, _ in hits]
+        keys = listed(sorted({".".join(p.value.path[2:]) for _, p in hits})[:4])
+        found_cites = [Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end) for _, p in hits][
+            :12
+        ]
+        count = f"{len(hits)} service{'s' if len(hits) > 1 else ''}: " if question.counts else ""
+        return Found(
+            [
+                Statement(
+                    f"{count}{listed(names)} {'have' if len(hits) > 1 else 'has'} it, under {keys}.",
+                    found_cites,
+                )
+            ],
+            used | left,
+            1.0,
+            "such services",
+        )
 
     def _by_literal(self, scoped: Scoped) -> Found | None:
         """The values that hold a path of the question: what is mounted there, and whose it is."""
@@ -352,7 +460,10 @@ class Config:
         explained = set(used).union(*(m.words for m in matches))
         placed = [m.placed for m in matches]
         weight = 1.0 if max(m.fit for m in matches) >= 0.5 else 0.95
-        return Found([self._said(placed, question)], explained, weight, "its configuration")
+        if len({p.value.path[-1] for p in placed}) > 2:
+            weight = 0.7
+        matched = max(len(m.words - set(used)) for m in matches)
+        return Found([self._said(placed, question)], explained, weight, "its configuration", matched)
 
     def _by_table(self, question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
         best: list[Match] = []
@@ -375,8 +486,6 @@ class Config:
         """Of several values of one property those that hold further words of the question: a volume by the
         path that is asked for, an address by its network."""
         matches = _whole(matches)
-        if len(matches) == 1:
-            return matches
         rest = [i for i in range(len(question.linked.words)) if i not in matches[0].words]
         counted = []
         for match in matches:
@@ -526,10 +635,14 @@ def _key_words(path: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=1 << 14)
 def _stem(word: str) -> str:
-    for end in ("ing", "ies", "es", "ed", "s"):
-        if len(word) - len(end) >= 4 and word.endswith(end):
-            return word[: -len(end)] + ("y" if end == "ies" else "")
-    return word[:-1] if len(word) == 4 and word.endswith("s") and not word.endswith("ss") else word
+    if word.endswith("ies") and len(word) > 5:
+        return word[:-3] + "y"
+    for end in ("ing", "sses", "xes", "ches", "shes", "ed"):
+        if word.endswith(end) and len(word) - len(end) >= 3 and len(word) > 5:
+            return word[: -len(end)] if end in ("ing", "ed") else word[:-2]
+    return (
+        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+    )
 
 
 def _strength(
@@ -562,6 +675,10 @@ def _secret(value: Value) -> bool:
     if _MASK.search(text):
         return True
     return bool(_SECRET_KEY.search(value.path[-1]) and (not text or text.startswith("$")))
+
+
+def _akin_any(word: str, tokens: set[str]) -> bool:
+    return len(word) >= 4 and any(_akin(t, word) for t in tokens)
 
 
 def _akin(left: str, right: str) -> bool:

@@ -156,7 +156,9 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
                 yield _value((*path, flag["key"]), texts[i + 1], item, lines)
             elif assigned:
                 yield _value((*path, assigned["key"]), assigned["value"], item, lines)
-            elif (item.text and len(texts) == 1) or (item.text and path and path[-1] not in ("command", "entrypoint", "test")):
+            elif (item.text and len(texts) == 1) or (
+                item.text and path and path[-1] not in ("command", "entrypoint", "test")
+            ):
                 yield _value(path, item.text, item, lines)
     else:
         for key, (key_node, child) in node.entries.items():

@@ -47,12 +47,14 @@ class Statement:
 @dataclass(slots=True)
 class Found:
     """What answers a question. ``used``: words that it explains beyond those that asked for the kind;
-    ``weight``: less than 1 where it is less sure; ``looked_for``: in words, for who abstains."""
+    ``weight``: less than 1 where it is less sure; ``looked_for``: in words, for who abstains; ``matched``:
+    words that a key holds, of a value of configuration."""
 
     statements: list[Statement]
     used: set[int] = field(default_factory=set)
     weight: float = 1.0
     looked_for: str = ""
+    matched: int = 0
 
 
 def cite(edge: Edge) -> Cite:
@@ -102,7 +104,7 @@ class Scoped:
         return self.question.mentions
 
     def words(self, *mentions: Mention) -> set[int]:
-        return {i for m in mentions for i in range(m.first, m.last)}
+        return {i for m in mentions for i in (*range(m.first, m.last), *m.label_at)}
 
     def projects(self, mention: Mention) -> set[tuple[str, str]]:
         """The projects that a mention names: by their name, their folder or their file."""
@@ -212,6 +214,8 @@ class Facts:
             "vpn": self.vpn,
             "vpn_users": self.vpn_users,
             "on_address": self.on_address,
+            "proxied": self.proxied,
+            "inventory": self.inventory,
             "tls": self.tls,
             "auth": self.auth,
             "ip": self.ip,
@@ -252,7 +256,7 @@ class Facts:
 
     def _subject(self, scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
         """The mention whose services the question is about: the first that another does not narrow."""
-        return subject(scoped)
+        return subject_of(scoped)
 
     # --- ports ----------------------------------------------------------------------------------------------
 
@@ -475,22 +479,40 @@ class Facts:
         return str(self.house.properties(node).get("reference") or self.house.name(node))
 
     def image_users(self, scoped: Scoped) -> Found | None:
+        says_image = "image" in scoped.question.lower
         for mention in scoped.mentions:
+            if mention.of("service") and not says_image:
+                continue
             nodes = [t.node for t in mention.of("image")]
             edges = [e for node in nodes for e in self.house.into(node, "BUILDS")]
-            pairs = [(self.house.services[e.start], e) for e in edges if e.start in self.house.services]
-            others, used = self._scope_pairs(scoped, pairs)
-            if others:
-                images = listed([self._image(e.end) for _, e in others])
-                services = [s for s, _ in others]
-                return self._listing(
-                    scoped,
-                    services,
-                    [e for _, e in others],
-                    f"use the image {images}",
-                    used | scoped.words(mention),
-                )
+            found = self._image_listing(scoped, edges, scoped.words(mention))
+            if found is not None:
+                return found
+        if not says_image:
+            return None
+        free = {
+            w.text: i
+            for i, w in enumerate(scoped.question.linked.words)
+            if i in scoped.question.unexplained(()) and w.text != "images" and w.text != "image"
+        }
+        edges = [e for e in self.house.of_type("BUILDS") if e.method == "compose_image"]
+        for word, number in free.items():
+            held = [e for e in edges if word in re.split(r"[/:.]", self.house.name(e.end))]
+            if held:
+                return self._image_listing(scoped, held, {number}, f"{word} images")
         return None
+
+    def _image_listing(
+        self, scoped: Scoped, edges: list[Edge], words: set[int], called: str = ""
+    ) -> Found | None:
+        pairs = [(self.house.services[e.start], e) for e in edges if e.start in self.house.services]
+        others, used = self._scope_pairs(scoped, pairs)
+        if not others:
+            return None
+        called = called or f"the image {listed([self._image(e.end) for _, e in others])}"
+        return self._listing(
+            scoped, [s for s, _ in others], [e for _, e in others], f"use {called}", used | words
+        )
 
     def _listing(
         self,
@@ -913,7 +935,16 @@ class Facts:
         host, path = facts.get("host") or "", facts.get("path") or ""
         location = str(facts.get("location") or "")
         shown = path if path and path != "/" else ("" if location in ("", "/") or path else location)
+        if host.endswith(".*"):
+            host = self._full_host(edge.doc_id, host)
         return f"{host}{shown}" if host else (shown or "/")
+
+    def _full_host(self, doc_id: str, host: str) -> str:
+        """What a comment of the conf calls a host name under any domain (``tv.*``), else the name itself."""
+        label = re.escape(host.removesuffix(".*"))
+        said = re.search(rf"#.*?(?<![\w.-])({label}(?:\.[a-z0-9-]+)+)(?![\w*-])", self.house.text(doc_id))
+        known = said is not None and not said[1].endswith((".conf", ".sample", ".subdomain", ".subfolder"))
+        return said[1] if known and said is not None else host
 
     def routes(self, scoped: Scoped) -> Found | None:
         edges, used = self._routes_of(scoped)
@@ -972,10 +1003,11 @@ class Facts:
         edges, used = self._routes_of(scoped)
         edges = [e for e in edges if e.properties.get("host") or e.properties.get("path")]
         subject = self._subject(scoped)
-        if not edges or subject is None:
+        if not edges:
             return None
         ways = [self._way(e) for e in edges if e.properties.get("host")] or [self._way(e) for e in edges]
-        names = listed([self.called(s) for s in subject[1]][:MAX_SCOPES])
+        named = [self.called(s) for s in subject[1]] if subject else [m.text for m in scoped.mentions[-1:]]
+        names = listed(named[:MAX_SCOPES])
         proxies = listed([self.house.name(e.start) for e in edges])
         count = f"{plural(len(set(ways)), 'name')}: " if scoped.question.counts else ""
         return Found(
@@ -1024,6 +1056,86 @@ class Facts:
             looked_for="the protocol",
         )
 
+    def proxied(self, scoped: Scoped) -> Found | None:
+        for mention in scoped.mentions:
+            proxies = {t.node for t in mention.of("proxy")}
+            edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
+            first = {e.end: e for e in reversed(edges)}
+            if first:
+                targets = sorted(first.values(), key=self._target_name)
+                names = distinct(self._target_name(e) for e in targets)
+                proxy = listed([self.house.name(p) for p in sorted(proxies)])
+                count = f"{plural(len(names), 'service')}: " if scoped.question.counts else ""
+                text = f"{proxy} routes to {count}{listed(names)}."
+                return Found(
+                    [Statement(text, cites(targets))], scoped.words(mention), looked_for="what it routes to"
+                )
+        return None
+
+    def inventory(self, scoped: Scoped) -> Found | None:
+        """All that there is of a kind, in a question that names nothing."""
+        if scoped.mentions:
+            return None
+        lower = scoped.question.lower
+        services = [s for s in self.house.services.values() if s.declared]
+        services = [s for s in services if s.own] or services
+        if not services:
+            return None
+        if "project" in lower or "stack" in lower:
+            names, noun = sorted({s.project for s in services}), "project"
+        elif "network" in lower:
+            edges = [e for s in services for e in self._networks(s)]
+            first = {e.end: e for e in reversed(edges)}
+            names = sorted({self.house.name(n) for n in first})
+            return Found(
+                [
+                    Statement(
+                        f"There are {plural(len(names), 'network')}: {listed(names)}.", cites(first.values())
+                    )
+                ]
+            )
+        elif re.search(r"\bhosts?\b", lower):
+            edges = [
+                e
+                for s in services
+                for c in [self.house.container_of.get(s.number)]
+                if c
+                for e in self.house.out(c, "RUNS")
+            ]
+            first = {e.end: e for e in reversed(edges)}
+            if not first:
+                return None
+            names = sorted({self.house.name(n) for n in first})
+            return Found(
+                [
+                    Statement(
+                        f"There is {plural(len(names), 'host')}: {listed(names)}."
+                        if len(names) == 1
+                        else f"There are {plural(len(names), 'host')}: {listed(names)}.",
+                        cites(first.values()),
+                    )
+                ]
+            )
+        elif re.search(r"image|prox", lower):
+            return None
+        else:
+            names, noun = sorted({s.name for s in services}), "service"
+            return Found(
+                [
+                    Statement(
+                        f"There are {plural(len(services), noun)}: {listed(names, len(services))}.",
+                        self._spread_cites(services),
+                    )
+                ]
+            )
+        return Found(
+            [
+                Statement(
+                    f"There are {plural(len(names), noun)}: {listed(names)}.", self._spread_cites(services)
+                )
+            ]
+        )
+
     def tls(self, scoped: Scoped) -> Found | None:
         if not scoped.question.yes_no:
             return None
@@ -1051,8 +1163,13 @@ class Facts:
             if x.doc_id in documents and x.properties.get("auth") not in (None, "none")
         ]
         if not held:
-            return None
-        kinds = distinct(str(x.properties.get("authProvider") or x.properties["auth"]) for x in held)
+            own = [e for e in edges if not self.house.is_example(e.doc_id)]
+            if not (scoped.question.yes_no and own):
+                return None
+            asked = [m for m in scoped.mentions if not scoped.words(m) & used]
+            text = f"No: {listed([self._way(e) for e in own])} asks for no authentication at its proxy."
+            return Found([Statement(text, cites(own))], used.union(*(scoped.words(m) for m in asked)))
+        kinds = distinct(" ".join(filter(None, (str(x.properties["auth"]), _include(x)))) for x in held)
         begin = "Yes: " if scoped.question.yes_no else ""
         name = listed([self._target_name(e) for e in edges])
         return Found(
@@ -1223,7 +1340,13 @@ class Facts:
         return None
 
 
-def subject(scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
+def _include(edge: Edge) -> str:
+    """The product that an include of authentication is of: ``(authelia)``."""
+    name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
+    return f"({name})" if name else ""
+
+
+def subject_of(scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
     """The mention whose services a question is about, those services, and the words that say which: a mention
     that others narrow before one that narrows, the one called a service before others, else the first."""
     held = [(m, *scoped.services(m)) for m in scoped.mentions]

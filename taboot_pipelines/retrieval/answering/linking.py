@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.retrieval.answering.house import House, distinct
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER, LABELS
+from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
 
 #: Characters of a question that are read, and words of a name.
 MAX_QUESTION_CHARS = 2000
@@ -72,6 +72,7 @@ class Mention:
     things: list[Thing]
     weak: bool = False
     label: str = ""
+    label_at: tuple[int, ...] = ()
 
     def of(self, *kinds: str) -> list[Thing]:
         return [t for t in self.things if t.kind in kinds]
@@ -199,7 +200,12 @@ class Names:
             if facts.get("tag"):
                 self._add(f"{tail}:{facts['tag']}", Thing("image", "alias", node, house.name(node)))
             for service in services:
-                self._add(tail, Thing("service", "alias", service, place=house.services[service].place))
+                thing = Thing("service", "alias", service, place=house.services[service].place)
+                self._add(tail, thing)
+                if tail in DATABASES:
+                    self._add("database", thing)
+                    if house.services[service].name != "db":
+                        self._add("db", thing)
 
     def _name_files(self) -> None:
         for document in self._house.config_documents:
@@ -236,6 +242,8 @@ class Names:
         linked.mentions = sorted(found, key=lambda m: m.first)
         for mention in linked.mentions:
             self._weigh(linked, mention)
+        labels = {i for m in linked.mentions if m.label in ("conf", "config", "file") for i in m.label_at}
+        linked.mentions = [m for m in linked.mentions if not set(range(m.first, m.last)) <= labels]
         self._slips(linked, taken)
         return linked
 
@@ -246,7 +254,8 @@ class Names:
             last - first > 1 and _spread(written) and written.lower() not in {n for n, _ in held}
         ):
             # "web 1" may be web1, but "on call" is not oncall where a phrase of common words is meant.
-            if not held or all(w.text in stopwords() or w.text in FILLER for w in words[first:last]):
+            plain = all(w.text in stopwords() or w.text in FILLER for w in words[first:last])
+            if not held or (plain and sum(len(w.text) for w in words[first:last]) < 10):
                 return None
         things = []
         for name, thing in held:
@@ -279,21 +288,29 @@ class Names:
     def _weigh(self, linked: Linked, mention: Mention) -> None:
         """Whether a mention is weak, and which of its things the word beside it asks for."""
         words = linked.words
-        beside = mention.last
-        if [w.text for w in words[beside : beside + 2]] in (
-            ["proxy", "conf"],
-            ["proxy", "config"],
-            ["reverse", "proxy"],
-        ):
-            beside += 1
-        for at in (beside, mention.first - 1):
-            if 0 <= at < len(words) and words[at].text in LABELS:
-                wanted = mention.of(*LABELS[words[at].text])
-                if wanted:
-                    mention.label = words[at].text
-                    others = [t for t in mention.things if t not in wanted]
-                    mention.things = wanted + (others if words[at].text in ("server", "image") else [])
-                    return
+        after = [w.text for w in words[mention.last : mention.last + 2]]
+        conf = after[:1] == ["proxy"] and after[1:] and after[1] in ("conf", "config", "file", "entry")
+        for at in (mention.last + 1 if conf else mention.last, mention.first - 1):
+            if not 0 <= at < len(words) or words[at].text not in LABELS:
+                continue
+            if (
+                words[at].text == "host"
+                and at > mention.first
+                and words[at + 1 : at + 2]
+                and words[at + 1].text.startswith("name")
+            ):
+                continue
+            wanted = mention.of(*LABELS[words[at].text])
+            if wanted:
+                mention.label = words[at].text
+                mention.label_at = (
+                    tuple(range(min(at, mention.last), max(at, mention.first - 1) + 1))
+                    if at >= mention.last
+                    else (at,)
+                )
+                others = [t for t in mention.things if t not in wanted]
+                mention.things = wanted + (others if words[at].text in ("server", "image") else [])
+                return
         word = words[mention.first].text
         if mention.last - mention.first == 1:
             mention.weak = len(word) < 2 or word.isdigit() or word in stopwords() or word in FILLER
@@ -312,7 +329,9 @@ class Names:
                 if t.kind in ("service", "network", "project", "proxy", "route", "image", "host")
             ]
             if things and len(near) == 1:
-                linked.mentions.append(Mention(i, i + 1, linked.text[word.start : word.end], things))
+                linked.mentions.append(
+                    Mention(i, i + 1, linked.text[word.start : word.end], things, weak=True)
+                )
         linked.mentions.sort(key=lambda m: m.first)
 
     def _nearby(self, word: str) -> list[str]:
