@@ -24,6 +24,8 @@ from taboot_pipelines.retrieval.session import View
 MIN_CONFIDENCE = 0.75
 #: What an unexplained word costs: one that is hardly a common word, and any other.
 _COST_NAME, _COST_WORD = 0.5, 0.2
+#: Who asks for these wants nothing that stands beside them.
+_SECRETS = frozenset("password passwords passphrase secret secrets token tokens credentials key keys".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
             sure = min(sure, mention.sureness)
     for i in left:
         word = question.linked.words[i].text
-        common = word.isalpha() and word in stopwords() and i not in question.named
+        common = word not in _SECRETS and word.isalpha() and word in stopwords() and i not in question.named
         dear = config and found.matched < 2
         sure -= (1.5 if dear else 1.0) * (_COST_WORD if common else _COST_NAME)
     return sure

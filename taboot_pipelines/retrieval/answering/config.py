@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from taboot_pipelines.retrieval.answering.config_files import ConfigFile, Value, read
+from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, Value, read
 from taboot_pipelines.retrieval.answering.facts import Cite, Found, Scoped, Statement, listed, subject_of
 from taboot_pipelines.retrieval.answering.house import Document, House, Service
 from taboot_pipelines.retrieval.answering.question import Question, spelled
@@ -173,16 +173,20 @@ class Config:
                 self._of_service(other_doc, other, found, seen)
 
     def of_document(self, doc_id: str) -> list[Placed]:
+        """The values of a file. What leads to one is its service, or in an nginx conf the blocks around it."""
         document = self.house.documents[doc_id]
-        return [
-            Placed(
-                document,
-                v,
-                2 if v.path[0] == "services" and len(v.path) > 2 else 0,
-                v.path[1] if v.path[0] == "services" and len(v.path) > 1 else "",
-            )
-            for v in self.file(doc_id).values
-        ]
+        nginx = document.mime == "text/x-nginx-conf"
+        found = []
+        for value in self.file(doc_id).values:
+            path, service = value.path, ""
+            if nginx:
+                lead = len(path) - (2 if len(path) > 1 and path[-2] in SETTING else 1)
+            elif path and path[0] == "services" and len(path) > 2:
+                lead, service = 2, path[1]
+            else:
+                lead = 0
+            found.append(Placed(document, value, lead, service))
+        return found
 
     def under_name(self, names: Iterable[str], doc_ids: Iterable[str]) -> list[Placed]:
         """The values under a top-level section's entry of one of these names (a network, a volume)."""
@@ -206,13 +210,16 @@ class Config:
             if literal is not None:
                 return literal
         best: Found | None = None
+        if _LISTING.match(question.lower) and question.negated:
+            return None
         if _LISTING.match(question.lower) and not any(m.of("service") for m in scoped.mentions):
             return self._listing(scoped)
-        candidates = self._candidates(scoped)
-        for values, used in candidates:
+        for values, used, sure in self._candidates(scoped):
             if not values:
                 continue
             found = self._best(question, values, used)
+            if found is not None:
+                found.weight *= sure
             if found is not None and (best is None or _worth(question, found) > _worth(question, best)):
                 best = found
         return best
@@ -248,22 +255,22 @@ class Config:
             )
         return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
 
-    def _candidates(self, scoped: Scoped) -> list[tuple[list[Placed], set[int]]]:
+    def _candidates(self, scoped: Scoped) -> list[tuple[list[Placed], set[int], float]]:
         house = self.house
-        found: list[tuple[list[Placed], set[int]]] = []
+        found: list[tuple[list[Placed], set[int], float]] = []
         about = subject_of(scoped)
         if about is not None:
             _, services, used = about
             for service in services[:5]:
-                found.append((self.of_service(service), used))
+                found.append((self.of_service(service), used, 1.0))
             for service, words in self._siblings(scoped, services, used):
-                found.append((self.of_service(service), words))
+                found.append((self.of_service(service), words, 0.95))
         for mention in scoped.mentions:
             words = scoped.words(mention)
             if about is None or mention is not about[0]:
                 services, used = scoped.services(mention)
                 for service in services[:3]:
-                    found.append((self.of_service(service), used))
+                    found.append((self.of_service(service), used, 1.0))
             networks = scoped.nodes(mention, "network")
             if networks:
                 names: set[str] = set()
@@ -278,7 +285,7 @@ class Config:
                     if scoped.projects(m) and not m.of("service")
                     for i in scoped.words(m)
                 }
-                found.append((self.under_name(names, sorted(documents)[:20]), words | more))
+                found.append((self.under_name(names, sorted(documents)[:20]), words | more, 1.0))
             files = [
                 t.value for t in mention.of("file") if house.documents[t.value].mime != "application/yaml"
             ]
@@ -286,7 +293,7 @@ class Config:
             routed = [e.doc_id for e in self._routes(scoped, mention)]
             for doc_id in list(dict.fromkeys([*files, *routed]))[:6]:
                 if house.documents[doc_id].mime != "application/yaml":
-                    found.append((self.of_document(doc_id), words))
+                    found.append((self.of_document(doc_id), words, 1.0))
             projects = scoped.projects(mention)
             if projects and (about is None or mention is not about[0]):
                 documents_of = {
@@ -296,9 +303,9 @@ class Config:
                     for d in house.declaring(house.services[n])
                 }
                 values = [v for d in sorted(documents_of) for v in self.of_document(d)]
-                found.append((values, words))
+                found.append((values, words, 1.0))
         if not scoped.mentions:
-            found += [(values, set()) for values in self._anywhere(scoped.question)]
+            found += [(values, set(), 1.0) for values in self._anywhere(scoped.question)]
         return found
 
     def _siblings(
@@ -422,6 +429,8 @@ class Config:
                     ]
                 if len(matches) > 50:
                     break
+        if re.search(r"\bmount|\bvolume", question.lower):
+            matches = [m for m in matches if "volumes" in m.value.path] or matches
         named = {m.text.lower() for m in scoped.mentions}
         kept = [m for m in matches if m.service.lower() in named] or ([] if named else matches)
         single = [m for m in kept if ", " not in m.value.value]
@@ -519,7 +528,8 @@ class Config:
             if not keys:
                 continue
             inside = set(_WORDS.findall(placed.value.value.lower()))
-            beside = set(_WORDS.findall(placed.value.comment.lower()))
+            around = [placed.value.comment, *placed.value.path[2 if placed.service else 0 : placed.lead]]
+            beside = set(_WORDS.findall(" ".join(around).lower()))
             total, key_hits, hits = 0.0, 0, set()
             for i, word in wanted.items():
                 strength = _strength(

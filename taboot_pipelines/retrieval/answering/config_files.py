@@ -22,6 +22,9 @@ from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
 MAX_CHARS = 1_000_000
 MAX_VALUES = 50_000
 
+#: Directives of nginx whose first argument is the name of what they set.
+SETTING = frozenset({"set", "proxy_set_header", "add_header", "fastcgi_param"})
+
 _ASSIGNMENT = re.compile(r"(?P<key>[A-Za-z_][\w.\-\[\]]*)=(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _MASKED = re.compile(r"\*{3,}")
@@ -201,7 +204,7 @@ def _directives(directives: list[Directive], path: tuple[str, ...], lines: _Line
     for directive in directives:
         if directive.children is None:
             key, args = (directive.name,), directive.args
-            if directive.name in ("set", "proxy_set_header", "add_header", "fastcgi_param") and len(args) > 1:
+            if directive.name in SETTING and len(args) > 1:
                 key, args = (directive.name, args[0].lstrip("$")), args[1:]
             line = lines.number(directive.start)
             yield Value(

@@ -215,6 +215,8 @@ class Facts:
             "vpn_users": self.vpn_users,
             "on_address": self.on_address,
             "proxied": self.proxied,
+            "project_of": self.project_of,
+            "publishers": self.publishers,
             "inventory": self.inventory,
             "tls": self.tls,
             "auth": self.auth,
@@ -356,9 +358,12 @@ class Facts:
         if not numbers:
             return None
         edges = [e for e in self.house.of_type("BINDS") if e.properties.get("port") in numbers]
-        inside = re.search(r"container port|inside|internal", scoped.question.lower)
+        inside = re.search(
+            r"container port|inside|internal|(?:forwards?|maps?|goes|mapped|forwarded) to",
+            scoped.question.lower,
+        )
         if inside or not edges:
-            edges = edges or [
+            edges = (not inside and edges) or [
                 e for e in self.house.of_type("BINDS") if e.properties.get("targetPort") in numbers
             ]
         services = [self.house.services[e.start] for e in edges if e.start in self.house.services]
@@ -377,6 +382,9 @@ class Facts:
             distinct(f"{e.properties['port']}/{e.properties.get('protocol', 'tcp')}" for _, e in scoped_pairs)
         )
         verb = "publishes" if len({s.number for s, _ in scoped_pairs}) == 1 else "publish"
+        targets = distinct(str(e.properties.get("targetPort") or "") for _, e in scoped_pairs)
+        if not {str(n) for n in numbers} & {str(e.properties["port"]) for _, e in scoped_pairs}:
+            of += f" (container port {listed(targets)})"
         begin = "Yes: " if scoped.question.yes_no else ""
         statements.append(Statement(f"{begin}{names} {verb} port {of}.", cites(e for _, e in scoped_pairs)))
         return Found(statements, used | words, looked_for="the service that publishes the port")
@@ -529,9 +537,14 @@ class Facts:
         names = listed(self.names(distinct_services), count)
         verb, _, rest = what.partition(" ")
         if count == 1:
-            verb = {"use": "uses", "depend": "depends", "are": "is", "need": "needs", "run": "runs"}.get(
-                verb, verb
-            )
+            verb = {
+                "use": "uses",
+                "publish": "publishes",
+                "depend": "depends",
+                "are": "is",
+                "need": "needs",
+                "run": "runs",
+            }.get(verb, verb)
         if scoped.question.counts:
             text = f"{plural(count, 'service')} {verb} {rest}: {names}."
         else:
@@ -557,11 +570,7 @@ class Facts:
             edges = self._networks(service)
             names = [self.network(e.end, service.project) for e in edges]
             if not names:
-                if service.declared:
-                    statements.append(
-                        Statement(f"{self.called(service)} is on no network.", self.declaration([service]))
-                    )
-                continue
+                continue  # its network mode says why, and is read with its line out of the file
             noun = "network" if len(names) == 1 else "networks"
             count = f"{len(names)} {noun}: " if question.counts else f"the {noun} "
             statements.append(
@@ -812,6 +821,10 @@ class Facts:
         return found
 
     def dependents(self, scoped: Scoped) -> Found | None:
+        if scoped.question.yes_no and len([m for m in scoped.mentions if m.of("service")]) > 1:
+            found = self._depends(scoped)
+            if found is not None:
+                return found
         return self._depending(scoped, ("DEPENDS_ON",), "depend on")
 
     def users(self, scoped: Scoped) -> Found | None:
@@ -847,10 +860,15 @@ class Facts:
                 if len({(s.place, s.project) for s in (*others, service)}) == 1 and len(services) == 1:
                     called = service.name
                 found = self._listing(scoped, others, edges, f"{verb} {called}", used, total)
+                if question.yes_no:
+                    found.statements[0].text = f"Yes: {found.statements[0].text}"
                 statements += found.statements
             elif service.declared and (len(services) == 1):
                 statements.append(
-                    Statement(f"Nothing depends on {self.called(service)}.", self.declaration([service]))
+                    Statement(
+                        f"{'No: nothing' if question.yes_no else 'Nothing'} depends on {self.called(service)}.",
+                        self.declaration([service]),
+                    )
                 )
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="what depends on it") if statements else None
@@ -1055,6 +1073,52 @@ class Facts:
             used | words,
             looked_for="the protocol",
         )
+
+    def project_of(self, scoped: Scoped) -> Found | None:
+        subject = self._subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            documents = self.house.declaring(service)
+            if service.declared and documents:
+                path = self.house.documents[documents[0]].path
+                statements.append(
+                    Statement(
+                        f"{service.name} is a service of the project {service.project}, declared in {path}.",
+                        self.declaration([service]),
+                    )
+                )
+        return Found(statements, used, looked_for="its project") if statements else None
+
+    def publishers(self, scoped: Scoped) -> Found | None:
+        """Which services publish a port, or none."""
+        pairs = [
+            (self.house.services[e.start], e)
+            for e in self.house.of_type("BINDS")
+            if e.start in self.house.services
+        ]
+        pairs, used = self._scope_pairs(scoped, pairs)
+        if not pairs or any(m.of("service") and not scoped.projects(m) for m in scoped.mentions):
+            return None
+        if not scoped.question.negated:
+            first = {s.number: (s, e) for s, e in reversed(pairs)}.values()
+            return self._listing(scoped, [s for s, _ in first], [e for _, e in first], "publish a port", used)
+        places = {(s.place, s.project) for s, _ in pairs} if used else None
+        binding = {s.number for s, _ in pairs}
+        rest = [
+            s
+            for s in self.house.services.values()
+            if s.declared
+            and s.number not in binding
+            and (s.own if places is None else (s.place, s.project) in places)
+        ]
+        if not rest:
+            return None
+        found = self._listing(scoped, rest, (), "publish no port", used)
+        found.statements[0].cites = self.declaration(rest[:MAX_CITED])
+        return found
 
     def proxied(self, scoped: Scoped) -> Found | None:
         for mention in scoped.mentions:
@@ -1323,6 +1387,7 @@ class Facts:
         return None
 
     def ip(self, scoped: Scoped) -> Found | None:
+        """What a host name resolves to."""
         for mention in scoped.mentions:
             edges = [e for t in mention.of("host") for e in self.house.out(t.node, "RESOLVES_TO")]
             if edges:

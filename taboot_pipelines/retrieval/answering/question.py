@@ -135,13 +135,18 @@ class Question:
     def unexplained(self, explained: Iterable[int]) -> list[int]:
         """The words that carry meaning and are not among those explained."""
         known = set(explained)
+        for mention in self.mentions:
+            if known.issuperset(range(mention.first, mention.last)):
+                known.update(mention.label_at)
         return [
             i
-            for i, w in enumerate(self.linked.words)
-            if i not in known
-            and _spelled(w.text) not in FILLER
-            and not (len(w.text) == 1 and w.text.isalpha())
+            for i, word in enumerate(self.linked.words)
+            if i not in known and (i in self.named or not _is_filler(word.text))
         ]
+
+
+def _is_filler(word: str) -> bool:
+    return _spelled(word) in FILLER or (len(word) == 1 and word.isalpha())
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,8 +355,10 @@ DATABASES = frozenset(
 )
 
 #: Questions that facts of configuration do not answer: reasons, instructions, people, events.
+_REACH = r"(?!(?:reach|access|open|visit|get to|find|connect to)\b)"
 NOT_FACTS = re.compile(
-    r"^(?:why|who (?:wrote|made|maintains|invented|created|is responsible|do i|should)|explain|describe"
-    r"|how (?:do|can|should|would|could|to|did|might) (?:i|we|you|one|people)? ?(?!(?:reach|access|open|visit|get to|find|connect)\b)(?:\w+)"
-    r"|how to\b|should (?:i|we)|what (?:should|can|must) (?:i|we)|what to do|what happens (?:to|after|during)|what is the (?:purpose|point|difference|reason|idea))"
+    r"^(?:why|explain|describe|who (?:wrote|made|maintains|invented|created|is responsible for the|do i|should)"
+    rf"|how (?:do|can|should|would|could|did|might) (?:i|we|you|one|people) {_REACH}|how to {_REACH}"
+    r"|should (?:i|we)|what (?:should|can|must) (?:i|we)|what to do|what happens (?:to|after|during)"
+    r"|what is the (?:purpose|point|difference|reason|idea))"
 )
