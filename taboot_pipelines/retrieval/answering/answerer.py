@@ -8,6 +8,7 @@ means that something else is asked, so it costs most of the confidence: a wrong 
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -24,6 +25,7 @@ from taboot_pipelines.retrieval.session import View
 MIN_CONFIDENCE = 0.75
 #: What an unexplained word costs: one that is hardly a common word, and any other.
 _COST_NAME, _COST_WORD = 0.5, 0.2
+_TOKEN = re.compile(r"[^\W_]+")
 #: Who asks for these wants nothing that stands beside them.
 _SECRETS = frozenset("password passwords passphrase secret secrets token tokens credentials key keys".split())
 
@@ -127,6 +129,9 @@ class Answerer:
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
     left = question.unexplained(found.used | asked)
+    if not config:
+        said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
+        left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
     sure = found.weight
     for mention in question.mentions:
         if found.used & set(range(mention.first, mention.last)):

@@ -205,7 +205,7 @@ class Config:
     def find(self, scoped: Scoped) -> Found | None:
         """The value that a question asks for; None if none fits."""
         question = scoped.question
-        if question.paths:
+        if question.literals:
             literal = self._by_literal(scoped)
             if literal is not None:
                 return literal
@@ -370,6 +370,8 @@ class Config:
         left = set(question.unexplained(used)) - {
             i for i, w in enumerate(question.linked.words) if w.text in ("list", "mounted", "have", "has")
         }
+        if any(left & set(range(m.first, m.last)) for m in question.linked.mentions if m.of("service")):
+            return None
         tables = [(question.words_matching(p) & left, keys) for p, keys in PROPERTIES]
         tables = [(words, keys) for words, keys in tables if words]
         if not left:
@@ -418,7 +420,7 @@ class Config:
         """The values that hold a path of the question: what is mounted there, and whose it is."""
         question = scoped.question
         matches: list[Placed] = []
-        for path in question.paths:
+        for path in question.literals:
             for document, text in self._lowered:
                 if path in text:
                     matches += [
@@ -438,7 +440,7 @@ class Config:
         kept = own or single or kept
         if not kept:
             return None
-        used = {i for i, w in enumerate(question.linked.words) if w.text in question.paths}
+        used = {i for words in question.literals.values() for i in words}
         used |= {i for m in scoped.mentions for i in scoped.words(m)}
         used |= question.words_matching(
             re.compile(
@@ -446,9 +448,8 @@ class Config:
             )
         )
         used |= question.words_matching(re.compile(r"mounted|mount"))
-        return Found(
-            [self._said(kept[:MAX_SHOWN])], used, 1.0, f"what is mounted at {listed(question.paths)}"
-        )
+        used |= question.words_matching(re.compile(r"(?:static |fixed )*(?:ip|address)(?: address)?"))
+        return Found([self._said(kept[:MAX_SHOWN])], used, 1.0, f"what has {listed(list(question.literals))}")
 
     def _own(self, placed: Placed) -> bool:
         hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
@@ -459,8 +460,9 @@ class Config:
     def _best(self, question: Question, values: Sequence[Placed], used: set[int]) -> Found | None:
         matches = self._by_table(question, values, used)
         words = self._by_words(question, values, used)
+        by_words = False
         if words and (not matches or _left(question, words, used) < _left(question, matches, used)):
-            matches = words
+            matches, by_words = words, True
         if not matches:
             return None
         matches = [m for m in matches if not _secret(m.placed.value)]
@@ -469,7 +471,7 @@ class Config:
         explained = set(used).union(*(m.words for m in matches))
         placed = [m.placed for m in matches]
         weight = 1.0 if max(m.fit for m in matches) >= 0.5 else 0.95
-        if len({p.value.path[-1] for p in placed}) > 2:
+        if by_words and len({p.value.path[-1] for p in placed}) > 2:
             weight = 0.7
         matched = max(len(m.words - set(used)) for m in matches)
         return Found([self._said(placed, question)], explained, weight, "its configuration", matched)
@@ -525,7 +527,7 @@ class Config:
         score = 0.0
         for placed in values:
             keys = _key_words(placed.value.path[placed.lead :])
-            if not keys:
+            if not keys or not _suits(question, placed.value.value):
                 continue
             inside = set(_WORDS.findall(placed.value.value.lower()))
             around = [placed.value.comment, *placed.value.path[2 if placed.service else 0 : placed.lead]]
@@ -551,8 +553,6 @@ class Config:
                 - 0.02 * (len(placed.value.path) - placed.lead)
                 + 0.05 * _suits(question, placed.value.value)
             )
-            if not _suits(question, placed.value.value):
-                worth -= 0.6
             match = Match(placed, hits, fit)
             if worth > score + 1e-9:
                 best, score = [match], worth

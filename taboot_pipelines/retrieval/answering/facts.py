@@ -184,6 +184,9 @@ def _rank(held: tuple[Service, Thing]) -> tuple[int, int]:
     return (0 if service.own else 1 if service.declared else 2, {"alias": 1, "typo": 2}.get(thing.how, 0))
 
 
+_NAMESPACE_WORDS = frozenset({"network", "namespace", "mode", "service", "share", "stack"})
+
+
 class Facts:
     """The typed patterns over one house."""
 
@@ -216,6 +219,9 @@ class Facts:
             "on_address": self.on_address,
             "proxied": self.proxied,
             "project_of": self.project_of,
+            "connections": self.connections,
+            "proxy_hosts": self.proxy_hosts,
+            "sharers": self.sharers,
             "publishers": self.publishers,
             "inventory": self.inventory,
             "tls": self.tls,
@@ -264,6 +270,10 @@ class Facts:
 
     def ports(self, scoped: Scoped) -> Found | None:
         question = scoped.question
+        if len(scoped.mentions) > 1 and any(m.of("proxy") for m in scoped.mentions):
+            routed_ports = self._route_ports(scoped)
+            if routed_ports is not None and len(routed_ports.used) >= len(scoped.words(*scoped.mentions)):
+                return routed_ports
         subject = self._subject(scoped)
         if subject is None:
             return self._route_ports(scoped)
@@ -274,7 +284,7 @@ class Facts:
                 question.lower,
             )
         )
-        statements, asked_open = [], False
+        statements: list[Statement] = []
         for service in services[:MAX_SCOPES]:
             edges = self.house.out(service.number, "BINDS")
             if edges:
@@ -289,7 +299,13 @@ class Facts:
                         Statement(text + self._no_port(service, ", and publishes none."), cites(routed))
                     )
                     continue
-            asked_open = asked_open or not published
+            callers = [e for e in self.house.into(service.number, "CONNECTS_TO") if e.properties.get("port")]
+            if callers and not published:
+                port = listed(distinct(str(e.properties["port"]) for e in callers))
+                by = listed(distinct(self.house.name(e.start) for e in callers))
+                text = f"{self.called(service)} is reached on port {port} by {by}, and publishes none."
+                statements.append(Statement(text, cites(callers)))
+                continue
             if service.declared and published:
                 if question.yes_no:
                     statements.append(
@@ -302,6 +318,8 @@ class Facts:
                         Statement(f"{self.called(service)} publishes no port.", self.declaration([service]))
                     )
         statements = [s for s in statements if s.cites]
+        if len(statements) > 1:
+            statements = [s for s in statements if "publishes no port" not in s.text] or statements[:1]
         if not statements:
             return None
         if question.numbers:
@@ -627,6 +645,9 @@ class Facts:
         return None
 
     def network_members(self, scoped: Scoped) -> Found | None:
+        several = [m for m in scoped.mentions if scoped.nodes(m, "network")]
+        if len(several) > 1:
+            return self._on_all(scoped, several)
         for mention in scoped.mentions:
             things = scoped.nodes(mention, "network")
             if not things:
@@ -652,6 +673,24 @@ class Facts:
                 scoped, services, [e for _, e in pairs], f"are on the network {names}", used, total
             )
         return None
+
+    def _on_all(self, scoped: Scoped, mentions: Sequence[Mention]) -> Found | None:
+        """The services that are on each of several networks."""
+        sets = []
+        for mention in mentions:
+            nodes = [t.node for t in scoped.nodes(mention, "network")]
+            edges = [e for n in nodes for e in self.house.into(n, "RUNS_IN")]
+            sets.append(
+                {self.house.service_of[e.start]: e for e in edges if e.start in self.house.service_of}
+            )
+        common = [n for n in sets[0] if all(n in s for s in sets[1:])]
+        if not common:
+            return None
+        services = [self.house.services[n] for n in common]
+        names = listed([m.text for m in mentions])
+        return self._listing(
+            scoped, services, [s[n] for n in common for s in sets], f"are on {names}", scoped.words(*mentions)
+        )
 
     def shared_networks(self, scoped: Scoped) -> Found | None:
         named = [(m, *scoped.services(m)) for m in scoped.mentions]
@@ -745,6 +784,43 @@ class Facts:
                 )
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="dependencies") if statements else None
+
+    def connections(self, scoped: Scoped) -> Found | None:
+        """What a service connects to by its own settings; else what it depends on."""
+        if scoped.question.yes_no and len(scoped.mentions) > 1:
+            return self._depends(scoped)
+        subject = self._subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "CONNECTS_TO")
+            others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
+            if others:
+                text = f"{self.called(service)} connects to {listed(self.names(others))}."
+                statements.append(Statement(text, cites(edges)))
+        found = Found(statements, used, looked_for="what it connects to")
+        return found if statements else self.dependencies(scoped)
+
+    def sharers(self, scoped: Scoped) -> Found | None:
+        """Whose network namespace is another service's."""
+        subject = self._subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        edges = [
+            e
+            for s in services[:MAX_SCOPES]
+            for e in self.house.into(s.number, "DEPENDS_ON")
+            if "compose_network_mode" in e.methods
+        ]
+        others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        if not others:
+            return None
+        names = listed([self.called(s) for s in services])
+        words = {i for i, w in enumerate(scoped.question.linked.words) if w.text in _NAMESPACE_WORDS}
+        return self._listing(scoped, others, edges, f"use the network namespace of {names}", used | words)
 
     def _depends(self, scoped: Scoped) -> Found | None:
         """Does A depend on B?"""
@@ -916,6 +992,8 @@ class Facts:
                     )
             if found or proxies:
                 sets.append((found, proxies, used | scoped.words(mention)))
+        if not sets and scoped.question.paths:
+            sets.append(({e.edge_id: e for e in self.house.of_type("ROUTES_TO")}, set(), set()))
         if not sets:
             return [], set()
         sets.sort(key=lambda s: bool(s[1]))
@@ -933,7 +1011,16 @@ class Facts:
         edges = in_force(self.house, list(kept.values()))
         paths = scoped.question.paths
         if paths:
-            edges = [e for e in edges if e.properties.get("path") in paths]
+            edges = [
+                e
+                for e in edges
+                if any(
+                    str(e.properties.get("path") or e.properties.get("location") or "")
+                    .rstrip("/")
+                    .endswith(p)
+                    for p in paths
+                )
+            ]
             used |= {i for i, w in enumerate(scoped.question.linked.words) if w.text in paths}
         return edges, used
 
@@ -961,6 +1048,8 @@ class Facts:
         """What a comment of the conf calls a host name under any domain (``tv.*``), else the name itself."""
         label = re.escape(host.removesuffix(".*"))
         said = re.search(rf"#.*?(?<![\w.-])({label}(?:\.[a-z0-9-]+)+)(?![\w*-])", self.house.text(doc_id))
+        if self.house.is_example(doc_id):
+            return host
         known = said is not None and not said[1].endswith((".conf", ".sample", ".subdomain", ".subfolder"))
         return said[1] if known and said is not None else host
 
@@ -1200,6 +1289,21 @@ class Facts:
             ]
         )
 
+    def proxy_hosts(self, scoped: Scoped) -> Found | None:
+        for mention in scoped.mentions:
+            proxies = {t.node for t in mention.of("proxy")}
+            edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
+            edges = [e for e in edges if e.properties.get("host")]
+            if edges:
+                ways = distinct(self._way(e).split("/")[0].split("~")[0] for e in edges)
+                proxy = listed([self.house.name(p) for p in sorted(proxies)])
+                count = f"{plural(len(ways), 'name')}: " if scoped.question.counts else ""
+                text = f"{proxy} serves {count}{listed(ways)}."
+                return Found(
+                    [Statement(text, cites(edges))], scoped.words(mention), looked_for="its host names"
+                )
+        return None
+
     def tls(self, scoped: Scoped) -> Found | None:
         if not scoped.question.yes_no:
             return None
@@ -1217,6 +1321,9 @@ class Facts:
         )
 
     def auth(self, scoped: Scoped) -> Found | None:
+        protected = self._protected(scoped)
+        if protected is not None:
+            return protected
         edges, used = self._routes_of(scoped)
         documents = {e.doc_id for e in edges}
         held = [
@@ -1228,7 +1335,8 @@ class Facts:
         ]
         if not held:
             own = [e for e in edges if not self.house.is_example(e.doc_id)]
-            if not (scoped.question.yes_no and own):
+            by_proxy = re.search(r"authelia|authentik|sso|proxy|basic|ldap", scoped.question.lower)
+            if not (scoped.question.yes_no and own and by_proxy):
                 return None
             asked = [m for m in scoped.mentions if not scoped.words(m) & used]
             text = f"No: {listed([self._way(e) for e in own])} asks for no authentication at its proxy."
@@ -1241,6 +1349,23 @@ class Facts:
             used,
             looked_for="authentication",
         )
+
+    def _protected(self, scoped: Scoped) -> Found | None:
+        """What a named product guards at the proxy."""
+        if scoped.question.yes_no or len(scoped.mentions) != 1:
+            return None
+        name = scoped.mentions[0].text.lower()
+        edges = [
+            e
+            for e in self.house.of_type("EXPOSES_ENDPOINT")
+            if str(e.properties.get("authInclude") or "").startswith(name)
+            and not self.house.is_example(e.doc_id)
+        ]
+        services = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        if not services:
+            return None
+        words = scoped.words(scoped.mentions[0])
+        return self._listing(scoped, services, edges, f"are protected by {name} at the proxy", words)
 
     # --- the rest -------------------------------------------------------------------------------------------
 
@@ -1343,6 +1468,10 @@ class Facts:
 
     def vpn_users(self, scoped: Scoped) -> Found | None:
         edges = self.house.of_type("USES_VPN")
+        tunnels = {self.house.name(e.end) for e in edges}
+        asked = [m for m in scoped.mentions if m.of("service")]
+        if asked and not any(m.text.lower() in tunnels for m in asked):
+            return None
         wanted = {t.value or self.house.name(t.node) for m in scoped.mentions for t in m.of("service")}
         edges = [e for e in edges if not wanted or self.house.name(e.end) in wanted] or edges
         pairs, used = self._scope_pairs(
@@ -1350,6 +1479,7 @@ class Facts:
         )
         if not pairs:
             return None
+        used = used.union(*(scoped.words(m) for m in asked))
         return self._listing(scoped, [s for s, _ in pairs], [e for _, e in pairs], "use a VPN tunnel", used)
 
     def on_address(self, scoped: Scoped) -> Found | None:
@@ -1417,8 +1547,20 @@ def subject_of(scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None
     held = [(m, *scoped.services(m)) for m in scoped.mentions]
     held = [h for h in held if h[1]]
     if not held:
-        return None
+        return _of_project(scoped)
     return max(held, key=lambda h: (_precise(h[0]), len(h[2]) - (h[0].last - h[0].first), -h[0].first))
+
+
+def _of_project(scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
+    """The few services of the one project that a question names instead of a service."""
+    for mention in scoped.mentions:
+        projects = scoped.projects(mention)
+        services = [
+            scoped.house.services[n] for p in sorted(projects) for n in scoped.house.projects.get(p, ())
+        ]
+        if len(projects) == 1 and 0 < len(services) <= MAX_SCOPES:
+            return mention, services, scoped.words(mention)
+    return None
 
 
 def _precise(mention: Mention) -> int:

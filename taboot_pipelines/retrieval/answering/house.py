@@ -67,6 +67,7 @@ class Edge:
     span: tuple[int, int]
     method: str
     observed: str
+    methods: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,7 @@ class House:
                 _span(row["supports"], row["line"]),
                 row["extraction_method"],
                 row["end_observed"],
+                frozenset(str(s.get("method")) for s in json.loads(row["supports"])),
             )
             for row, start, end in zip(rows, self._starts[at], self._ends[at], strict=True)
         ]

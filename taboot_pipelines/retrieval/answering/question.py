@@ -13,6 +13,7 @@ from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.retrieval.answering.linking import Linked, Mention, one_off
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
 
+_ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
 _COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
 _YES_NO = re.compile(r"(?:do|does|did|is|are|has|have|can|was|were|will)\b")
 _TRANSITIVE = re.compile(
@@ -68,6 +69,21 @@ class Question:
     @cached_property
     def paths(self) -> list[str]:
         return [w.text for w in self._free_words() if w.text.startswith("/")]
+
+    @cached_property
+    def literals(self) -> dict[str, tuple[int, ...]]:
+        """What stands in files letter by letter, paths and addresses, each with its words."""
+        found = {w.text: (w.number,) for w in self._free_words() if w.text.startswith("/")}
+        for match in _ADDRESS.finditer(self.linked.text):
+            words = tuple(
+                i
+                for i, w in enumerate(self.linked.words)
+                if match.start() <= w.start and w.end <= match.end()
+            )
+            other = {i for m in self.mentions if not m.of("address") for i in range(m.first, m.last)}
+            if not other.intersection(words):
+                found[match[0]] = words
+        return found
 
     def _free_words(self) -> list[_Free]:
         named = self.named
