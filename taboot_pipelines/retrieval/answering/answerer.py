@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.facts import Facts, Found, Scoped
+from taboot_pipelines.retrieval.answering.facts import Facts
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Linked, Names
 from taboot_pipelines.retrieval.answering.question import Question, readings
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import Cite, Found
 from taboot_pipelines.retrieval.session import View
 
 #: The least confidence of an answer.
@@ -115,7 +118,7 @@ class Answerer:
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
 
-    def _sentence(self, text: str, cites: list) -> FactSentence:  # type: ignore[type-arg]
+    def _sentence(self, text: str, cites: Sequence[Cite]) -> FactSentence:
         return FactSentence(
             text,
             tuple(

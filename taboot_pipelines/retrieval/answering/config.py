@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, Value, read
-from taboot_pipelines.retrieval.answering.facts import Cite, Found, Scoped, Statement, listed, subject_of
 from taboot_pipelines.retrieval.answering.house import Document, House, Service
 from taboot_pipelines.retrieval.answering.question import Question, spelled
+from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
+from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement, listed
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
 
 #: Files that are kept parsed, and files that one question parses.
