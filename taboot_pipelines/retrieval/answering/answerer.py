@@ -30,7 +30,20 @@ MIN_CONFIDENCE = 0.75
 _COST_NAME, _COST_WORD = 0.5, 0.2
 _TOKEN = re.compile(r"[^\W_]+")
 #: Who asks for these wants nothing that stands beside them.
-_SECRETS = frozenset("password passwords passphrase secret secrets token tokens credentials key keys".split())
+_SECRETS = frozenset(
+    [
+        "password",
+        "passwords",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+        "credentials",
+        "key",
+        "keys",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The values of a configuration file, each with its key path and its place: YAML (Compose among it), JSON,
 nginx confs, TOML and INI.
 
-Lists of assignments, flags and labels (``KEY=value``, ``--flag=value``, ``--flag`` and its value) give a key of
-their own, so that a value is found by what it is called wherever it stands.
+Lists of assignments, flags and labels (``KEY=value``, ``--flag=value``, ``--flag`` and its value) give a key
+of their own, so that a value is found by what it is called wherever it stands.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ def _value(path: tuple[str, ...], value: str, node: Node, lines: _Lines) -> Valu
 def _directives(directives: list[Directive], path: tuple[str, ...], lines: _Lines) -> Iterator[Value]:
     for directive in directives:
         if directive.children is None:
-            key, args = (directive.name,), directive.args
+            key: tuple[str, ...] = (directive.name,)
+            args = directive.args
             if directive.name in SETTING and len(args) > 1:
                 key, args = (directive.name, args[0].lstrip("$")), args[1:]
             line = lines.number(directive.start)

@@ -127,7 +127,8 @@ class Dependencies(Topic):
                 return Found(
                     [
                         Statement(
-                            f"Yes, indirectly: {self.called(service)} depends on {other.name} through {through.name}.",
+                            f"Yes, indirectly: {self.called(service)} depends on {other.name}"
+                            f" through {through.name}.",
                             cites(indirect),
                         )
                     ],
@@ -211,7 +212,8 @@ class Dependencies(Topic):
             elif service.declared and (len(services) == 1):
                 statements.append(
                     Statement(
-                        f"{'No: nothing' if question.yes_no else 'Nothing'} depends on {self.called(service)}.",
+                        ("No: nothing" if question.yes_no else "Nothing")
+                        + f" depends on {self.called(service)}.",
                         self.declaration([service]),
                     )
                 )
@@ -221,7 +223,8 @@ class Dependencies(Topic):
     def _object(self, scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
         """As :meth:`_subject`, of the mention right after the verb."""
         after = re.search(
-            r"(?:on|upon|for|uses?|using|needs?|needed|requires?|required|of|to|by|if|when|without|once) (?:the |our )?(@\w*)",
+            r"(?:on|upon|for|uses?|using|needs?|needed|requires?|required|of|to|by|if|when|without|once)"
+            r" (?:the |our )?(@\w*)",
             scoped.question.masked[0],
         )
         if after:

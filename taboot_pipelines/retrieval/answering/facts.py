@@ -1,9 +1,9 @@
 """Answers out of the graph: for each kind of question the edges that answer it, said in a sentence, with
 every edge as a citation.
 
-What is *closed*: a service's ports, networks, dependencies and image are all in the file that declares it, so
-that it has none is an answer too, cited at its declaration. What comes from elsewhere (who routes to it, which
-name it has outside) is open, and then nothing is said.
+What is *closed*: a service's ports, networks, dependencies and image are all in the file that declares it,
+so that it has none is an answer too, cited at its declaration. What comes from elsewhere (who routes to it,
+which name it has outside) is open, and then nothing is said.
 """
 
 from __future__ import annotations

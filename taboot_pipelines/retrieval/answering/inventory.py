@@ -66,7 +66,8 @@ class Inventory(Topic):
             hosts = scoped.hosts(mention)
             services = [s for s in self.house.services.values() if s.place in hosts] if hosts else []
             if services:
-                text = f"{plural(len(services), 'service')} run on {listed(sorted(hosts))}: {listed([s.name for s in services])}."
+                names = listed([s.name for s in services], len(services))
+                text = f"{plural(len(services), 'service')} run on {listed(sorted(hosts))}: {names}."
                 return Found(
                     [Statement(text, self.declarations(services))],
                     scoped.words(mention),
@@ -190,7 +191,8 @@ class Inventory(Topic):
         return Found(
             [
                 Statement(
-                    f"{begin}{listed([self.called(s) for s in services])} goes through the VPN tunnel {tunnels}.",
+                    f"{begin}{listed([self.called(s) for s in services])} goes through"
+                    f" the VPN tunnel {tunnels}.",
                     cites(edges),
                 )
             ],
@@ -228,9 +230,8 @@ class Inventory(Topic):
             if names:
                 parts.append(f"{address} is {listed([self.house.name(e.start) for e in names])}")
             if routes:
-                parts.append(
-                    f"{listed([self._routes.way(e) for e in routes])} leads to {listed([self._routes.target(e) for e in routes])}"
-                )
+                targets = listed([self._routes.target(e) for e in routes])
+                parts.append(f"{listed([self._routes.way(e) for e in routes])} leads to {targets}")
             if bound:
                 ports = listed(
                     [

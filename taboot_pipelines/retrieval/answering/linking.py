@@ -1,9 +1,9 @@
-"""Names in a question to the things of a house that they may mean: the longest name first, on the borders of
-words, and each mention with all things of that name, surest first.
+"""Names in a question to the things of a house that they may mean: the longest name first, on the borders
+of words, and each mention with all things of that name, surest first.
 
-How sure: ``exact`` (the name as declared), ``normalized`` (other case or separators), ``alias`` (a container's
-name, the last part of an image's repository, a file's or a folder's name, the first label of a host name) and
-``typo`` (one letter off, where nothing else fits).
+How sure: ``exact`` (the name as declared), ``normalized`` (other case or separators), ``alias`` (a
+container's name, the last part of an image's repository, a file's or a folder's name, the first label of a
+host name) and ``typo`` (one letter off, where nothing else fits).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from taboot_pipelines.retrieval.answering.house import House, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
 
 #: Characters of a question that are read, and words of a name.
-MAX_QUESTION_CHARS = 2000
+MAX_QUESTION_CHARS = 1000
 _MAX_NAME_WORDS = 8
 #: Things of one name that are kept.
 MAX_THINGS = 2000
@@ -52,7 +52,8 @@ class Word:
 @dataclass(frozen=True, slots=True)
 class Thing:
     """What a name may mean. ``kind``: a key of ``vocabulary.MARKS``; ``node``: of a service, network, image,
-    host or proxy; ``value``: the project's (place, project), the file's doc_id, the host name, the address."""
+    host or proxy; ``value``: the project with its ``place``, the file's doc_id, the host name, the address.
+    """
 
     kind: str
     how: str

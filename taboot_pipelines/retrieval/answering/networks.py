@@ -58,7 +58,8 @@ class Networks(Topic):
                 return Found(
                     [
                         Statement(
-                            f"The services of {project} are on {plural(len(names), 'network')}: {listed(names)}.",
+                            f"The services of {project} are on"
+                            f" {plural(len(names), 'network')}: {listed(names)}.",
                             cites(first.values()),
                         )
                     ],
@@ -174,7 +175,8 @@ class Networks(Topic):
                 other = listed([self.network(e.end, b.project) for e in self.networks_of(b)])
                 statements.append(
                     Statement(
-                        f"{begin}{self.called(a)} (on {mine}) and {self.called(b)} (on {other}) share no network.",
+                        f"{begin}{self.called(a)} (on {mine}) and {self.called(b)} (on {other})"
+                        " share no network.",
                         cites([*self.networks_of(a), *self.networks_of(b)]),
                     )
                 )

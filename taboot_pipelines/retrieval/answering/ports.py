@@ -38,7 +38,8 @@ class Ports(Topic):
         _, services, used = subject
         published = bool(
             re.search(
-                r"\b(?:publish\w*|expos\w+|host ports?|external\w*|public\w*|mapped|forward\w*|binds?|bound)\b",
+                r"\b(?:publish\w*|expos\w+|host ports?|external\w*|public\w*|mapped|forward\w*"
+                r"|binds?|bound)\b",
                 question.lower,
             )
         )
@@ -48,33 +49,13 @@ class Ports(Topic):
             if edges:
                 statements.append(self.published(service, edges, question))
                 continue
-            routed = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
-            if routed and not published:
-                port = distinct(str(e.properties["port"]) for e in routed if e.properties.get("port"))
-                if port:
-                    text = f"{self.called(service)} is reached on port {listed(port)} by {listed([self.house.name(e.start) for e in routed])}"
-                    statements.append(
-                        Statement(text + self._no_port(service, ", and publishes none."), cites(routed))
-                    )
-                    continue
-            callers = [e for e in self.house.into(service.number, "CONNECTS_TO") if e.properties.get("port")]
-            if callers and not published:
-                port = listed(distinct(str(e.properties["port"]) for e in callers))
-                by = listed(distinct(self.house.name(e.start) for e in callers))
-                text = f"{self.called(service)} is reached on port {port} by {by}, and publishes none."
-                statements.append(Statement(text, cites(callers)))
-                continue
-            if service.declared and published:
-                if question.yes_no:
-                    statements.append(
-                        Statement(
-                            f"No: {self.called(service)} publishes no port.", self.declaration([service])
-                        )
-                    )
-                else:
-                    statements.append(
-                        Statement(f"{self.called(service)} publishes no port.", self.declaration([service]))
-                    )
+            reached = self._reached(service)
+            if reached is not None and not published:
+                statements.append(reached)
+            elif service.declared and published:
+                begin = "No: " if question.yes_no else ""
+                text = f"{begin}{self.called(service)} publishes no port."
+                statements.append(Statement(text, self.declaration([service])))
         statements = [s for s in statements if s.cites]
         if len(statements) > 1:
             statements = [s for s in statements if "publishes no port" not in s.text] or statements[:1]
@@ -88,8 +69,19 @@ class Ports(Topic):
             }
         return Found(statements, used, looked_for="ports")
 
-    def _no_port(self, service: Service, text: str) -> str:
-        return text if service.declared else "."
+    def _reached(self, service: Service) -> Statement | None:
+        """The port at which proxies, else other services, reach one that publishes none."""
+        routes = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
+        for edges in (routes, self.house.into(service.number, "CONNECTS_TO")):
+            known = [e for e in edges if e.properties.get("port")]
+            if known:
+                port = listed([str(e.properties["port"]) for e in known])
+                by = listed([self.house.name(e.start) for e in known])
+                rest = ", and publishes none" if service.declared else ""
+                return Statement(
+                    f"{self.called(service)} is reached on port {port} by {by}{rest}.", cites(known)
+                )
+        return None
 
     def port_owner(self, scoped: Scoped) -> Found | None:
         numbers = [n for n in scoped.question.numbers if 0 < n < 65536]

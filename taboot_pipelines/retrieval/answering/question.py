@@ -73,7 +73,9 @@ class Question:
     @cached_property
     def literals(self) -> dict[str, tuple[int, ...]]:
         """What stands in files letter by letter, paths and addresses, each with its words."""
-        found = {w.text: (w.number,) for w in self._free_words() if w.text.startswith("/")}
+        found: dict[str, tuple[int, ...]] = {
+            w.text: (w.number,) for w in self._free_words() if w.text.startswith("/")
+        }
         for match in _ADDRESS.finditer(self.linked.text):
             words = tuple(
                 i
@@ -95,7 +97,7 @@ class Question:
 
     @cached_property
     def masked(self) -> tuple[str, list[tuple[int, int, tuple[int, ...]]]]:
-        """The question as patterns read it, and for each of its parts ``[start, end)`` and the words there."""
+        """The question as patterns read it, and for each of its parts ``[start, end)`` and its words."""
         parts: list[tuple[str, tuple[int, ...]]] = []
         starts = {m.first: m for m in self.mentions}
         i = 0

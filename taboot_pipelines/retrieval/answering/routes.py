@@ -222,7 +222,8 @@ class Routes(Topic):
         return Found(
             [
                 Statement(
-                    f"{self.called(services[0])} publishes port {edges[0].properties['port']} by {listed(protocols)}.",
+                    f"{self.called(services[0])} publishes port {edges[0].properties['port']}"
+                    f" by {listed(protocols)}.",
                     cites(edges),
                 )
             ],

@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 class Property(NamedTuple):
-    """A property of configuration files: the words that ask for it, and the ends of key paths that hold it."""
+    """A property of configuration files: the words that ask for it and the ends of key paths that hold it."""
 
     pattern: re.Pattern[str]
     keys: tuple[str, ...]
@@ -118,13 +118,17 @@ FILLER = word_list("taboot_pipelines.retrieval.answering", "filler.txt")
 
 #: The images by which a service is what people call a database.
 DATABASES = frozenset(
-    "postgres postgresql mysql mariadb mongo mongodb couchdb timescaledb influxdb pgvecto-rs pgvector postgis".split()
+    [
+        *("postgres", "postgresql", "postgis", "pgvector", "pgvecto-rs", "timescaledb", "mysql", "mariadb"),
+        *("mongo", "mongodb", "couchdb", "influxdb"),
+    ]
 )
 
 #: Questions that facts of configuration do not answer: reasons, instructions, people, events.
 _REACH = r"(?!(?:reach|access|open|visit|get to|find|connect to)\b)"
 NOT_FACTS = re.compile(
-    r"^(?:why|explain|describe|who (?:wrote|made|maintains|invented|created|is responsible for the|do i|should)"
+    r"^(?:why|explain|describe"
+    r"|who (?:wrote|made|maintains|invented|created|is responsible for the|do i|should)"
     rf"|how (?:do|can|should|would|could|did|might) (?:i|we|you|one|people) {_REACH}|how to {_REACH}"
     r"|should (?:i|we)|what (?:should|can|must) (?:i|we)|what to do|what happens (?:to|after|during)"
     r"|what is the (?:purpose|point|difference|reason|idea))"
