@@ -7,7 +7,8 @@ changing anything (``stages``; ``writing`` only calls them). No question opens t
 
 ``knowledge_base`` is the door: ``KnowledgeBase`` has a method for each question and leaves it to a module:
 
-- ``search``: passages; ``answers``: sentences out of passages, each with its citation;
+- ``search``: passages; ``answers``: sentences out of facts (``answering``: edges of the graph and values of
+  configuration files), else out of passages, each with its citation;
 - ``neighborhoods``: what surrounds a node; ``document_links``: what a document links to, and what to it;
 - ``explanations``: the bytes behind an edge or a hit;
 - ``tables``: all documents, nodes and edges; ``writing``: delete and restore.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from taboot_pipelines.embedding.protocol import Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import sentences
+from taboot_pipelines.retrieval.answering import fact_answer
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.request import SearchRequest
@@ -33,6 +34,9 @@ class Answers:
 
     def answer(self, request: SearchRequest, limit: int) -> Answer:
         """At most ``limit`` sentences that answer ``request.query``, out of the hits of ``request``."""
+        facts = self._session.ask(lambda view: fact_answer(view, request, limit))
+        if facts is not None:
+            return facts
         hits = self._search.search(request).hits
         found = self._session.ask(lambda view: self._extract(view, request, hits, limit))
         citations = tuple(c.model_copy(update={"line": self._line(c)}) for c in found.citations)

@@ -1,0 +1,27 @@
+"""Answers from facts: the graph's edges and the values of configuration files.
+
+A question passes through these modules, one after the other:
+
+1. ``linking`` finds the names in it and the things that they may mean, in the ``house``: the graph of a view
+   indexed for questions, with the texts of its configuration documents.
+2. ``question`` says what is asked, by the tables of ``vocabulary`` (``kinds.txt``, ``filler.txt``).
+3. ``scoping`` narrows names by each other ("the db of household").
+4. ``facts`` says it out of edges, by ``ports``, ``images``, ``networks``, ``dependencies``, ``routes`` and
+   ``inventory``, which share ``topic`` and ``statements``.
+5. ``config`` says it out of a file's value with its key path: ``config_files`` reads the formats,
+   ``config_values`` chooses among the values (``properties.txt``).
+6. ``answerer`` takes what leaves the fewest words unexplained, or says what was looked for. It is the one
+   entry, :func:`answer_from_facts`; ``cited`` makes an ``Answer`` of it.
+"""
+
+from __future__ import annotations
+
+from taboot_pipelines.retrieval.answering.answerer import (
+    FactAnswer,
+    FactCitation,
+    FactSentence,
+    answer_from_facts,
+)
+from taboot_pipelines.retrieval.answering.cited import fact_answer
+
+__all__ = ["FactAnswer", "FactCitation", "FactSentence", "answer_from_facts", "fact_answer"]

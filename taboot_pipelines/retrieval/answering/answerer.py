@@ -1,0 +1,178 @@
+"""The one entry: what the facts of a knowledge base say to a question, with places and a confidence, or what
+was looked for in vain.
+
+Every reading of the question (with and without its weak names) is tried with every kind that it may ask for;
+the answer that leaves the fewest words unexplained wins. A word that no name, kind, key or value explains
+means that something else is asked, so it costs most of the confidence: a wrong fact is worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.facts import Facts
+from taboot_pipelines.retrieval.answering.house import House
+from taboot_pipelines.retrieval.answering.linking import Linked, Names
+from taboot_pipelines.retrieval.answering.question import Question, readings
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import Cite, Found
+from taboot_pipelines.retrieval.session import View
+
+#: The least confidence of an answer.
+MIN_CONFIDENCE = 0.75
+#: What an unexplained word costs: one that is hardly a common word, and any other.
+_COST_NAME, _COST_WORD = 0.5, 0.2
+_TOKEN = re.compile(r"[^\W_]+")
+#: Who asks for these wants nothing that stands beside them.
+_SECRETS = frozenset(
+    [
+        "password",
+        "passwords",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+        "credentials",
+        "key",
+        "keys",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FactCitation:
+    """Where a sentence stands: code points ``[start, end)`` of a document and the line there; ``text`` is
+    that line. ``edge_id`` is empty where it is no edge."""
+
+    doc_id: str
+    line: int
+    start: int
+    end: int
+    edge_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactSentence:
+    text: str
+    citations: tuple[FactCitation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FactAnswer:
+    """What the facts say. Without ``sentences`` nothing fits, and ``looked_for`` says in words what was
+    looked for. ``kind``: what was asked; ``linked``: the names in the question that are known."""
+
+    sentences: tuple[FactSentence, ...]
+    confidence: float
+    kind: str
+    linked: tuple[str, ...]
+    looked_for: str
+
+    @property
+    def found(self) -> bool:
+        return bool(self.sentences)
+
+    @property
+    def text(self) -> str:
+        return " ".join(s.text for s in self.sentences)
+
+
+class Answerer:
+    """The facts of one view. Made once per view."""
+
+    def __init__(self, view: View) -> None:
+        self.house = House(view.graph, view.index, view.manifest)
+        self.names = Names(self.house)
+        self.facts = Facts(self.house)
+        self.config = Config(self.house)
+
+    def answer(self, text: str) -> FactAnswer | None:
+        """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
+        the question names nothing known and asks for no kind of fact."""
+        linked = self.names.link(text)
+        if not linked.words:
+            return None
+        best: tuple[float, str, Found] | None = None
+        asked_kind = "unknown"
+        for n, question in enumerate(readings(linked)):
+            if not question.is_fact:
+                continue
+            kinds = question.asked()
+            if kinds and asked_kind == "unknown":
+                asked_kind = kinds[0].kind
+            scoped = Scoped(self.house, question)
+            for rank, asked in enumerate(kinds):
+                found = self.facts.find(asked.kind, scoped)
+                if found is None and asked.kind == "ports":
+                    found = self.config.listening(scoped)
+                if found is not None and found.statements:
+                    sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
+                    if best is None or sure > best[0]:
+                        best = (sure, asked.kind, found)
+            found = self.config.find(scoped)
+            if found is not None:
+                sure = _confidence(question, found, set(), config=True) - 0.03 - 0.01 * n
+                if best is None or sure > best[0]:
+                    best = (sure, "config", found)
+        names = tuple(dict.fromkeys(m.text for m in linked.mentions))
+        if best is not None and best[0] >= MIN_CONFIDENCE:
+            sentences = tuple(self._sentence(s.text, s.cites) for s in best[2].statements if s.cites)
+            if sentences:
+                return FactAnswer(sentences, min(best[0], 1.0), best[1], names, best[2].looked_for)
+        if not names and asked_kind == "unknown":
+            return None
+        return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
+
+    def _sentence(self, text: str, cites: Sequence[Cite]) -> FactSentence:
+        return FactSentence(
+            text,
+            tuple(
+                FactCitation(
+                    c.doc_id, c.line, c.start, c.end, c.edge_id, self.house.line_text(c.doc_id, c.line)
+                )
+                for c in cites
+            ),
+        )
+
+
+def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
+    left = question.unexplained(found.used | asked)
+    if not config:
+        said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
+        left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
+    sure = found.weight
+    for mention in question.mentions:
+        if found.used & set(range(mention.first, mention.last)):
+            sure = min(sure, mention.sureness)
+    for i in left:
+        word = question.linked.words[i].text
+        common = word not in _SECRETS and word.isalpha() and word in stopwords() and i not in question.named
+        dear = config and found.matched < 2
+        sure -= (1.5 if dear else 1.0) * (_COST_WORD if common else _COST_NAME)
+    return sure
+
+
+def _looked_for(linked: Linked, kind: str) -> str:
+    names = ", ".join(dict.fromkeys(m.text for m in linked.mentions)) or "the configuration"
+    return f"{names}: {kind.replace('_', ' ')}"
+
+
+_LOCK = threading.Lock()
+_ANSWERERS: WeakKeyDictionary[View, Answerer] = WeakKeyDictionary()
+
+
+def answer_from_facts(view: View, question: str) -> FactAnswer | None:
+    """What the graph and the configuration files of a view say to a question; see :class:`FactAnswer`."""
+    with _LOCK:
+        answerer = _ANSWERERS.get(view)
+        if answerer is None:
+            answerer = _ANSWERERS[view] = Answerer(view)
+    return answerer.answer(question)

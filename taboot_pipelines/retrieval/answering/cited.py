@@ -1,0 +1,60 @@
+"""An answer from facts as it is returned: its sentences, each with the numbers of its citations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taboot_pipelines.retrieval.answering.answerer import FactAnswer, FactCitation, answer_from_facts
+from taboot_pipelines.retrieval.request import SearchRequest
+from taboot_pipelines.retrieval.results import Answer, Citation
+from taboot_pipelines.retrieval.session import View
+
+
+def fact_answer(view: View, request: SearchRequest, limit: int = 50) -> Answer | None:
+    """What the facts say to ``request.query``, at most ``limit`` sentences; None if they do not answer it, or
+    not out of documents that pass the request's filter."""
+    facts = answer_from_facts(view, request.query)
+    if facts is None or not facts.found or not _pass(view, request, facts):
+        return None
+    citations: list[Citation] = []
+    parts = []
+    for sentence in facts.sentences[:limit]:
+        numbers = []
+        for cited in sentence.citations:
+            citations.append(_citation(view, cited, len(citations) + 1))
+            numbers.append(f"[{len(citations)}]")
+        parts.append(f"{sentence.text} {''.join(numbers)}")
+    return Answer(question=request.query, found=True, text=" ".join(parts), citations=tuple(citations))
+
+
+def _pass(view: View, request: SearchRequest, facts: FactAnswer) -> bool:
+    mask = view.index.passing(request.filter)
+    if mask is None:
+        return True
+    ids = view.index.documents.column("doc_id")
+    allowed = {ids[int(row)].as_py() for row in np.unique(view.index.document[mask])}
+    return all(c.doc_id in allowed for s in facts.sentences for c in s.citations)
+
+
+def _citation(view: View, cited: FactCitation, number: int) -> Citation:
+    index = view.index
+    at = index.documents.column("doc_id").index(cited.doc_id).as_py()
+    chunk, title = "", ""
+    if at >= 0:
+        title = index.documents.column("title")[at].as_py()
+        for row in np.flatnonzero(index.document == at).tolist():
+            shard, local = index.locate(row)
+            chunks = index.shards[shard].chunks
+            if not chunk or chunks.column("start")[local].as_py() <= cited.start:
+                chunk = f"{cited.doc_id}:{chunks.column('chunk_index')[local].as_py()}"
+    return Citation(
+        number=number,
+        text=cited.text,
+        doc_id=cited.doc_id,
+        chunk_id=chunk,
+        url=view.document_url(cited.doc_id),
+        title=title,
+        line=cited.line,
+        start=cited.start,
+        end=cited.end,
+    )

@@ -1,0 +1,382 @@
+"""Values of configuration that are no edges: read from the text of the configuration documents, found by the
+thing and the property that a question names.
+
+A value belongs to a thing if it stands in its service, in its file, or under its name. The property is found
+by the table of ``vocabulary.PROPERTIES`` or by the words of the key itself: every word of the question that
+means something must stand in the key, beside it in a comment, or in the value. A word that stands nowhere
+means that something else is asked.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, read
+from taboot_pipelines.retrieval.answering.config_values import (
+    MAX_SHOWN,
+    WORDS,
+    Placed,
+    akin_any,
+    best_value,
+    ends_in,
+    key_words,
+    stem_of,
+    strength_of,
+    value_statement,
+    worth_of,
+)
+from taboot_pipelines.retrieval.answering.house import Document, Edge, House, Service, distinct
+from taboot_pipelines.retrieval.answering.linking import Mention
+from taboot_pipelines.retrieval.answering.question import Question
+from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
+from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
+from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
+
+#: Files that are kept parsed, and files that one question parses.
+_MAX_FILES = 2000
+_MAX_PARSED = 40
+#: Services whose values a listing looks at.
+_MAX_LISTED = 400
+
+_LISTING = re.compile(
+    r"(?:which|what|list|show|how many|all|name)(?: me)?(?: all| the| of the| of our| our)*"
+    r" (?:services?|containers?|apps?|stacks?)\b"
+)
+_PORT_KEY = re.compile(
+    r"^(?:expose|(?:web_?|http_?|listen_?|server_?|app_?|webui_?|ui_?)?port|--port|-p"
+    r"|--web\.listen-address|listen)$",
+    re.IGNORECASE,
+)
+_CHECKED_PORT = re.compile(
+    r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{2,5})\b|(?:^|\s)-p[ =]?(\d{2,5})\b"
+    r"|localhost (\d{2,5})\b"
+)
+
+
+class Config:
+    """The configuration documents of one house, parsed when a question needs them."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self._files: OrderedDict[str, ConfigFile] = OrderedDict()
+
+    def file(self, doc_id: str) -> ConfigFile:
+        known = self._files.get(doc_id)
+        if known is None:
+            document = self.house.documents[doc_id]
+            known = read(doc_id, document.path, document.mime, self.house.text(doc_id))
+            self._files[doc_id] = known
+            while len(self._files) > _MAX_FILES:
+                self._files.popitem(last=False)
+        return known
+
+    @cached_property
+    def _lowered(self) -> list[tuple[Document, str]]:
+        """The texts of all configuration documents in lower case, for the words of a question that names
+        nothing."""
+        return [(d, self.house.text(d.doc_id).lower()) for d in self.house.config_documents[:5000]]
+
+    # --- what belongs to a thing ----------------------------------------------------------------------------
+
+    def of_service(self, service: Service) -> list[Placed]:
+        """The values of a service: its own in every file of its project, then those that it extends."""
+        found: list[Placed] = []
+        for doc_id in self.house.declaring(service):
+            self._of_service(doc_id, service.name, found, set())
+        return found
+
+    def _of_service(self, doc_id: str, name: str, found: list[Placed], seen: set[tuple[str, str]]) -> None:
+        if (doc_id, name) in seen or len(seen) > 16:
+            return
+        seen.add((doc_id, name))
+        file, document = self.file(doc_id), self.house.documents[doc_id]
+        held = {p.value.path[p.lead :] for p in found}
+        for value in file.values:
+            if len(value.path) <= 2 or value.path[:2] != ("services", name):
+                continue
+            adds = value.path[2] in ("volumes", "extra_hosts")
+            if len(seen) == 1 or adds or value.path[2:] not in held:
+                found.append(Placed(document, value, 2, name))
+        if name in file.extends:
+            path, other = file.extends[name]
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
+            other_doc = self.house.by_path.get((document.source, target)) if path else doc_id
+            if other_doc is not None:
+                self._of_service(other_doc, other, found, seen)
+
+    def of_document(self, doc_id: str) -> list[Placed]:
+        """The values of a file. What leads to one is its service, in an nginx conf the blocks around it."""
+        document = self.house.documents[doc_id]
+        nginx = document.mime == "text/x-nginx-conf"
+        found = []
+        for value in self.file(doc_id).values:
+            path, service = value.path, ""
+            if nginx:
+                lead = len(path) - (2 if len(path) > 1 and path[-2] in SETTING else 1)
+            elif path and path[0] == "services" and len(path) > 2:
+                lead, service = 2, path[1]
+            else:
+                lead = 0
+            found.append(Placed(document, value, lead, service))
+        return found
+
+    def under_name(self, names: Iterable[str], doc_ids: Iterable[str]) -> list[Placed]:
+        """The values under a top-level section's entry of one of these names (a network, a volume)."""
+        wanted = {n.lower() for n in names}
+        return [
+            Placed(self.house.documents[doc_id], v, 2)
+            for doc_id in doc_ids
+            for v in self.file(doc_id).values
+            if len(v.path) > 2
+            and v.path[0] in ("networks", "volumes", "secrets", "configs")
+            and v.path[1].lower() in wanted
+        ]
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    def find(self, scoped: Scoped) -> Found | None:
+        """The value that a question asks for; None if none fits."""
+        question = scoped.question
+        if question.literals:
+            literal = self._by_literal(scoped)
+            if literal is not None:
+                return literal
+        best: Found | None = None
+        if _LISTING.match(question.lower) and question.negated:
+            return None
+        if _LISTING.match(question.lower) and not any(m.of("service") for m in scoped.mentions):
+            return self._listing(scoped)
+        for values, used, sure in self._candidates(scoped):
+            if not values:
+                continue
+            found = best_value(question, values, used)
+            if found is not None:
+                found.weight *= sure
+            if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
+                best = found
+        return best
+
+    def listening(self, scoped: Scoped) -> Found | None:
+        """The port that a service listens on without publishing it, where its own configuration names it:
+        what it exposes, a port among its settings, or the one that its health check asks."""
+        about = subject_of(scoped)
+        if about is None:
+            return None
+        _, services, used = about
+        statements, checks = [], []
+        for service in services[:5]:
+            values = self.of_service(service)
+            named = [
+                p for p in values if _PORT_KEY.search(p.value.path[-1]) and p.value.value.strip(":").isdigit()
+            ]
+            checks += [
+                p
+                for p in values
+                if not named and p.value.path[2] == "healthcheck" and _CHECKED_PORT.search(p.value.value)
+            ]
+            if named:
+                statements.append(value_statement(named[:2]))
+        for placed in checks[:1]:
+            match = _CHECKED_PORT.search(placed.value.value)
+            port = next(g for g in match.groups() if g) if match else ""
+            cite = Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
+            statements.append(
+                Statement(
+                    f"{placed.service} is checked on port {port} ({placed.value.key}), and publishes none.",
+                    [cite],
+                )
+            )
+        return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
+
+    def _candidates(self, scoped: Scoped) -> Iterator[tuple[list[Placed], set[int], float]]:
+        """The values that may be meant, each set with the words that lead to it and how sure that is."""
+        about = subject_of(scoped)
+        if about is not None:
+            _, services, used = about
+            for service in services[:5]:
+                yield self.of_service(service), used, 1.0
+            for service, words in self._siblings(scoped, services, used):
+                yield self.of_service(service), words, 0.95
+        for mention in scoped.mentions:
+            words = scoped.words(mention)
+            first = about is None or mention is not about[0]
+            if first:
+                services, used = scoped.services(mention)
+                for service in services[:3]:
+                    yield self.of_service(service), used, 1.0
+            if scoped.nodes(mention, "network"):
+                yield self._of_networks(scoped, mention), words | self._project_words(scoped), 1.0
+            for doc_id in self._confs(scoped, mention)[:6]:
+                yield self.of_document(doc_id), words, 1.0
+            if first and scoped.projects(mention):
+                yield self._of_projects(scoped, mention), words, 1.0
+        if not scoped.mentions:
+            for values in self._anywhere(scoped.question):
+                yield values, set(), 1.0
+
+    def _project_words(self, scoped: Scoped) -> set[int]:
+        named = [m for m in scoped.mentions if scoped.projects(m) and not m.of("service")]
+        return scoped.words(*named)
+
+    def _of_networks(self, scoped: Scoped, mention: Mention) -> list[Placed]:
+        names: set[str] = set()
+        documents: set[str] = set()
+        for thing in scoped.nodes(mention, "network")[:5]:
+            documents |= {e.doc_id for e in self.house.into(thing.node, "RUNS_IN")[:50]}
+            names |= {thing.value, thing.value.split("_", 1)[-1]}
+        return self.under_name(names, sorted(documents)[:20])
+
+    def _of_projects(self, scoped: Scoped, mention: Mention) -> list[Placed]:
+        documents = {
+            document
+            for project in sorted(scoped.projects(mention))[:5]
+            for number in self.house.projects.get(project, ())[:1]
+            for document in self.house.declaring(self.house.services[number])
+        }
+        return [value for document in sorted(documents) for value in self.of_document(document)]
+
+    def _confs(self, scoped: Scoped, mention: Mention) -> list[str]:
+        """The files other than Compose's that a mention names, then those that route to it."""
+        files = sorted(
+            {t.value for t in mention.of("file")},
+            key=lambda d: (self.house.is_example(d), self.house.documents[d].path),
+        )
+        found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
+        return [d for d in found if self.house.documents[d].mime != "application/yaml"]
+
+    def _siblings(
+        self, scoped: Scoped, services: Sequence[Service], used: set[int]
+    ) -> list[tuple[Service, set[int]]]:
+        """Services of the same project that a further word of the question names in part: ``gitea-dump`` for
+        when gitea is dumped."""
+        left = {stem_of(scoped.question.linked.words[i].text): i for i in scoped.question.unexplained(used)}
+        found = []
+        for service in services[:2]:
+            if not service.declared or len(left) > 20:
+                continue
+            for number in self.house.projects.get((service.place, service.project), ())[:200]:
+                other = self.house.services[number]
+                names = " ".join(
+                    [other.name, *(self.house.name(e.end) for e in self.house.out(number, "BUILDS")[:1])]
+                )
+                shared = {left[w] for w in map(stem_of, WORDS.findall(names.lower())) if w in left}
+                if shared and other.number != service.number:
+                    found.append((other, used | shared))
+        return found[:5]
+
+    def _routes(self, scoped: Scoped, mention: Mention) -> list[Edge]:
+        """The routes to what a mention names, those in force first."""
+        services, _ = scoped.services(mention)
+        found = [e for s in services[:3] for e in self.house.into(s.number, "ROUTES_TO")]
+        hosts = {t.value for t in mention.of("route")}
+        if hosts:
+            found += [e for e in self.house.of_type("ROUTES_TO") if e.properties.get("host") in hosts]
+        return sorted(found, key=lambda e: self.house.is_example(e.doc_id))
+
+    def _anywhere(self, question: Question) -> list[list[Placed]]:
+        """The values of the few files that hold the question's words, for a question that names nothing."""
+        words = [stem_of(question.linked.words[i].text) for i in question.unexplained(())]
+        if len(words) < 2:
+            return []
+        scored = []
+        for document, text in self._lowered:
+            hits = sum(w in text for w in words)
+            if hits >= max(2, len(words) - 1):
+                scored.append((-hits, document.example, document.path, document.doc_id))
+        return [self.of_document(d) for _, _, _, d in sorted(scored)[:_MAX_PARSED]]
+
+    def _listing(self, scoped: Scoped) -> Found | None:
+        """Which services have a property, or a value in it: every word of the question that means something
+        must be in one value of theirs or its key."""
+        question = scoped.question
+        services = [s for s in self.house.services.values() if s.declared]
+        used: set[int] = set()
+        for mention in scoped.mentions:
+            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
+            kept = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+            if kept:
+                services, used = kept, used | scoped.words(mention)
+        if not used:
+            services = [s for s in services if s.own] or services
+        left = set(question.unexplained(used)) - {
+            i for i, w in enumerate(question.linked.words) if w.text in ("list", "mounted", "have", "has")
+        }
+        if any(left & set(range(m.first, m.last)) for m in question.linked.mentions if m.of("service")):
+            return None
+        tables = [(question.words_matching(p) & left, keys) for p, keys in PROPERTIES]
+        tables = [(words, keys) for words, keys in tables if words]
+        if not left:
+            return None
+        hits: list[tuple[Service, Placed]] = []
+        for service in services[:_MAX_LISTED]:
+            for placed in self.of_service(service):
+                matched = {
+                    i for words, keys in tables if any(ends_in(placed, k) for k in keys) for i in words
+                }
+                matched |= {i for i in left - matched if _holds(placed, question.linked.words[i].text)}
+                if matched >= left:
+                    hits.append((service, placed))
+                    break
+        if not hits:
+            return None
+        one = len({(s.place, s.project) for s, _ in hits}) == 1
+        names = listed([s.name if one else f"{s.name} ({s.project})" for s, _ in hits])
+        under = listed(sorted({".".join(p.value.path[2:]) for _, p in hits})[:4])
+        places = [Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end) for _, p in hits]
+        count = f"{plural(len(hits), 'service')}: " if question.counts else ""
+        text = f"{count}{names} {'have' if len(hits) > 1 else 'has'} it, under {under}."
+        return Found([Statement(text, places[:MAX_CITED])], used | left, looked_for="such services")
+
+    def _by_literal(self, scoped: Scoped) -> Found | None:
+        """The values that hold a path of the question: what is mounted there, and whose it is."""
+        question = scoped.question
+        matches: list[Placed] = []
+        for path in question.literals:
+            for document, text in self._lowered:
+                if path in text:
+                    matches += [
+                        p
+                        for p in self.of_document(document.doc_id)
+                        if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])", p.value.value.lower())
+                        and p.lead
+                    ]
+                if len(matches) > 50:
+                    break
+        if re.search(r"\bmount|\bvolume", question.lower):
+            matches = [m for m in matches if "volumes" in m.value.path] or matches
+        named = {m.text.lower() for m in scoped.mentions}
+        kept = [m for m in matches if m.service.lower() in named] or ([] if named else matches)
+        single = [m for m in kept if ", " not in m.value.value]
+        own = [m for m in (single or kept) if self._own(m)]
+        kept = own or single or kept
+        if not kept:
+            return None
+        used = {i for words in question.literals.values() for i in words}
+        used |= {i for m in scoped.mentions for i in scoped.words(m)}
+        used |= question.words_matching(
+            re.compile(
+                r"(?:volumes?|mounts?|mounted|bind|paths?|folder|directory|data|stored?)"
+                r"(?: mounted| is mounted)?"
+            )
+        )
+        used |= question.words_matching(re.compile(r"mounted|mount"))
+        used |= question.words_matching(re.compile(r"(?:static |fixed )*(?:ip|address)(?: address)?"))
+        return Found(
+            [value_statement(kept[:MAX_SHOWN])], used, 1.0, f"what has {listed(list(question.literals))}"
+        )
+
+    def _own(self, placed: Placed) -> bool:
+        hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
+        return bool(hosts) and not placed.document.example
+
+
+def _holds(placed: Placed, word: str) -> bool:
+    """Whether a word stands in a value or in the keys that lead to it."""
+    tokens = set(WORDS.findall(placed.value.value.lower()))
+    keys = key_words(placed.value.path[2:])
+    said = strength_of(word, keys, placed.value.path[-1].lower(), "", tokens, set())
+    return said >= 0.5 or akin_any(word, tokens)

@@ -1,0 +1,364 @@
+"""Which of many values answers a question: by the table of properties, else by the words of the key.
+
+Every word of the question that means something must stand in the key, beside it in a comment, or in the
+value. A word that stands nowhere means that something else is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from taboot_pipelines.retrieval.answering.config_files import Value
+from taboot_pipelines.retrieval.answering.house import Document
+from taboot_pipelines.retrieval.answering.question import Question, spelled
+from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement, listed
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
+
+#: Values of one statement.
+MAX_SHOWN = 6
+#: Characters of a value that are shown.
+MAX_VALUE_CHARS = 300
+_MASK = re.compile(r"[*•█]{3,}")
+_SECRET_KEY = re.compile(
+    r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
+)
+_PARTS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
+WORDS = re.compile(r"[a-z0-9]+")
+#: Words of a question to the words that a key may have for them.
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "address": ("address", "host", "url", "server", "endpoint"),
+    "backup": ("backup", "dump", "snapshot"),
+    "certificate": ("cert", "ssl", "tls", "certificate", "validation"),
+    "connect": ("host", "url", "addr"),
+    "database": ("db", "database", "postgres", "mysql", "mariadb", "mongo", "sql", "dbname"),
+    "db": ("db", "database"),
+    "directory": ("dir", "path", "directory", "root", "folder"),
+    "domain": ("domain", "host", "url", "fqdn"),
+    "email": ("email", "mail", "smtp"),
+    "external": ("external", "public", "root"),
+    "folder": ("dir", "path", "directory", "folder"),
+    "language": ("lang", "language", "locale", "languages"),
+    "log": ("log", "logging", "loglevel"),
+    "mail": ("mail", "smtp", "email", "mailer"),
+    "max": ("max", "maximum", "limit"),
+    "maximum": ("max", "maximum", "limit"),
+    "method": ("method", "type", "validation", "mode"),
+    "minimum": ("min", "minimum"),
+    "name": ("name",),
+    "password": ("password", "passwd", "pass", "secret"),
+    "path": ("path", "dir", "directory", "root"),
+    "port": ("port", "listen", "address"),
+    "provider": ("provider", "service"),
+    "public": ("public", "external", "published", "url", "root"),
+    "quota": ("quota", "limit", "max"),
+    "registration": ("registration", "signup", "signups", "register"),
+    "registrations": ("registration", "signup", "signups", "register"),
+    "retention": ("retention", "keep", "retain"),
+    "keep": ("keep", "retention", "retain"),
+    "kept": ("keep", "retention", "retain"),
+    "schedule": ("schedule", "cron"),
+    "server": ("server", "host", "address", "url"),
+    "signup": ("signup", "signups", "registration"),
+    "signups": ("signup", "signups", "registration"),
+    "size": ("size", "max", "limit", "memory"),
+    "ssh": ("ssh",),
+    "store": ("repository", "path", "dir", "storage", "store", "volumes", "data"),
+    "storage": ("storage", "data", "volumes"),
+    "time": ("time", "schedule", "cron"),
+    "timezone": ("tz", "timezone"),
+    "token": ("token", "key"),
+    "url": ("url", "uri", "endpoint", "address", "domain"),
+    "user": ("user", "username", "uid"),
+    "username": ("user", "username"),
+    "eviction": ("eviction", "maxmemory"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A value in its document, and how many keys lead to the thing that it belongs to."""
+
+    document: Document
+    value: Value
+    lead: int
+    service: str = ""
+
+
+@dataclass(slots=True)
+class Match:
+    """A value that answers: the words that it explains, and how well its key fits."""
+
+    placed: Placed
+    words: set[int]
+    fit: float
+
+
+def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> Found | None:
+    """The values that answer a question about the thing that the words ``used`` name; None if none fits."""
+    matches = _by_table(question, values, used)
+    words = _by_words(question, values, used)
+    by_words = False
+    if words and (not matches or _left(question, words, used) < _left(question, matches, used)):
+        matches, by_words = words, True
+    if not matches:
+        return None
+    matches = [m for m in matches if not _secret(m.placed.value)]
+    if not matches:
+        return None
+    explained = set(used).union(*(m.words for m in matches))
+    placed = [m.placed for m in matches]
+    weight = 1.0 if max(m.fit for m in matches) >= 0.5 else 0.95
+    if by_words and len({p.value.path[-1] for p in placed}) > 2:
+        weight = 0.7
+    matched = max(len(m.words - set(used)) for m in matches)
+    return Found([value_statement(placed)], explained, weight, "its configuration", matched)
+
+
+def _by_table(question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
+    """The values of the property that the question names, by the key that leaves the fewest words."""
+    best: list[Match] = []
+    fewest = len(question.linked.words) + 1
+    for pattern, keys in PROPERTIES:
+        words = question.words_matching(pattern) - question.named
+        if not words:
+            continue
+        for key in keys:
+            matches = [Match(p, set(words), 1.0) for p in values if ends_in(p, key)]
+            if not matches:
+                continue
+            left = len(question.unexplained(used | words))
+            if left < fewest or (left == fewest and len(words) > len(best[0].words)):
+                best, fewest = _narrow(question, matches, used), left
+            break
+    return best
+
+
+def _narrow(question: Question, matches: list[Match], used: set[int]) -> list[Match]:
+    """Of several values of one property those that hold further words of the question: a volume by the
+    path that is asked for, an address by its network."""
+    matches = _whole(matches)
+    rest = [i for i in range(len(question.linked.words)) if i not in matches[0].words]
+    counted = []
+    for match in matches:
+        text = " ".join([*match.placed.value.path[match.placed.lead :], match.placed.value.value]).lower()
+        tokens = set(WORDS.findall(text))
+        hits = {
+            i
+            for i in rest
+            if question.linked.words[i].text in tokens and question.linked.words[i].text not in FILLER
+        }
+        counted.append((len(hits - _service_words(question, match, used)), hits))
+    top = max(n for n, _ in counted)
+    if top:
+        kept = [(m, h) for m, (n, h) in zip(matches, counted, strict=True) if n == top]
+        for match, hits in kept:
+            match.words |= hits
+        return [m for m, _ in kept]
+    return matches
+
+
+def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
+    """The values whose key, value or comment holds the words that are left, best key first."""
+    left = question.unexplained(used)
+    # Words that fill a sentence may still be a key's: "default", "host".
+    wanted = {i: spelled([question.linked.words[i].text])[0] for i in left}
+    if not wanted:
+        return []
+    best: list[Match] = []
+    score = 0.0
+    for placed in values:
+        keys = key_words(placed.value.path[placed.lead :])
+        if not keys or not _suits(question, placed.value.value):
+            continue
+        inside = set(WORDS.findall(placed.value.value.lower()))
+        around = [placed.value.comment, *placed.value.path[2 if placed.service else 0 : placed.lead]]
+        beside = set(WORDS.findall(" ".join(around).lower()))
+        total, key_hits, hits = 0.0, 0, set()
+        for i, word in wanted.items():
+            last = placed.value.path[-1].lower()
+            strength = strength_of(word, keys, last, placed.value.value, inside, beside)
+            if strength:
+                total += strength
+                key_hits += strength >= 0.8
+                hits.add(i)
+        if not key_hits:
+            continue
+        owner = {stem_of(w) for w in WORDS.findall(placed.service.lower())}
+        named = {stem_of(question.linked.words[i].text) for i in used if i < len(question.linked.words)}
+        foreign = [k for k in key_words(placed.value.path[-1:]) if k not in owner | named]
+        fit = key_hits / max(len(foreign), key_hits, 1)
+        worth = (
+            total
+            + 0.3 * fit
+            - 0.02 * (len(placed.value.path) - placed.lead)
+            + 0.05 * _suits(question, placed.value.value)
+        )
+        match = Match(placed, hits, fit)
+        if worth > score + 1e-9:
+            best, score = [match], worth
+        elif abs(worth - score) <= 1e-9 and len(best) < MAX_SHOWN:
+            best.append(match)
+    return _whole(best)
+
+
+def value_statement(placed: Sequence[Placed]) -> Statement:
+    """``In FILE, key.path is value``, of several values in their order."""
+    parts, found = [], []
+    for p in placed[:MAX_SHOWN]:
+        value = p.value.value.strip()
+        shown = value if len(value) <= MAX_VALUE_CHARS else value[: MAX_VALUE_CHARS - 1] + "…"
+        if _MASK.search(value):
+            shown = "a secret, which is masked"
+        parts.append((p.value.key, shown or "(empty)"))
+        found.append(Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end))
+    groups: dict[str, list[str]] = {}
+    for key, shown in parts:
+        groups.setdefault(key, []).append(shown)
+    text = "; ".join(f"{key} is {listed(shown)}" for key, shown in groups.items())
+    rest = len(placed) - len(parts)
+    text += f"; and {rest} more" if rest > 0 else ""
+    return Statement(f"In {placed[0].document.path}, {text}.", found)
+
+
+def worth_of(question: Question, found: Found) -> tuple[float, float]:
+    """How well a finding fits: by the words that it leaves unexplained, then by how sure it is."""
+    return (-len(question.unexplained(found.used)), found.weight)
+
+
+def _left(question: Question, matches: Sequence[Match], used: set[int]) -> int:
+    return len(question.unexplained(set(used).union(*(m.words for m in matches))))
+
+
+def _service_words(question: Question, match: Match, used: set[int]) -> set[int]:
+    own = set(WORDS.findall(match.placed.service.lower()))
+    return {i for i in used if question.linked.words[i].text in own}
+
+
+#: Keys that stand for all that is under them.
+_WHOLE = frozenset(
+    [
+        *(
+            "volumes",
+            "environment",
+            "labels",
+            "devices",
+            "sysctls",
+            "ulimits",
+            "extra_hosts",
+            "secrets",
+            "configs",
+        ),
+        *("command", "entrypoint", "cap_add", "tmpfs", "build.args"),
+    ]
+)
+
+
+def _whole(matches: list[Match]) -> list[Match]:
+    """Without the single items of a list that stands there as a whole, of few items; else without the
+    whole."""
+    paths = [m.placed.value.path for m in matches]
+    wholes = [m for m in matches if paths.count(m.placed.value.path) > 1 and ", " in m.placed.value.value]
+    return [m for m in matches if m not in wholes] or matches
+
+
+def ends_in(placed: Placed, key: str) -> bool:
+    """Whether a value's key path ends in ``key`` (dotted, any case; an all-upper key may also be the end of a
+    longer name)."""
+    path = placed.value.path[placed.lead :]
+    if not path:
+        return False
+    if key.isupper():
+        last = path[-1].upper()
+        return last == key or last.endswith("_" + key)
+    parts = key.lower().split(".")
+    own = [x.lower().lstrip("-") for x in path]
+    if key in _WHOLE:
+        return own[: len(parts)] == parts and (key not in ("command", "entrypoint") or len(own) == len(parts))
+    if own[-len(parts) :] == parts:
+        return True
+    return own[-1].replace("__", "_").endswith(key.lower()) and len(parts) > 1
+
+
+@lru_cache(maxsize=1 << 14)
+def _split(key: str) -> tuple[str, ...]:
+    return tuple(stem_of(p.lower()) for p in _PARTS.findall(key))
+
+
+def key_words(path: Sequence[str]) -> list[str]:
+    return [w for key in path for w in _split(key)]
+
+
+@lru_cache(maxsize=1 << 14)
+def stem_of(word: str) -> str:
+    """A word without its ending, alike for a question and a key."""
+    if word.endswith("ies") and len(word) > 5:
+        return word[:-3] + "y"
+    for end in ("ing", "sses", "xes", "ches", "shes", "ed"):
+        if word.endswith(end) and len(word) - len(end) >= 3 and len(word) > 5:
+            return word[: -len(end)] if end in ("ing", "ed") else word[:-2]
+    return (
+        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+    )
+
+
+def _secret(value: Value) -> bool:
+    """Whether a value is a secret, masked or handed in from outside under a name of secrets: no answer."""
+    text = value.value.strip()
+    if _MASK.search(text):
+        return True
+    return bool(_SECRET_KEY.search(value.path[-1]) and (not text or text.startswith("$")))
+
+
+def akin_any(word: str, tokens: set[str]) -> bool:
+    return len(word) >= 4 and any(_akin(t, word) for t in tokens)
+
+
+def _akin(left: str, right: str) -> bool:
+    """Whether one word begins with the other and is little longer."""
+    short, long = sorted((left, right), key=len)
+    return (
+        len(short) >= 4
+        and long.startswith(short)
+        and len(long) - len(short) <= 3
+        and len(short) >= 0.6 * len(long)
+    )
+
+
+def strength_of(
+    word: str, keys: Sequence[str], last: str, value: str, inside: set[str], beside: set[str]
+) -> float:
+    """How surely a word of the question is said by a key (from 0.8), by its value or by what stands beside it
+    (below); 0: not at all. ``last``: the last key as it is written, in lower case."""
+    stem = stem_of(word)
+    if stem in keys or word in keys:
+        return 1.0
+    if len(stem) >= 5 and any(_akin(k, stem) for k in keys):
+        return 0.95
+    if any(stem_of(s) in keys for s in _SYNONYMS.get(word, _SYNONYMS.get(stem, ()))):
+        return 0.85
+    if len(stem) >= 3 and stem in re.sub(r"[^a-z0-9]", "", last):
+        return 0.85
+    if word in inside or stem in {stem_of(w) for w in inside}:
+        return 0.6
+    if len(stem) >= 5 and any(stem in w for w in inside):
+        return 0.5
+    if stem in ("database", "db") and "://" in value:
+        return 0.6
+    if word in beside or stem in {stem_of(w) for w in beside}:
+        return 0.5
+    return 0.0
+
+
+def _suits(question: Question, value: str) -> bool:
+    """Whether a value can be of the kind that the question asks for."""
+    lower = question.lower
+    if re.match(r"(?:how many|how much|how long|how big)\b", lower) or re.search(r"\bports?\b", lower):
+        return bool(re.search(r"\d", value))
+    if re.match(r"(?:when|at (?:what|which) time|what time|how often)\b", lower):
+        return bool(re.search(r"\d|@|daily|weekly|hourly|night", value))
+    if re.search(r"\b(?:url|link)\b", lower):
+        return "/" in value or "." in value
+    return bool(value)

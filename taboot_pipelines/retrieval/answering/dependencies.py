@@ -1,0 +1,237 @@
+"""What depends on what, in both directions, and what connects to what."""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.retrieval.answering.house import Edge, House, Service
+from taboot_pipelines.retrieval.answering.images import Images
+from taboot_pipelines.retrieval.answering.linking import Mention
+from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_SCOPES,
+    Found,
+    Statement,
+    cites,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.topic import Topic
+
+#: Services that a transitive question walks over.
+_MAX_WALK = 500
+
+
+class Dependencies(Topic):
+    """What depends on what, in both directions, and what connects to what."""
+
+    def __init__(self, house: House, images: Images, networks: Networks) -> None:
+        super().__init__(house)
+        self._images = images
+        self._networks = networks
+
+    def dependencies(self, scoped: Scoped) -> Found | None:
+        question = scoped.question
+        if question.yes_no and len(scoped.mentions) > 1:
+            return self._depends(scoped)
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "DEPENDS_ON")
+            if question.transitive and edges:
+                edges = self._walk(service.number, forward=True)
+            others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
+            if others:
+                names = []
+                for name, edge in zip(self.names(others), edges, strict=False):
+                    condition = edge.properties.get("condition")
+                    names.append(
+                        f"{name} ({condition})" if condition and condition != "service_started" else name
+                    )
+                count = f"{plural(len(set(names)), 'service')}: " if question.counts else ""
+                statements.append(
+                    Statement(f"{self.called(service)} depends on {count}{listed(names)}.", cites(edges))
+                )
+                continue
+            links = self.house.out(service.number, "CONNECTS_TO")
+            if links:
+                names = self.names([self.house.services[e.end] for e in links])
+                statements.append(
+                    Statement(
+                        f"{self.called(service)} declares no dependency, but connects to {listed(names)}.",
+                        cites(links),
+                    )
+                )
+            elif service.declared:
+                statements.append(
+                    Statement(f"{self.called(service)} depends on nothing.", self.declaration([service]))
+                )
+        statements = [s for s in statements if s.cites]
+        return Found(statements, used, looked_for="dependencies") if statements else None
+
+    def connections(self, scoped: Scoped) -> Found | None:
+        """What a service connects to by its own settings; else what it depends on."""
+        if scoped.question.yes_no and len(scoped.mentions) > 1:
+            return self._depends(scoped)
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "CONNECTS_TO")
+            others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
+            if others:
+                text = f"{self.called(service)} connects to {listed(self.names(others))}."
+                statements.append(Statement(text, cites(edges)))
+        found = Found(statements, used, looked_for="what it connects to")
+        return found if statements else self.dependencies(scoped)
+
+    def _depends(self, scoped: Scoped) -> Found | None:
+        """Does A depend on B?"""
+        named = [(m, *scoped.services(m)) for m in scoped.mentions]
+        named = [n for n in named if n[1]]
+        if len(named) < 2:
+            return None
+        (_, left, used), (_, right, more) = named[0], named[1]
+        passive = re.search(r"@\w* (?:\w+ )?(?:needed|required|used) by", scoped.question.masked[0])
+        if passive:
+            left, right = right, left
+        wanted = {s.number for s in right}
+        closed = [s for s in left if s.declared]
+        for service in closed[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "DEPENDS_ON", "CONNECTS_TO")
+            hit = [e for e in edges if e.end in wanted]
+            if hit:
+                other = self.house.services[hit[0].end]
+                verb = "depends on" if any(e.type == "DEPENDS_ON" for e in hit) else "connects to"
+                return Found(
+                    [
+                        Statement(
+                            f"Yes: {self.called(service)} {verb} {self.names([service, other])[1]}.",
+                            cites(hit),
+                        )
+                    ],
+                    used | more,
+                    looked_for="the dependency",
+                )
+        for service in closed[:1]:
+            indirect = [e for e in self._walk(service.number, forward=True) if e.end in wanted]
+            if indirect:
+                through = self.house.services[indirect[0].start]
+                other = self.house.services[indirect[0].end]
+                return Found(
+                    [
+                        Statement(
+                            f"Yes, indirectly: {self.called(service)} depends on {other.name}"
+                            f" through {through.name}.",
+                            cites(indirect),
+                        )
+                    ],
+                    used | more,
+                    looked_for="the dependency",
+                )
+            edges = self.house.out(service.number, "DEPENDS_ON")
+            names = listed([self.house.services[e.end].name for e in edges if e.end in self.house.services])
+            target = right[0].name
+            said = (
+                f"{self.called(service)} depends on {names}, not on {target}."
+                if edges
+                else f"{self.called(service)} depends on nothing, so not on {target}."
+            )
+            return Found(
+                [Statement(f"No: {said}", cites(edges) or self.declaration([service]))],
+                used | more,
+                looked_for="the dependency",
+            )
+        return None
+
+    def _walk(self, node: int, *, forward: bool) -> list[Edge]:
+        """The dependency edges reached from a service, nearest first, each service once."""
+        seen, found, layer = {node}, [], [node]
+        while layer and len(seen) < _MAX_WALK:
+            following = []
+            for at in layer:
+                edges = self.house.out(at, "DEPENDS_ON") if forward else self.house.into(at, "DEPENDS_ON")
+                for edge in edges:
+                    other = edge.end if forward else edge.start
+                    if other not in seen:
+                        seen.add(other)
+                        found.append(edge)
+                        following.append(other)
+            layer = following
+        return found
+
+    def dependents(self, scoped: Scoped) -> Found | None:
+        if scoped.question.yes_no and len([m for m in scoped.mentions if m.of("service")]) > 1:
+            found = self._depends(scoped)
+            if found is not None:
+                return found
+        return self._depending(scoped, ("DEPENDS_ON",), "depend on")
+
+    def users(self, scoped: Scoped) -> Found | None:
+        if scoped.question.yes_no and len(scoped.mentions) > 1:
+            return self._depends(scoped) or self._images.image_users(scoped)
+        if not scoped.question.yes_no:
+            active = re.search(r"\b(?:do|does) @\w* (?:\w+ )?(?:use|connect|talk)", scoped.question.masked[0])
+            if active:
+                return None
+        return (
+            self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
+            or self._images.image_users(scoped)
+            or self._networks.network_members(scoped)
+        )
+
+    def _depending(self, scoped: Scoped, types: tuple[str, ...], verb: str) -> Found | None:
+        subject = self._object(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        question, statements = scoped.question, []
+        for service in services[:MAX_SCOPES]:
+            if question.transitive and "DEPENDS_ON" in types:
+                edges = self._walk(service.number, forward=False)
+            else:
+                edges = self.house.into(service.number, *types)
+                if not edges:
+                    edges = self.house.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
+            total = self.house.count_into(service.number, *types) if not question.transitive else len(edges)
+            others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+            if others:
+                called = self.called(service)
+                if len({(s.place, s.project) for s in (*others, service)}) == 1 and len(services) == 1:
+                    called = service.name
+                found = self.listing(scoped, others, edges, f"{verb} {called}", used, total)
+                if question.yes_no:
+                    found.statements[0].text = f"Yes: {found.statements[0].text}"
+                statements += found.statements
+            elif service.declared and (len(services) == 1):
+                statements.append(
+                    Statement(
+                        ("No: nothing" if question.yes_no else "Nothing")
+                        + f" depends on {self.called(service)}.",
+                        self.declaration([service]),
+                    )
+                )
+        statements = [s for s in statements if s.cites]
+        return Found(statements, used, looked_for="what depends on it") if statements else None
+
+    def _object(self, scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
+        """As :meth:`_subject`, of the mention right after the verb."""
+        after = re.search(
+            r"(?:on|upon|for|uses?|using|needs?|needed|requires?|required|of|to|by|if|when|without|once)"
+            r" (?:the |our )?(@\w*)",
+            scoped.question.masked[0],
+        )
+        if after:
+            place = next((w for s, _, w in scoped.question.masked[1] if s == after.start(1)), ())
+            for mention in scoped.mentions:
+                if mention.first in place:
+                    services, used = scoped.services(mention)
+                    if services:
+                        return mention, services, used
+        return self.subject(scoped)

@@ -1,0 +1,268 @@
+"""Where things run, what is in a project or on a host, and all that there is."""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.retrieval.answering.house import House
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_SCOPES,
+    Found,
+    Statement,
+    cites,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.topic import Topic
+
+
+class Inventory(Topic):
+    """Where things run, what is in a project or on a host, and all that there is."""
+
+    def __init__(self, house: House, routes: Routes) -> None:
+        super().__init__(house)
+        self._routes = routes
+
+    def location(self, scoped: Scoped) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            container = self.house.container_of.get(service.number)
+            edges = self.house.out(container, "RUNS") if container is not None else []
+            if edges:
+                host = listed([self.house.name(e.end) for e in edges])
+                statements.append(Statement(f"{self.called(service)} runs on {host}.", cites(edges)))
+        return Found(statements, used, looked_for="the host") if statements else None
+
+    def members(self, scoped: Scoped) -> Found | None:
+        question = scoped.question
+        for mention in scoped.mentions:
+            projects = scoped.projects(mention)
+            if projects:
+                own = {
+                    p
+                    for p in projects
+                    if any(self.house.services[n].own for n in self.house.projects.get(p, ()))
+                }
+                statements = []
+                for place, project in sorted(own or projects)[:MAX_SCOPES]:
+                    services = [self.house.services[n] for n in self.house.projects.get((place, project), ())]
+                    if not services:
+                        continue
+                    names = listed([s.name for s in services])
+                    statements.append(
+                        Statement(
+                            f"The project {project} has {plural(len(services), 'service')}: {names}.",
+                            self.declarations(services),
+                        )
+                    )
+                if statements:
+                    return Found(statements, scoped.words(mention), looked_for="its services")
+            hosts = scoped.hosts(mention)
+            services = [s for s in self.house.services.values() if s.place in hosts] if hosts else []
+            if services:
+                names = listed([s.name for s in services], len(services))
+                text = f"{plural(len(services), 'service')} run on {listed(sorted(hosts))}: {names}."
+                return Found(
+                    [Statement(text, self.declarations(services))],
+                    scoped.words(mention),
+                    looked_for="its services",
+                )
+        if not scoped.mentions and question.counts and "project" in question.lower:
+            return None
+        return None
+
+    def project_of(self, scoped: Scoped) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            documents = self.house.declaring(service)
+            if service.declared and documents:
+                path = self.house.documents[documents[0]].path
+                statements.append(
+                    Statement(
+                        f"{service.name} is a service of the project {service.project}, declared in {path}.",
+                        self.declaration([service]),
+                    )
+                )
+        return Found(statements, used, looked_for="its project") if statements else None
+
+    def inventory(self, scoped: Scoped) -> Found | None:
+        """All that there is of a kind, in a question that names nothing."""
+        if scoped.mentions:
+            return None
+        lower = scoped.question.lower
+        services = [s for s in self.house.services.values() if s.declared]
+        services = [s for s in services if s.own] or services
+        if not services:
+            return None
+        if "project" in lower or "stack" in lower:
+            names, noun = sorted({s.project for s in services}), "project"
+        elif "network" in lower:
+            edges = [e for s in services for e in self.networks_of(s)]
+            first = {e.end: e for e in reversed(edges)}
+            names = sorted({self.house.name(n) for n in first})
+            return Found(
+                [
+                    Statement(
+                        f"There are {plural(len(names), 'network')}: {listed(names)}.", cites(first.values())
+                    )
+                ]
+            )
+        elif re.search(r"\bhosts?\b", lower):
+            edges = [
+                e
+                for s in services
+                for c in [self.house.container_of.get(s.number)]
+                if c
+                for e in self.house.out(c, "RUNS")
+            ]
+            first = {e.end: e for e in reversed(edges)}
+            if not first:
+                return None
+            names = sorted({self.house.name(n) for n in first})
+            return Found(
+                [
+                    Statement(
+                        f"There is {plural(len(names), 'host')}: {listed(names)}."
+                        if len(names) == 1
+                        else f"There are {plural(len(names), 'host')}: {listed(names)}.",
+                        cites(first.values()),
+                    )
+                ]
+            )
+        elif re.search(r"image|prox", lower):
+            return None
+        else:
+            names, noun = sorted({s.name for s in services}), "service"
+            return Found(
+                [
+                    Statement(
+                        f"There are {plural(len(services), noun)}: {listed(names, len(services))}.",
+                        self.declarations(services),
+                    )
+                ]
+            )
+        return Found(
+            [
+                Statement(
+                    f"There are {plural(len(names), noun)}: {listed(names)}.", self.declarations(services)
+                )
+            ]
+        )
+
+    def container_name(self, scoped: Scoped) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            if service.properties.get("containerName"):
+                continue  # read with its line out of the file
+            container = self.house.container_of.get(service.number)
+            if container is not None:
+                statements.append(
+                    Statement(
+                        f"The container of {self.called(service)} is {self.house.name(container)}.",
+                        self.declaration([service]),
+                    )
+                )
+        return Found(statements, used, looked_for="the container's name") if statements else None
+
+    def vpn(self, scoped: Scoped) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        edges = [e for s in services[:MAX_SCOPES] for e in self.house.out(s.number, "USES_VPN")]
+        if not edges:
+            return None
+        begin = "Yes: " if scoped.question.yes_no else ""
+        tunnels = listed([self.house.name(e.end) for e in edges])
+        return Found(
+            [
+                Statement(
+                    f"{begin}{listed([self.called(s) for s in services])} goes through"
+                    f" the VPN tunnel {tunnels}.",
+                    cites(edges),
+                )
+            ],
+            used,
+            looked_for="its VPN",
+        )
+
+    def vpn_users(self, scoped: Scoped) -> Found | None:
+        edges = self.house.of_type("USES_VPN")
+        tunnels = {self.house.name(e.end) for e in edges}
+        asked = [m for m in scoped.mentions if m.of("service")]
+        if asked and not any(m.text.lower() in tunnels for m in asked):
+            return None
+        wanted = {t.value or self.house.name(t.node) for m in scoped.mentions for t in m.of("service")}
+        edges = [e for e in edges if not wanted or self.house.name(e.end) in wanted] or edges
+        pairs, used = self.scope_pairs(
+            scoped, [(self.house.services[e.start], e) for e in edges if e.start in self.house.services]
+        )
+        if not pairs:
+            return None
+        used = used.union(*(scoped.words(m) for m in asked))
+        return self.listing(scoped, [s for s, _ in pairs], [e for _, e in pairs], "use a VPN tunnel", used)
+
+    def on_address(self, scoped: Scoped) -> Found | None:
+        for mention in scoped.mentions:
+            if not mention.of("address"):
+                continue
+            address = mention.of("address")[0].value
+            nodes = {t.node for t in mention.of("address")}
+            names = [e for node in nodes for e in self.house.into(node, "RESOLVES_TO")]
+            routes = [e for node in nodes for e in self.house.into(node, "ROUTES_TO")]
+            bound = [e for node in nodes for e in self.house.into(node, "BINDS")]
+            bound += [e for e in self.house.of_type("BINDS") if e.properties.get("hostIp") == address]
+            parts = []
+            if names:
+                parts.append(f"{address} is {listed([self.house.name(e.start) for e in names])}")
+            if routes:
+                targets = listed([self._routes.target(e) for e in routes])
+                parts.append(f"{listed([self._routes.way(e) for e in routes])} leads to {targets}")
+            if bound:
+                ports = listed(
+                    [
+                        f"{self.house.services[e.start].name} ({e.properties.get('port')})"
+                        for e in bound
+                        if e.start in self.house.services
+                    ]
+                )
+                parts.append(f"{ports} listen on {address}")
+            if parts:
+                return Found(
+                    [Statement("; ".join(parts) + ".", cites([*names, *routes, *bound]))],
+                    scoped.words(mention),
+                    looked_for="what is there",
+                )
+        return None
+
+    def ip(self, scoped: Scoped) -> Found | None:
+        """What a host name resolves to."""
+        for mention in scoped.mentions:
+            edges = [e for t in mention.of("host") for e in self.house.out(t.node, "RESOLVES_TO")]
+            if edges:
+                first = {e.end: e for e in reversed(edges)}
+                name = self.house.name(edges[0].start)
+                return Found(
+                    [
+                        Statement(
+                            f"{name} is {listed([self.house.name(n) for n in first])}.", cites(first.values())
+                        )
+                    ],
+                    scoped.words(mention),
+                    looked_for="its address",
+                )
+        return None

@@ -1,0 +1,202 @@
+"""Networks of services, services of networks, and what two have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taboot_pipelines.retrieval.answering.house import Edge, Service
+from taboot_pipelines.retrieval.answering.linking import Mention
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_SCOPES,
+    Found,
+    Statement,
+    cites,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.topic import Topic
+
+_NAMESPACE_WORDS = frozenset({"network", "namespace", "mode", "service", "share", "stack"})
+
+
+class Networks(Topic):
+    """Networks of services, services of networks, and what two have in common."""
+
+    def networks(self, scoped: Scoped) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None:
+            return self._project_networks(scoped)
+        mention, services, used = subject
+        question = scoped.question
+        if question.yes_no:
+            return self._on_network(scoped, mention, services, used)
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.networks_of(service)
+            names = [self.network(e.end, service.project) for e in edges]
+            if not names:
+                continue  # its network mode says why, and is read with its line out of the file
+            noun = "network" if len(names) == 1 else "networks"
+            count = f"{len(names)} {noun}: " if question.counts else f"the {noun} "
+            statements.append(
+                Statement(f"{self.called(service)} is on {count}{listed(names)}.", cites(edges))
+            )
+        return Found(statements, used, looked_for="networks") if statements else None
+
+    def _project_networks(self, scoped: Scoped) -> Found | None:
+        for mention in scoped.mentions:
+            projects = scoped.projects(mention)
+            services = [
+                self.house.services[n] for key in sorted(projects) for n in self.house.projects.get(key, ())
+            ]
+            edges = [e for s in services for e in self.networks_of(s)]
+            first = {e.end: e for e in reversed(edges)}
+            if first:
+                project = services[0].project
+                names = [self.network(node, project) for node in sorted(first, key=self.house.name)]
+                return Found(
+                    [
+                        Statement(
+                            f"The services of {project} are on"
+                            f" {plural(len(names), 'network')}: {listed(names)}.",
+                            cites(first.values()),
+                        )
+                    ],
+                    scoped.words(mention),
+                    looked_for="networks",
+                )
+        return None
+
+    def _on_network(
+        self, scoped: Scoped, mention: Mention, services: list[Service], used: set[int]
+    ) -> Found | None:
+        for other in scoped.mentions:
+            nodes = {t.node for t in scoped.nodes(other, "network")} if other is not mention else set()
+            if not nodes:
+                continue
+            statements = []
+            for service in services[:MAX_SCOPES]:
+                edges = self.networks_of(service)
+                hit = [e for e in edges if e.end in nodes]
+                name = self.network((hit[0].end if hit else min(nodes)), service.project)
+                if hit:
+                    statements.append(
+                        Statement(f"Yes: {self.called(service)} is on the network {name}.", cites(hit))
+                    )
+                elif edges:
+                    names = listed([self.network(e.end, service.project) for e in edges])
+                    statements.append(
+                        Statement(f"No: {self.called(service)} is on {names}, not on {name}.", cites(edges))
+                    )
+            if statements:
+                return Found(statements, used | scoped.words(other), looked_for="the network")
+        return None
+
+    def network_members(self, scoped: Scoped) -> Found | None:
+        several = [m for m in scoped.mentions if scoped.nodes(m, "network")]
+        if len(several) > 1:
+            return self._on_all(scoped, several)
+        for mention in scoped.mentions:
+            things = scoped.nodes(mention, "network")
+            if not things:
+                continue
+            edges = [e for t in things for e in self.house.into(t.node, "RUNS_IN")]
+            pairs = [
+                (self.house.services[self.house.service_of[e.start]], e)
+                for e in edges
+                if e.start in self.house.service_of
+            ]
+            if not pairs:
+                continue
+            total = sum(self.house.count_into(t.node, "RUNS_IN") for t in things)
+            services = [s for s, _ in pairs]
+            names = listed(sorted({self.house.name(t.node) for t in things}))
+            used = {
+                i
+                for m in scoped.mentions
+                if m is mention or (scoped.projects(m) and not m.of("service"))
+                for i in scoped.words(m)
+            }
+            return self.listing(
+                scoped, services, [e for _, e in pairs], f"are on the network {names}", used, total
+            )
+        return None
+
+    def _on_all(self, scoped: Scoped, mentions: Sequence[Mention]) -> Found | None:
+        """The services that are on each of several networks."""
+        sets = []
+        for mention in mentions:
+            nodes = [t.node for t in scoped.nodes(mention, "network")]
+            edges = [e for n in nodes for e in self.house.into(n, "RUNS_IN")]
+            sets.append(
+                {self.house.service_of[e.start]: e for e in edges if e.start in self.house.service_of}
+            )
+        common = [n for n in sets[0] if all(n in s for s in sets[1:])]
+        if not common:
+            return None
+        services = [self.house.services[n] for n in common]
+        names = listed([m.text for m in mentions])
+        return self.listing(
+            scoped, services, [s[n] for n in common for s in sets], f"are on {names}", scoped.words(*mentions)
+        )
+
+    def shared_networks(self, scoped: Scoped) -> Found | None:
+        named = [(m, *scoped.services(m)) for m in scoped.mentions]
+        named = [n for n in named if n[1]]
+        if len(named) < 2:
+            return None
+        (_, left, used), (_, right, more) = named[0], named[1]
+        if len(left) > MAX_SCOPES or len(right) > MAX_SCOPES:
+            return None
+        found: list[tuple[Service, Service, list[Edge], list[Edge]]] = []
+        for a in left:
+            for b in right:
+                ours, theirs = self.networks_of(a), self.networks_of(b)
+                both = {e.end for e in ours} & {e.end for e in theirs}
+                found.append((a, b, [e for e in ours if e.end in both], [e for e in theirs if e.end in both]))
+        hits = [f for f in found if f[2]] or found[:1]
+        statements = []
+        for a, b, ours, theirs in hits[:MAX_SCOPES]:
+            if ours:
+                project = a.project if a.project == b.project else ""
+                names = listed([self.network(e.end, project) for e in ours])
+                begin = "Yes: " if scoped.question.yes_no else ""
+                noun = "network" if len(ours) == 1 else "networks"
+                statements.append(
+                    Statement(
+                        f"{begin}{self.called(a)} and {self.called(b)} share the {noun} {names}.",
+                        cites([*ours, *theirs]),
+                    )
+                )
+            elif self.networks_of(a) and self.networks_of(b):
+                begin = "No: " if scoped.question.yes_no else ""
+                mine = listed([self.network(e.end, a.project) for e in self.networks_of(a)])
+                other = listed([self.network(e.end, b.project) for e in self.networks_of(b)])
+                statements.append(
+                    Statement(
+                        f"{begin}{self.called(a)} (on {mine}) and {self.called(b)} (on {other})"
+                        " share no network.",
+                        cites([*self.networks_of(a), *self.networks_of(b)]),
+                    )
+                )
+        return Found(statements, used | more, looked_for="a shared network") if statements else None
+
+    def sharers(self, scoped: Scoped) -> Found | None:
+        """Whose network namespace is another service's."""
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        edges = [
+            e
+            for s in services[:MAX_SCOPES]
+            for e in self.house.into(s.number, "DEPENDS_ON")
+            if "compose_network_mode" in e.methods
+        ]
+        others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        if not others:
+            return None
+        names = listed([self.called(s) for s in services])
+        words = {i for i, w in enumerate(scoped.question.linked.words) if w.text in _NAMESPACE_WORDS}
+        return self.listing(scoped, others, edges, f"use the network namespace of {names}", used | words)

@@ -1,0 +1,258 @@
+"""What a question asks, without a model: the kind of value, a count or a yes, and the words that nothing
+explains yet. The tables are in ``vocabulary``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.retrieval.answering.linking import Linked, Mention, one_off
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
+
+_ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
+_COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
+_YES_NO = re.compile(r"(?:do|does|did|is|are|has|have|can|was|were|will)\b")
+_TRANSITIVE = re.compile(
+    r"\b(?:transitive(?:ly)?|indirect(?:ly)?|everything that|recursive(?:ly)?|in turn|whole chain)\b"
+)
+_NEGATED = re.compile(r"\b(?:not|no|never|without|n't|doesn't|don't|isn't|aren't|neither|none|except)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A kind that a question may ask for, and the words (by number) that say so."""
+
+    kind: str
+    words: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its mentions. ``mentions``: those that this reading takes as names."""
+
+    linked: Linked
+    mentions: tuple[Mention, ...]
+
+    @cached_property
+    def lower(self) -> str:
+        return self.linked.text.lower().strip()
+
+    @property
+    def counts(self) -> bool:
+        return bool(_COUNT.search(self.lower))
+
+    @property
+    def yes_no(self) -> bool:
+        return bool(_YES_NO.match(self.lower))
+
+    @property
+    def negated(self) -> bool:
+        return bool(_NEGATED.search(self.lower))
+
+    @property
+    def transitive(self) -> bool:
+        return bool(_TRANSITIVE.search(self.lower))
+
+    @property
+    def is_fact(self) -> bool:
+        """Whether it may ask for a fact of configuration at all."""
+        return not NOT_FACTS.match(self.lower)
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        return [int(w.text) for w in self._free_words() if w.text.isdigit() and len(w.text) < 10]
+
+    @cached_property
+    def paths(self) -> list[str]:
+        return [w.text for w in self._free_words() if w.text.startswith("/")]
+
+    @cached_property
+    def literals(self) -> dict[str, tuple[int, ...]]:
+        """What stands in files letter by letter, paths and addresses, each with its words."""
+        found: dict[str, tuple[int, ...]] = {
+            w.text: (w.number,) for w in self._free_words() if w.text.startswith("/")
+        }
+        for match in _ADDRESS.finditer(self.linked.text):
+            words = tuple(
+                i
+                for i, w in enumerate(self.linked.words)
+                if match.start() <= w.start and w.end <= match.end()
+            )
+            other = {i for m in self.mentions if not m.of("address") for i in range(m.first, m.last)}
+            if not other.intersection(words):
+                found[match[0]] = words
+        return found
+
+    def _free_words(self) -> list[_Free]:
+        named = self.named
+        return [_Free(i, w.text) for i, w in enumerate(self.linked.words) if i not in named]
+
+    @cached_property
+    def named(self) -> frozenset[int]:
+        return frozenset(i for m in self.mentions for i in range(m.first, m.last))
+
+    @cached_property
+    def masked(self) -> tuple[str, list[tuple[int, int, tuple[int, ...]]]]:
+        """The question as patterns read it, and for each of its parts ``[start, end)`` and its words."""
+        parts: list[tuple[str, tuple[int, ...]]] = []
+        starts = {m.first: m for m in self.mentions}
+        i = 0
+        while i < len(self.linked.words):
+            mention = starts.get(i)
+            if mention is not None:
+                marks = sorted({MARKS[t.kind] for t in mention.things})
+                parts.append(("@" + "".join(marks), tuple(range(mention.first, mention.last))))
+                i = mention.last
+                continue
+            word = self.linked.words[i].text
+            parts.append(("#" if word.isdigit() else "$" if word.startswith("/") else _spelled(word), (i,)))
+            i += 1
+        text, places = "", []
+        for part, numbers in parts:
+            text += " " if text else ""
+            places.append((len(text), len(text) + len(part), numbers))
+            text += part
+        return text, places
+
+    def asked(self) -> list[Asked]:
+        """The kinds that the question may ask for, special before general."""
+        text, places = self.masked
+        found = []
+        for kind in KINDS:
+            words = frozenset[int]().union(*(self._at(p.search(text), places) for p in kind.patterns))
+            if words:
+                found.append(Asked(kind.name, words))
+        return found
+
+    @staticmethod
+    def _at(
+        match: re.Match[str] | None, places: Sequence[tuple[int, int, tuple[int, ...]]]
+    ) -> frozenset[int]:
+        """The words at a match, without those that its groups ran over."""
+        if match is None:
+            return frozenset()
+        gaps = [match.span(i + 1) for i in range(match.re.groups)]
+        return frozenset(
+            n
+            for start, end, numbers in places
+            if start < match.end()
+            and end > match.start()
+            and not any(a <= start and end <= b for a, b in gaps)
+            for n in numbers
+        )
+
+    def words_matching(self, pattern: re.Pattern[str]) -> frozenset[int]:
+        """The words at the first match of a pattern in the masked question; none if there is no match."""
+        text, places = self.masked
+        return self._at(pattern.search(text), places)
+
+    def unexplained(self, explained: Iterable[int]) -> list[int]:
+        """The words that carry meaning and are not among those explained."""
+        known = set(explained)
+        for mention in self.mentions:
+            if known.issuperset(range(mention.first, mention.last)):
+                known.update(mention.label_at)
+        return [
+            i
+            for i, word in enumerate(self.linked.words)
+            if i not in known and (i in self.named or not _is_filler(word.text))
+        ]
+
+
+def _is_filler(word: str) -> bool:
+    return _spelled(word) in FILLER or (len(word) == 1 and word.isalpha())
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    number: int
+    text: str
+
+
+def readings(linked: Linked) -> list[Question]:
+    """The question with its sure names alone, then with the weak ones too."""
+    strong = tuple(linked.strong())
+    found = [Question(linked, strong)]
+    if len(strong) < len(linked.mentions):
+        found.append(Question(linked, tuple(linked.mentions)))
+        if len(linked.mentions) - len(strong) > 1:
+            found += [
+                Question(linked, tuple(sorted([*strong, m], key=lambda x: x.first)))
+                for m in linked.mentions
+                if m.weak
+            ]
+    return found
+
+
+_ASKING = frozenset(
+    [
+        "published",
+        "publish",
+        "publishes",
+        "exposed",
+        "exposes",
+        "network",
+        "networks",
+        "depend",
+        "depends",
+        "dependencies",
+        "dependency",
+        "version",
+        "image",
+        "images",
+        "container",
+        "containers",
+        "service",
+        "services",
+        "database",
+        "timeout",
+        "timezone",
+        "volume",
+        "volumes",
+        "restart",
+        "memory",
+        "subnet",
+        "hostname",
+        "address",
+        "addresses",
+        "environment",
+        "variable",
+        "healthcheck",
+        "password",
+        "traffic",
+        "reach",
+        "route",
+        "routes",
+        "routed",
+        "proxy",
+        "upstream",
+        "mounted",
+        "command",
+        "project",
+        "profile",
+        "profiles",
+        "policy",
+        "listens",
+        "listen",
+        "running",
+        "schedule",
+        "interval",
+        "retries",
+    ]
+)
+
+
+def _spelled(word: str) -> str:
+    """A word of asking that is spelled with one slip, as it should be; any other word as it is."""
+    if len(word) < 5 or word in _ASKING or word in stopwords() or word in FILLER:
+        return word
+    near = [w for w in _ASKING if w[0] == word[0] and one_off(word, w)]
+    return near[0] if len(near) == 1 else word
+
+
+def spelled(words: Sequence[str]) -> list[str]:
+    return [_spelled(w) for w in words]

@@ -1,0 +1,332 @@
+"""How traffic reaches a service: host name, proxy, target, TLS and authentication."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from taboot_pipelines.retrieval.answering.house import Edge, distinct
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_SCOPES,
+    Found,
+    Statement,
+    cites,
+    in_force,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.topic import Topic
+
+
+class Routes(Topic):
+    """How traffic reaches a service: host name, proxy, target, TLS and authentication."""
+
+    def routes_of(self, scoped: Scoped) -> tuple[list[Edge], set[int]]:
+        """The routes that the mentions mean, by service, host name, file or proxy, those in force first."""
+        sets: list[tuple[dict[str, Edge], set[int], set[int]]] = []
+        every: list[Edge] | None = None
+        for mention in scoped.mentions:
+            found: dict[str, Edge] = {}
+            services, used = scoped.services(mention)
+            for service in services[:MAX_SCOPES]:
+                found.update((e.edge_id, e) for e in self.house.into(service.number, "ROUTES_TO"))
+            hosts = {t.value for t in mention.of("route") if t.how != "alias"} or {
+                t.value for t in mention.of("route")
+            }
+            files = {t.value for t in mention.of("file")}
+            addresses = {t.node for t in mention.of("address")}
+            proxies = {t.node for t in mention.of("proxy")}
+            if hosts or files or addresses:
+                every = every if every is not None else self.house.of_type("ROUTES_TO")
+                exact = any(t.kind == "route" and t.how in ("exact", "normalized") for t in mention.things)
+                if not (found and not exact and mention.label not in ("conf", "config", "file")):
+                    found.update(
+                        (e.edge_id, e)
+                        for e in every
+                        if e.properties.get("host") in hosts or e.doc_id in files or e.end in addresses
+                    )
+            if found or proxies:
+                sets.append((found, proxies, used | scoped.words(mention)))
+        if not sets and scoped.question.paths:
+            sets.append(({e.edge_id: e for e in self.house.of_type("ROUTES_TO")}, set(), set()))
+        if not sets:
+            return [], set()
+        sets.sort(key=lambda s: bool(s[1]))
+        first = sets[0]
+        kept, used = (
+            first[0] or {e.edge_id: e for p in first[1] for e in self.house.out(p, "ROUTES_TO")},
+            set(first[2]),
+        )
+        for found, through, words in sets[1:]:
+            both = {k: v for k, v in kept.items() if v.start in through} or {
+                k: v for k, v in kept.items() if k in found
+            }
+            if both:
+                kept, used = both, used | words
+        edges = in_force(self.house, list(kept.values()))
+        paths = scoped.question.paths
+        if paths:
+            edges = [
+                e
+                for e in edges
+                if any(
+                    str(e.properties.get("path") or e.properties.get("location") or "")
+                    .rstrip("/")
+                    .endswith(p)
+                    for p in paths
+                )
+            ]
+            used |= {i for i, w in enumerate(scoped.question.linked.words) if w.text in paths}
+        return edges, used
+
+    def target(self, edge: Edge) -> str:
+        facts = edge.properties
+        return f"{self.target_name(edge)}:{facts['port']}" if facts.get("port") else self.target_name(edge)
+
+    def target_name(self, edge: Edge) -> str:
+        service = self.house.services.get(edge.end)
+        if service is not None:
+            return service.name
+        return re.sub(r"^\w+://|:\d+(?=/|$)|/$", "", self.house.name(edge.end))
+
+    def way(self, edge: Edge) -> str:
+        """``host/path``, the place where a route begins."""
+        facts = edge.properties
+        host, path = facts.get("host") or "", facts.get("path") or ""
+        location = str(facts.get("location") or "")
+        shown = path if path and path != "/" else ("" if location in ("", "/") or path else location)
+        if host.endswith(".*"):
+            host = self._full_host(edge.doc_id, host)
+        return f"{host}{shown}" if host else (shown or "/")
+
+    def _full_host(self, doc_id: str, host: str) -> str:
+        """What a comment of the conf calls a host name under any domain (``tv.*``), else the name itself."""
+        label = re.escape(host.removesuffix(".*"))
+        said = re.search(rf"#.*?(?<![\w.-])({label}(?:\.[a-z0-9-]+)+)(?![\w*-])", self.house.text(doc_id))
+        if self.house.is_example(doc_id):
+            return host
+        known = said is not None and not said[1].endswith((".conf", ".sample", ".subdomain", ".subfolder"))
+        return said[1] if known and said is not None else host
+
+    def routes(self, scoped: Scoped) -> Found | None:
+        edges, used = self.routes_of(scoped)
+        if not edges:
+            return self._unrouted(scoped)
+        if scoped.question.yes_no:
+            text = f"Yes: {self._described(edges)}"
+        else:
+            text = self._described(edges)
+        return Found([Statement(text, cites(edges))], used, looked_for="the route")
+
+    def _described(self, edges: Sequence[Edge]) -> str:
+        """``way → proxy → target``, ways with one proxy and target together."""
+        groups: dict[tuple[str, str], list[Edge]] = {}
+        for edge in edges:
+            proxy = self.house.name(edge.start)
+            scheme = edge.properties.get("scheme")
+            target = self.target(edge)
+            target = f"{scheme}://{target}" if scheme and scheme != "http" else target
+            groups.setdefault((proxy, target), []).append(edge)
+        said = []
+        for (proxy, target), held in list(groups.items())[:MAX_SCOPES]:
+            ways = listed([self.way(e) for e in held][:8])
+            tls = " (TLS)" if any(e.properties.get("tls") for e in held) else ""
+            said.append(f"{ways} → {proxy}{tls} → {target}")
+        return "; ".join(said) + "."
+
+    def _unrouted(self, scoped: Scoped) -> Found | None:
+        """A service that no proxy leads to: the port that it publishes."""
+        subject = self.subject(scoped)
+        if subject is None or scoped.question.yes_no:
+            return None
+        _, services, used = subject
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "BINDS")
+            if edges:
+                made = self.published(service, edges, scoped.question)
+                statements.append(Statement(f"No proxy leads to it; {made.text}", made.cites))
+        return Found(statements, used, 0.95, "the route") if statements else None
+
+    def route_ports(self, scoped: Scoped) -> Found | None:
+        edges, used = self.routes_of(scoped)
+        edges = [e for e in edges if e.properties.get("port")]
+        if not edges:
+            return None
+        by: dict[str, list[Edge]] = {}
+        for edge in edges:
+            by.setdefault(f"{self.target(edge)}", []).append(edge)
+        text = listed([f"port {e[0].properties['port']} of {self.target_name(e[0])}" for e in by.values()])
+        return Found([Statement(f"Traffic goes to {text}.", cites(edges))], used, looked_for="port")
+
+    def behind(self, scoped: Scoped) -> Found | None:
+        edges, used = self.routes_of(scoped)
+        if not edges or not any(m.of("route") for m in scoped.mentions):
+            return None
+        targets = listed([self.target(e) for e in edges])
+        ways = listed([self.way(e) for e in edges][:8])
+        proxies = listed([self.house.name(e.start) for e in edges])
+        return Found(
+            [Statement(f"{ways} leads to {targets} through {proxies}.", cites(edges))],
+            used,
+            looked_for="what stands behind it",
+        )
+
+    def hostnames(self, scoped: Scoped) -> Found | None:
+        edges, used = self.routes_of(scoped)
+        edges = [e for e in edges if e.properties.get("host") or e.properties.get("path")]
+        subject = self.subject(scoped)
+        if not edges:
+            return None
+        ways = [self.way(e) for e in edges if e.properties.get("host")] or [self.way(e) for e in edges]
+        named = [self.called(s) for s in subject[1]] if subject else [m.text for m in scoped.mentions[-1:]]
+        names = listed(named[:MAX_SCOPES])
+        proxies = listed([self.house.name(e.start) for e in edges])
+        count = f"{plural(len(set(ways)), 'name')}: " if scoped.question.counts else ""
+        return Found(
+            [Statement(f"{names} is reached at {count}{listed(ways)} through {proxies}.", cites(edges))],
+            used,
+            looked_for="its host name",
+        )
+
+    def proxy_scheme(self, scoped: Scoped) -> Found | None:
+        edges, used = self.routes_of(scoped)
+        edges = [e for e in edges if e.properties.get("scheme")]
+        if not edges:
+            return self._protocol(scoped)
+        schemes = distinct(str(e.properties["scheme"]) for e in edges)
+        target = listed([self.target(e) for e in edges])
+        proxies = listed([self.house.name(e.start) for e in edges])
+        return Found(
+            [Statement(f"{proxies} reaches {target} by {listed(schemes)}.", cites(edges))],
+            used,
+            looked_for="the protocol",
+        )
+
+    def _protocol(self, scoped: Scoped) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None or not scoped.question.numbers:
+            return None
+        _, services, used = subject
+        edges = [
+            e
+            for s in services
+            for e in self.house.out(s.number, "BINDS")
+            if e.properties.get("port") in scoped.question.numbers
+        ]
+        if not edges:
+            return None
+        protocols = distinct(str(e.properties.get("protocol") or "tcp") for e in edges)
+        words = {i for i, w in enumerate(scoped.question.linked.words) if w.text.isdigit()}
+        return Found(
+            [
+                Statement(
+                    f"{self.called(services[0])} publishes port {edges[0].properties['port']}"
+                    f" by {listed(protocols)}.",
+                    cites(edges),
+                )
+            ],
+            used | words,
+            looked_for="the protocol",
+        )
+
+    def proxied(self, scoped: Scoped) -> Found | None:
+        for mention in scoped.mentions:
+            proxies = {t.node for t in mention.of("proxy")}
+            edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
+            first = {e.end: e for e in reversed(edges)}
+            if first:
+                targets = sorted(first.values(), key=self.target_name)
+                names = distinct(self.target_name(e) for e in targets)
+                proxy = listed([self.house.name(p) for p in sorted(proxies)])
+                count = f"{plural(len(names), 'service')}: " if scoped.question.counts else ""
+                text = f"{proxy} routes to {count}{listed(names)}."
+                return Found(
+                    [Statement(text, cites(targets))], scoped.words(mention), looked_for="what it routes to"
+                )
+        return None
+
+    def proxy_hosts(self, scoped: Scoped) -> Found | None:
+        for mention in scoped.mentions:
+            proxies = {t.node for t in mention.of("proxy")}
+            edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
+            edges = [e for e in edges if e.properties.get("host")]
+            if edges:
+                ways = distinct(self.way(e).split("/")[0].split("~")[0] for e in edges)
+                proxy = listed([self.house.name(p) for p in sorted(proxies)])
+                count = f"{plural(len(ways), 'name')}: " if scoped.question.counts else ""
+                text = f"{proxy} serves {count}{listed(ways)}."
+                return Found(
+                    [Statement(text, cites(edges))], scoped.words(mention), looked_for="its host names"
+                )
+        return None
+
+    def tls(self, scoped: Scoped) -> Found | None:
+        if not scoped.question.yes_no:
+            return None
+        edges, used = self.routes_of(scoped)
+        if not edges:
+            return None
+        secure = [e for e in edges if e.properties.get("tls")]
+        begin = "Yes" if secure else "No"
+        shown = secure or edges
+        how = "with TLS" if secure else "without TLS"
+        return Found(
+            [Statement(f"{begin}: {listed([self.way(e) for e in shown])} is served {how}.", cites(shown))],
+            used,
+            looked_for="TLS",
+        )
+
+    def auth(self, scoped: Scoped) -> Found | None:
+        protected = self._protected(scoped)
+        if protected is not None:
+            return protected
+        edges, used = self.routes_of(scoped)
+        documents = {e.doc_id for e in edges}
+        held = [
+            x
+            for e in edges
+            if e.end in self.house.services
+            for x in self.house.out(e.end, "EXPOSES_ENDPOINT")
+            if x.doc_id in documents and x.properties.get("auth") not in (None, "none")
+        ]
+        if not held:
+            own = [e for e in edges if not self.house.is_example(e.doc_id)]
+            by_proxy = re.search(r"authelia|authentik|sso|proxy|basic|ldap", scoped.question.lower)
+            if not (scoped.question.yes_no and own and by_proxy):
+                return None
+            asked = [m for m in scoped.mentions if not scoped.words(m) & used]
+            text = f"No: {listed([self.way(e) for e in own])} asks for no authentication at its proxy."
+            return Found([Statement(text, cites(own))], used.union(*(scoped.words(m) for m in asked)))
+        kinds = distinct(" ".join(filter(None, (str(x.properties["auth"]), _include(x)))) for x in held)
+        begin = "Yes: " if scoped.question.yes_no else ""
+        name = listed([self.target_name(e) for e in edges])
+        return Found(
+            [Statement(f"{begin}{name} is protected by {listed(kinds)} at its proxy.", cites(held))],
+            used,
+            looked_for="authentication",
+        )
+
+    def _protected(self, scoped: Scoped) -> Found | None:
+        """What a named product guards at the proxy."""
+        if scoped.question.yes_no or len(scoped.mentions) != 1:
+            return None
+        name = scoped.mentions[0].text.lower()
+        edges = [
+            e
+            for e in self.house.of_type("EXPOSES_ENDPOINT")
+            if str(e.properties.get("authInclude") or "").startswith(name)
+            and not self.house.is_example(e.doc_id)
+        ]
+        services = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        if not services:
+            return None
+        words = scoped.words(scoped.mentions[0])
+        return self.listing(scoped, services, edges, f"are protected by {name} at the proxy", words)
+
+
+def _include(edge: Edge) -> str:
+    """The product that an include of authentication is of: ``(authelia)``."""
+    name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
+    return f"({name})" if name else ""

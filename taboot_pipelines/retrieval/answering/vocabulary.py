@@ -1,0 +1,135 @@
+"""The words by which people ask for a kind of value, as tables.
+
+A pattern is a regular expression over the question in lower case, in which ``@`` stands for a linked name,
+``@`` with a letter for a name that may be of that kind (:data:`MARKS`) and ``#`` for a number. Its words
+count as understood. The first table that matches says what is asked, so the more special stand first.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import NamedTuple
+
+from taboot_pipelines.packaged import word_list
+
+#: The letter of each kind of thing in a pattern.
+MARKS = {
+    "service": "c",
+    "network": "n",
+    "image": "i",
+    "route": "h",
+    "address": "a",
+    "project": "s",
+    "file": "s",
+    "proxy": "p",
+    "host": "m",
+}
+
+
+class Kind(NamedTuple):
+    """What is asked for and the patterns that say so."""
+
+    name: str
+    patterns: tuple[re.Pattern[str], ...]
+
+
+class Property(NamedTuple):
+    """A property of configuration files: the words that ask for it and the ends of key paths that hold it."""
+
+    pattern: re.Pattern[str]
+    keys: tuple[str, ...]
+
+
+def _read_kinds() -> tuple[Kind, ...]:
+    words: dict[str, str] = {}
+    kinds: dict[str, list[re.Pattern[str]]] = {}
+    name = ""
+    for line in _lines("kinds.txt"):
+        if line.startswith("[") and line.endswith("]") and line[1:-1].replace("_", "").isalpha():
+            name = line[1:-1]
+        elif not name:
+            key, _, pattern = line.partition(" = ")
+            words[key] = pattern
+        else:
+            for key, pattern in words.items():
+                line = line.replace(f"{{{key}}}", pattern)
+            kinds.setdefault(name, []).append(_compiled(_named(line)))
+    return tuple(Kind(name, tuple(patterns)) for name, patterns in kinds.items())
+
+
+def _read_properties() -> tuple[Property, ...]:
+    found = []
+    for line in _lines("properties.txt"):
+        keys, _, pattern = line.partition(" : ")
+        found.append(Property(_compiled(pattern.replace(".*", "(.*)")), tuple(keys.split(", "))))
+    return tuple(found)
+
+
+def _lines(name: str) -> list[str]:
+    text = files("taboot_pipelines.retrieval.answering").joinpath(name).read_text("utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("# ")]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w@])(?:{pattern})(?![\w@])")
+
+
+def _named(pattern: str) -> str:
+    """The pattern with its names spelled out; what ``.*`` runs over is a group, as it explains nothing."""
+    pattern = pattern.replace(".*", "(.*)")
+    return re.sub(r"@([a-z]?)", lambda m: f"@[a-z]*{m[1]}[a-z]*" if m[1] else "@[a-z]*", pattern)
+
+
+KINDS = _read_kinds()
+PROPERTIES = _read_properties()
+
+#: Words that stand beside a name and say what it names; to the kinds of things that it then may be.
+LABELS = {
+    "network": ("network",),
+    "networks": ("network",),
+    "service": ("service",),
+    "services": ("service", "project"),
+    "container": ("service",),
+    "containers": ("service", "project"),
+    "project": ("project",),
+    "stack": ("project",),
+    "compose": ("project", "file"),
+    "example": ("project",),
+    "setup": ("project",),
+    "deployment": ("project",),
+    "folder": ("project", "file"),
+    "directory": ("project", "file"),
+    "image": ("image", "service"),
+    "host": ("host", "route"),
+    "server": ("host", "service"),
+    "machine": ("host",),
+    "proxy": ("proxy", "service", "file", "route"),
+    "conf": ("file", "service", "route"),
+    "config": ("file", "service"),
+    "file": ("file", "project"),
+    "domain": ("route",),
+    "subdomain": ("route",),
+    "hostname": ("route", "host"),
+}
+
+#: Words that ask and join and say nothing of a thing or a property.
+FILLER = word_list("taboot_pipelines.retrieval.answering", "filler.txt")
+
+#: The images by which a service is what people call a database.
+DATABASES = frozenset(
+    [
+        *("postgres", "postgresql", "postgis", "pgvector", "pgvecto-rs", "timescaledb", "mysql", "mariadb"),
+        *("mongo", "mongodb", "couchdb", "influxdb"),
+    ]
+)
+
+#: Questions that facts of configuration do not answer: reasons, instructions, people, events.
+_REACH = r"(?!(?:reach|access|open|visit|get to|find|connect to)\b)"
+NOT_FACTS = re.compile(
+    r"^(?:why|explain|describe"
+    r"|who (?:wrote|made|maintains|invented|created|is responsible for the|do i|should)"
+    rf"|how (?:do|can|should|would|could|did|might) (?:i|we|you|one|people) {_REACH}|how to {_REACH}"
+    r"|should (?:i|we)|what (?:should|can|must) (?:i|we)|what to do|what happens (?:to|after|during)"
+    r"|what is the (?:purpose|point|difference|reason|idea))"
+)
