@@ -254,8 +254,9 @@ def main() -> int:
             show(asked, args.show)
             return 0
         beside = ask_all(questions, peer(corpus), corpus)
-        for name, half in (("open half", False), ("locked half", True)):
-            table(f"{name}, taboot", [a for a in asked if a.question.locked is half])
+        if any(q.locked for q in questions):
+            for name, half in (("open half", False), ("locked half", True)):
+                table(f"{name}, taboot", [a for a in asked if a.question.locked is half])
         table("all, taboot", asked)
         table("all, beside it: the best BM25 passage", beside)
         for name, rows in (("taboot", asked), ("BM25 passage", beside)):
