@@ -294,6 +294,17 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     )
     bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")
     bm25_b: float = Field(0.75, ge=0, le=1, description="How much a long chunk is held against it.")
+    own_tags: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Tags of sources of documents that are the house's own. Without one a source is, if a fifth of its"
+            " documents name hosts or addresses that Compose projects and confs declare."
+        ),
+    )
+    vendor_tags: tuple[str, ...] = Field(
+        ("vendor",),
+        description="Tags of sources that are not the house's own; answers prefer what is.",
+    )
 
 
 class ShardSettings(BaseModel, extra="forbid"):

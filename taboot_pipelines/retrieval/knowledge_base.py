@@ -16,6 +16,7 @@ from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import tables
 from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
+from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.evidence import Blobs, Evidence
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.filters import Moment, Words
@@ -56,7 +57,7 @@ class KnowledgeBase:
         query_vectors = QueryVectors(settings, namespace, embedder)
         evidence = Evidence(settings, namespace, blobs)
         self._search = Search(settings, namespace, self._session, query_vectors, reranker)
-        self._answers = Answers(self._session, self._search, query_vectors, evidence)
+        self._answers = Answers(self._session, self._search, evidence, House(settings.retrieval))
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
         self._writing = Writing(settings, namespace, query_vectors)

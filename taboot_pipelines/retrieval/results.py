@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -239,12 +239,21 @@ class Citation(_Result):
 
 
 class Answer(_Result):
-    """Sentences that answer a question, each with its citation; ``found`` says whether there are any."""
+    """Sentences that answer a question, each with its citation; ``found`` says whether there are any.
+
+    ``kind``: whether they come from facts of the graph, from what documents state, or there is none;
+    ``confidence``: the probability that the answer is right, from 0 to 1 (``answering.confidence``);
+    ``looked_for``: what an answer had to hold; ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    """
 
     question: str
     found: bool
     text: str
     citations: tuple[Citation, ...]
+    confidence: float = 0.0
+    kind: Literal["facts", "text", "none"] = "none"
+    looked_for: str = ""
+    answer_id: str = ""
 
     def to_arrow(self) -> pa.Table:
         """The citations."""

@@ -1,0 +1,310 @@
+"""Answers out of what documents state: the statements about the thing asked that carry the kind of value.
+
+A statement *covers* a term of the question where the term, its stem or a synonym stands in it, or in what
+belongs to it: what leads in to it, its headings, its document's title and path, its paragraph before it, the
+less the further away (:data:`_REACH`). Its coverage is the share of the question's weight (IDF) so covered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.retrieval.answering.asking import TOLD, Asked, Term, Value, carries
+from taboot_pipelines.retrieval.answering.confidence import Features
+from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
+from taboot_pipelines.retrieval.sentences import Form, Statement, split_sentences
+
+#: How much of a term counts where it stands.
+_REACH = {"own": 1.0, "lead": 0.9, "section": 0.85, "named": 0.8, "before": 0.65}
+#: What a synonym counts of the word itself.
+_SYNONYM = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A passage that the search found: a window of a document and ``[start, end)`` of its text.
+    ``similarity``: the cosine of the passage's vector and the question's; ``own``: it is the house's own.
+    """
+
+    document: ReadDocument
+    start: int
+    end: int
+    similarity: float
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    place: Place
+    number: int
+    score: float
+    features: Features
+
+    @property
+    def statement(self) -> Statement:
+        return self.place.document.statements[self.number]
+
+
+def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
+    """The statements of ``places`` that are about what is asked, best first; equal ones once. The order of
+    ``places`` does not matter.
+    """
+    if not asked.terms:
+        return []
+    question_runs = frozenset(words.runs(words.fold(asked.question)))
+    best: dict[tuple[str, int], Scored] = {}
+    for place in places:
+        document = place.document
+        for number in document.between(place.start, place.end):
+            scored = _score(asked, question_runs, place, number)
+            if scored is None:
+                continue
+            key = (document.doc_id, document.start + scored.statement.start)
+            if key not in best or best[key].score < scored.score:
+                best[key] = scored
+    ordered = sorted(
+        best.values(), key=lambda s: (-s.score, s.place.document.doc_id, s.statement.start)
+    )
+    seen: set[str] = set()
+    found = []
+    for s in ordered:
+        shown = s.statement.said.lower()
+        if shown not in seen:
+            seen.add(shown)
+            found.append(s)
+    return found
+
+
+def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: int) -> Scored | None:
+    document = place.document
+    statement, held = document.statements[number], document.words(number)
+    total = covered = own = 0.0
+    names = 1.0
+    hard = True
+    for term in asked.terms:
+        reach, itself = _covers(term, held, document.named)
+        total += term.weight
+        covered += term.weight * reach
+        own += term.weight * itself
+        if term.name:
+            names = min(names, reach)
+        if term.hard and reach < 0.7:
+            hard = False
+    if not covered:
+        return None
+    coverage, own = covered / total, own / total
+    if not hard:
+        coverage *= 0.6
+    # It must say something that the question does not.
+    news = held.own - {f for t in asked.terms for f in (t.form, *t.parts)}
+    if not news or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
+        return None
+    fits = carries(asked.value, statement.said, question_runs)
+    if not fits and asked.value in TOLD:
+        return None
+    features = Features(coverage, own, names, float(fits), max(0.0, min(1.0, place.similarity)))
+    score = coverage + 0.12 * own + 0.1 * names + 0.3 * place.similarity
+    score += 0.0 if asked.value is None else (0.08 if fits else -0.25)
+    score += 0.04 if place.own else 0.0
+    length = len(statement.said.split())
+    score -= 0.0012 * max(0, length - 30)
+    if statement.form in (Form.HEADING, Form.LEAD_IN):
+        score -= 0.12 if fits and asked.value is not None else 0.3
+    elif statement.form is Form.CODE:
+        score -= 0.12 if length > 25 else 0.0
+        score -= 0.0 if asked.value in (Value.STEPS, Value.COMMAND) else 0.06
+        if statement.said.rstrip().endswith((":", "{")):
+            score -= 0.2
+        score += 0.1 if asked.value is Value.COMMAND else 0.0
+    if statement.form is not Form.HEADING and _headed(asked, statement):
+        score += 0.2
+    if statement.said.endswith("?"):
+        score -= 0.15
+    if _CHANGE.match(statement.said) and asked.value not in (Value.DATE, Value.MOMENT, Value.VERSION):
+        score -= 0.2
+    if asked.value is Value.MEANING:
+        score += _defines(asked, statement)
+    elif asked.value is Value.STEPS:
+        score += _instructs(asked, statement, held)
+    elif asked.value is Value.REASON:
+        score += 0.08 if _REASON.search(statement.said) else 0.0
+    elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
+        score += 0.02
+    return Scored(place, number, score, features)
+
+
+_REASON = re.compile(
+    r"\b(?:because|since|so that|otherwise|in order to|due to|reason|therefore|which is why|to avoid|instead of"
+    r"|to (?:get|allow|keep|make|prevent|ensure)|as it|would)\b",
+    re.IGNORECASE,
+)
+_TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
+
+
+#: An entry of a list of changes: what was done once, not what is.
+_CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
+_TELLS = re.compile(
+    r"\b(?:to \w+,|must|should|need to|have to|you can|make sure|by \w+ing|simply|then)\b|^\W*[A-Z][a-z]+ (?:the|a|an"
+    r"|your|it|into|up|this|that|all|and)\b"
+)
+
+
+def _headed(asked: Asked, statement: Statement) -> bool:
+    """Whether the innermost heading asks the same as the question: each has the other's words."""
+    leaf = statement.section.rsplit(" > ", 1)[-1]
+    if not leaf:
+        return False
+    heading = forms_of(leaf)
+    telling = [t for t in asked.terms if t.weight >= 1.5]
+    held = sum(t.weight for t in telling if _stands(t, heading))
+    if not telling or held < 0.85 * sum(t.weight for t in telling):
+        return False
+    meant = {f for t in asked.terms for f in (t.form, t.group, *t.parts)}
+    return sum(1 for f in heading if not f.startswith("~") and f not in meant) <= len(telling) / 2
+
+
+@lru_cache(maxsize=4096)
+def forms_of(text: str) -> frozenset[str]:
+    """The forms of a heading, of which few are asked for again and again."""
+    return words.forms(text)
+
+
+def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
+    """How much a statement looks like telling what to do."""
+    if statement.form is Form.CODE:
+        led = sum(t.weight for t in asked.terms if _stands(t, held.lead)) / asked.weight
+        return 0.06 + 0.16 * led
+    if carries(Value.COMMAND, statement.said, frozenset()):
+        return 0.08
+    return 0.04 if _TELLS.search(statement.said) else -0.06
+
+
+def _defines(asked: Asked, statement: Statement) -> float:
+    """How much a statement looks like saying what something is."""
+    said = statement.said.lower()
+    worth = 0.0
+    for term in asked.terms:
+        name = re.escape(term.text)
+        if re.search(rf"(?:^|\W){name}\W*(?:,|\(|:|—|–| is | are )", said):
+            worth = max(worth, 0.12)
+        if re.match(rf"\W*(?:the |an? )?{name}\W* (?:is|are) (?:an? |the |our )", said):
+            worth = max(worth, 0.25)
+    return worth
+
+
+def _covers(term: Term, held: Words, named: frozenset[str]) -> tuple[float, float]:
+    """How well a statement covers a term: with what belongs to it, and by itself."""
+    itself = _stands(term, held.own)
+    best = itself * _REACH["own"]
+    if best < _REACH["own"]:
+        best = max(
+            best,
+            _stands(term, held.lead) * _REACH["lead"],
+            _stands(term, held.section) * _REACH["section"],
+            _stands(term, named) * _REACH["named"],
+            _stands(term, held.before) * _REACH["before"],
+        )
+    return best, itself
+
+
+def _stands(term: Term, held: frozenset[str]) -> float:
+    if not held:
+        return 0.0
+    if term.form in held:
+        return 1.0
+    if term.parts:
+        return 0.9 * sum(p in held for p in term.parts) / len(term.parts) if not term.hard else (
+            0.9 if all(p in held for p in term.parts) else 0.0
+        )
+    return _SYNONYM if term.group is not None and term.group in held else 0.0
+
+
+def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
+    """Of ranked statements those that make the answer, at most ``limit``: the best, and what it needs to be
+    whole, such as the commands of a step or the rest of a list.
+    """
+    if not ranked:
+        return []
+    best = ranked[0]
+    chosen = [best]
+    listed = best.statement.form in (Form.ITEM, Form.ROW, Form.CODE)
+    if listed and best.features.own < 0.35 and (asked.many or asked.value is Value.STEPS):
+        block = [
+            s
+            for s in ranked
+            if s.place.document is best.place.document
+            and s.statement.block == best.statement.block
+            and s.statement.form is best.statement.form
+            and s.statement.section == best.statement.section
+            and s.score >= best.score - 0.1
+        ]
+        chosen = sorted(block, key=lambda s: s.statement.start)
+    elif asked.value is Value.STEPS:
+        chosen += _commands(best)
+    if len(chosen) == 1:
+        chosen += _more(ranked)
+    return chosen[:limit]
+
+
+#: How many lines of code after a sentence belong to it.
+_MAX_COMMANDS = 3
+_SAME_PARAGRAPH, _AS_GOOD = 0.15, 0.03
+
+
+def _commands(best: Scored) -> list[Scored]:
+    """The lines of code that follow a statement, led in to by it or by the sentence after it."""
+    found: list[Scored] = []
+    own = best.statement
+    for number in range(best.number + 1, min(best.number + 4, len(best.place.document.statements))):
+        following = best.place.document.statements[number]
+        if following.section != own.section or (own.form is Form.CODE and following.block != own.block):
+            break
+        if following.form is Form.CODE:
+            found.append(Scored(best.place, number, best.score, best.features))
+        elif found or following.block != own.block:
+            break
+    return found[:_MAX_COMMANDS]
+
+
+def _more(ranked: Sequence[Scored]) -> list[Scored]:
+    """A second statement: one of the same paragraph that is nearly as good, or one elsewhere that is as good
+    and says something else.
+    """
+    best = ranked[0]
+    for s in ranked[1:]:
+        if s.score < best.score - _SAME_PARAGRAPH:
+            break
+        beside = (
+            s.place.document is best.place.document
+            and s.statement.block == best.statement.block
+            and best.statement.form not in (Form.CODE, Form.ROW)
+            and abs(s.number - best.number) == 1
+        )
+        if beside or s.score >= best.score - _AS_GOOD:
+            return [s]
+    return []
+
+
+def read_out(s: Scored) -> str:
+    """A statement as it is shown in an answer: a line of code with the keys above it, or with what leads in
+    to it.
+    """
+    statement = s.statement
+    if statement.form is not Form.CODE:
+        return statement.said
+    code = statement.said.removeprefix("$ ")
+    if statement.keys:
+        return f"{' > '.join(statement.keys)}: {code}"
+    if statement.lead.endswith(":"):
+        return f"{split_last(statement.lead)} {code}"
+    return code
+
+
+def split_last(text: str) -> str:
+    """The last sentence of a text."""
+    start, end = split_sentences(text)[-1]
+    return text[start:end]
