@@ -20,6 +20,8 @@ from taboot_pipelines.documents.blocks import Kind, Outline, indent_of, scan_cod
 _BOUNDARY = re.compile(r"(?<=[.!?])[)\"'”’*_`]*\s+(?=[\"'“‘(\[*_`]*[A-Z0-9`])")
 #: Not the end of a sentence, though there is a full stop.
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|nr|fig|[A-Z])\.)[)\"'”’*_]*\Z", re.I)
+#: A label in bold type belongs to what follows it.
+_LABEL = re.compile(r"\s*(\*\*|__)[^*_\n]{1,40}\1\s*")
 _HEADING_MARK = re.compile(r"\s*#{1,6}\s+|\s+#+\s*\Z")
 _ITEM = re.compile(r"[>\s]*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
 _QUOTE = re.compile(r"(?m)^[ \t]*>[ \t]?")
@@ -106,6 +108,8 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     """The sentences of running text, as ranges of it without surrounding blanks."""
     cuts = [0]
     for m in _BOUNDARY.finditer(text):
+        if _LABEL.fullmatch(text, cuts[-1], m.start() + len(m[0].rstrip())):
+            continue
         if not _ABBREVIATION.search(text, max(0, m.start() - 12), m.start()):
             cuts.append(m.end())
     found = []

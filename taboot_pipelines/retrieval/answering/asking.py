@@ -23,6 +23,11 @@ _FAINT = 0.3
 #: A name that stands in many chunks ("web", "app") is a word like others.
 _MIN_NAME = 2.5
 _DENIAL_WEIGHT = 3.0
+#: What is left of the coverage of a statement that lacks a number or date of the question, the property asked
+#: for, a word that no document holds.
+_WITHOUT_NUMBER, _WITHOUT_FOCUS, _WITHOUT_UNKNOWN = 0.6, 0.75, 0.75
+#: No text holds it.
+_UNKNOWN = "\uffff"
 
 
 class Value(Enum):
@@ -47,12 +52,15 @@ class Value(Enum):
 
 
 _UNIT = (
-    r"(?:milli|micro)?seconds?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|nights?|quarters?|ms|[smhdw]\b"
+    r"(?:milli|micro)?seconds?\b|minutes?\b|mins?\b|hours?\b|hrs?\b|days?\b|weeks?\b|months?\b|years?\b|nights?\b"
+    r"|quarters?\b"
 )
-_COUNT = (
+_AMOUNT = (
     r"\d+(?:[.,]\d+)?|half an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty"
-    r"|forty|sixty|ninety|an?"
+    r"|forty|sixty|ninety"
 )
+#: An amount of time with its unit.
+_SPAN = rf"\b(?:{_AMOUNT})[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
 _MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?"
@@ -62,26 +70,29 @@ _DATE = rf"\b\d{{4}}-\d\d(?:-\d\d)?\b|\b(?:\d{{1,2}}\.? (?:{_MONTH})|(?:{_MONTH}
 _TIME = r"\b\d{1,2}:\d\d\b|\b\d{1,2} ?[ap]\.?m\b|\bmidnight\b|\bnoon\b"
 _CRON = r"(?:^|[\s\"'=])(?:[\d*/,-]+\s+){4,5}[\d*/,-]+"
 _EVERY = rf"\b(?:every|each|once|twice|hourly|daily|nightly|weekly|monthly|quarterly|yearly|per)\b|@every|{_CRON}"
-_WHEN = r"\b(?:when|whenever|after|before|as soon as|until|if|on)\b"
+_CLOCK = rf"{_DATE}|{_TIME}|{_EVERY}|\b{_WEEKDAY}\b"
+_WHEN = r"\b(?:when|whenever|after|before|as soon as|until|if)\b"
 _ADDRESS = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}\b|\b[\w-]+(?:\.[\w-]+)+\b|https?://"
 
 #: What a statement must hold, without the words of the question, to carry a kind of value.
 _CARRIES: dict[Value, re.Pattern[str]] = {
     kind: re.compile(pattern, re.IGNORECASE)
     for kind, pattern in {
-        Value.MOMENT: rf"{_DATE}|{_TIME}|{_EVERY}|\b{_WEEKDAY}\b|\b(?:{_COUNT})\s*(?:{_UNIT})\b|{_WHEN}"
-        rf"|\b(?:night|morning|evening|afternoon|at once|immediately)\b",
-        Value.DATE: rf"{_DATE}|\b{_WEEKDAY}\b",
-        Value.DURATION: rf"\b(?:{_COUNT})[\s-]*(?:{_UNIT})|\b\d+ (?:daily|weekly|monthly|hourly)\b|\bforever\b"
+        Value.MOMENT: rf"{_CLOCK}|{_SPAN}|{_WHEN}|\b(?:night|morning|evening|afternoon|at once|immediately)\b",
+        Value.DATE: _CLOCK,
+        Value.DURATION: rf"{_SPAN}|\b(?:for|about|within|takes?|took|after|in|nearly|lasts?"
+        rf"|lasted|than|half)\s+an?\s+(?:{_UNIT})|\b\d+ (?:daily|weekly|monthly|hourly)\b|\bforever\b"
         rf"|\b(?:daily|weekly|monthly)[ =]\d+",
-        Value.FREQUENCY: rf"{_EVERY}|\b(?:{_COUNT})\s*(?:{_UNIT})\b|\b{_WEEKDAY}\b|\b\d+ times\b",
-        Value.NUMBER: rf"\d|\b(?:{_COUNT.removesuffix('|an?')})\b|\b(?:no|none|both|single)\b",
+        Value.FREQUENCY: rf"{_EVERY}|{_SPAN}|\b{_WEEKDAY}\b|\b\d+ times\b",
+        Value.NUMBER: rf"\d|\b(?:{_AMOUNT})\b|\b(?:no|none|both|single)\b",
         Value.PORT: r"(?<![\d.])\d{2,5}(?![\d.]*\.\d)\b",
         Value.VERSION: r"\bv?\d+(?:\.\d+)+|:\w*\d[\w.-]*|\blatest\b|\bv?\d+\b",
         Value.ADDRESS: _ADDRESS,
         Value.PLACE: rf"[\w.~-]*/[\w./-]+|\b(?:in|on|at|under|below|inside|behind|from|to|into)\s+\S|{_ADDRESS}",
-        Value.PERSON: r"(?-i:\b[A-Z][a-z]+(?: [A-Z][a-z]+)*\b)|\b(?:root|admin\w*|owner|user|everyone|nobody|anyone"
-        r"|whoever|who|people|member|[a-z]+er|abc|we|you)\b",
+        Value.PERSON: r"(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root|admin\w*"
+        r"|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we|you|by \w+)\b",
+        Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore|which is why"
+        r"|to avoid|instead of|to (?:get|allow|keep|make|prevent|ensure)|as it|would|could|was|were|had|this)\b",
         Value.SECRET: r"[:=]\s*\S|`[^`]+`|\b(?:is|in|under|set to|default)\b",
         Value.COMMAND: r"`[^`]+`|^\W*(?:sudo|docker|alias|systemctl|kubectl|apt|git|curl|ssh)\s|\s-{1,2}\w",
     }.items()
@@ -98,7 +109,7 @@ _NOUNS: tuple[tuple[re.Pattern[str], Value], ...] = tuple(
         (r"\b(?:ip|ips|address(?:es)?|subnet|gateway|url|uri|domain|hostname|host name|subdomains?)\b", Value.ADDRESS),
         (r"\b(?:date|year|month)\b", Value.DATE),
         (r"\b(?:time|day|weekday|hour)\b", Value.MOMENT),
-        (r"\b(?:path|directory|folder|location|mount point|place)\b", Value.PLACE),
+        (r"\b(?:path|file|directory|folder|location|mount point|place)\b", Value.PLACE),
         (r"\b(?:password|passphrase|secret|token|credentials?)\b", Value.SECRET),
         (r"\b(?:number|count|amount|size|limit|percentage|share|threshold|quota|capacity)\b", Value.NUMBER),
         (r"\b(?:interval|frequency)\b", Value.FREQUENCY),
@@ -115,10 +126,13 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
     for pattern, kind in (
         (r"\bhow long\b|\bfor how (?:long|many (?:days|hours|minutes|weeks|months|years))\b", Value.DURATION),
         (r"\bhow (?:often|frequently)\b", Value.FREQUENCY),
-        (r"\bhow (?:many|much|big|large|high|old|far|fast|few)\b", Value.NUMBER),
+        (r"\bhow old\b|\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
+        (r"\bwhat (?:to do|now|do (?:i|we|you) do|(?:should|must|can|shall) (?:i|we|you|one) do)\b", Value.STEPS),
+        (r"\bhow (?:many|much|big|large|high|far|fast|few)\b", Value.NUMBER),
         (r"\bwhat(?:'s| is| are)? (?:the )?(?:steps?|procedure|way|process)\b", Value.STEPS),
         (r"\bhow (?:do|does|can|could|should|would|to|must|shall|may)\b", Value.STEPS),
         (r"\bhow(?:'s| is| are| was| were)\b", None),
+        (r"\bwhat (?:caused|causes|led to|is the (?:reason|cause))\b", Value.REASON),
         (r"\bwhy\b|\bhow come\b|\bwhat for\b|\bgood for\b", Value.REASON),
         (r"\bwho\b|\bwhom\b|\bwhose\b", Value.PERSON),
         (r"\b(?:in|since) (?:which|what) year\b|\b(?:on )?(?:which|what) (?:date|day)\b", Value.DATE),
@@ -127,12 +141,31 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
         (r"^where\b|\bwhere (?:is|are|do|does|can|was|were|to)\b", Value.PLACE),
     )
 )  # fmt: skip
+_HOW_MUCH = re.compile(r"\bhow (?:much|big|large|high|far|fast) (?:is |are )?([\w-]+)")
+_NOUN_END = re.compile(
+    r"\b(?:is|are|was|were|do|does|did|has|have|can|of|for|in|on|to|at|by|with|that|must|should|will|would|may|behind"
+    r"|from)\b"
+)
+_HEAD_END = re.compile(r"\b(?:of|for|in|on|behind|from|used|with|between|when|that|which)\b")
+#: A question without a verb has a short head.
+_MAX_HEAD = 5
 _WHICH = re.compile(r"\b(?:which|what(?:'s| is| are| was| were)?)\s+(?:(?:the|a|an|our|its)\s+)?([\w' -]{1,60})")
 _MEANING = re.compile(r"^(?:so )?what(?:'s| is| are)\s+(?:an? |the )?([\w.-]+)[?!. ]*$|^(?:define|explain)\s")
 _TRUTH = re.compile(
     r"^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have|had)\b"
 )
 _FUTURE = re.compile(r"\b(?:will|going to|shall|next|planned for|upcoming|future|tomorrow)\b")
+#: What is to come, or comes again and again.
+_TO_COME = re.compile(
+    r"\b(?:will|shall|going to|next|planned|scheduled|upcoming|until|due|from now|every|each|once an?|monthly"
+    r"|weekly|daily|yearly|quarterly|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b",
+    re.IGNORECASE,
+)
+_HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
+_NUMBER = re.compile(rf"\d+(?:[.,]\d+)?|(?:{_AMOUNT}|no|none|both|single)")
+#: Words between a number and what it counts.
+_COUNT_REACH = 3
+_OURS = re.compile(r"\b(?:we|our|ours|us)\b")
 _HARD = re.compile(rf"\d|^(?:{_MONTH}|{_WEEKDAY})$")
 
 _ASKING = frozenset(
@@ -147,16 +180,16 @@ _ASKING = frozenset(
 _LITTLE = frozenset(
     "current currently first last lasts house in-house run runs running take default work works make makes made"
     " need needs use name named called good real actual really right new own set instead best mean try whole"
-    " possible handy different several same after before behind over under during while within against into onto back"
-    " off out up down through between per via other another more most than instead again".split()
+    " possible handy different several same type kind sort after before behind over under during while within against into onto back"
+    " off out up down through between per via other another more most than instead again holds hold contain contains next planned".split()
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """A word of the question. ``form``: what it is found by (a stem or a compound); ``parts``: the stems of a
-    compound; ``weight``: how much it says; ``hard``: a statement without it is about something else; ``name``:
-    something in the knowledge base is called that.
+    compound; ``weight``: how much it says; ``missing``: what the coverage of a statement without it
+    is multiplied by; ``name``: something in the knowledge base is called that.
     """
 
     text: str
@@ -164,14 +197,15 @@ class Term:
     parts: tuple[str, ...]
     group: str | None
     weight: float
-    hard: bool
+    missing: float
     name: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """``values``: the kinds of value, of which one must be carried; ``future``: what is to come is asked;
-    ``many``: several things are asked for.
+    ``many``: several things are asked for; ``ours``: the house's own is asked about;
+    ``counts``: the stem of what "how many" counts.
     """
 
     question: str
@@ -179,6 +213,8 @@ class Asked:
     value: Value | None
     future: bool
     many: bool
+    ours: bool
+    counts: str | None = None
 
     @property
     def weight(self) -> float:
@@ -191,14 +227,18 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
     """
     shown = " ".join(question[:_MAX_READ].split())
     folded = words.fold(shown)
-    value = _value(folded)
+    value, noun = _read(folded)
+    focus = frozenset(words.runs(noun))
+    unknown = idf(_UNKNOWN)
     asking = set(_ASKING)
     if re.search(r"\b(?:in|since|until|by|before|after|of|last|this) may\b|\bmay \d", folded):
         asking.discard("may")
     if value in (Value.DURATION, Value.FREQUENCY):
         asking |= {"last", "lasts", "lasted", "stay", "stays"}
+    elif value is Value.REASON:
+        asking |= {"cause", "caused", "causes", "reason"}
     elif value is Value.PLACE:
-        asking |= {"kept", "stored", "located", "found", "saved", "lie", "lies", "live", "lives", "placed"}
+        asking |= {"come", "comes", "kept", "stored", "located", "found", "saved", "lie", "lies", "live", "lives", "placed"}
     found: dict[str, Term] = {}
     for run in words.runs(folded):
         run = run.removesuffix("'s")
@@ -213,37 +253,80 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         if run in _LITTLE:
             weight *= _FAINT
         name = weight >= _MIN_NAME and run in names
-        found[form] = Term(run, form, own, words.group(form), weight, bool(_HARD.search(run)), name)
+        missing = 1.0
+        if _HARD.search(run):
+            missing = _WITHOUT_NUMBER
+        elif run in focus and run not in _LITTLE:
+            missing = _WITHOUT_FOCUS
+        elif max(known, default=0.0) >= unknown:
+            missing = _WITHOUT_UNKNOWN
+        found[form] = Term(run, form, own, words.group(form), weight, missing, name)
     if words.DENIES.search(folded) and value is not Value.YES_NO:
-        found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, hard=False, name=False)
+        found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, 1.0, name=False)
+    many_of = _HOW_MANY.search(folded)
     many = bool(
         re.search(r"\b(?:which|what|list|all)\s+(?:are\s+)?(?:the\s+)?\w+s\b", folded)
         or re.search(r"\b(?:list|all|everything)\b|^what (?:is|are|does) (?:not|all)\b", folded)
     )
-    return Asked(shown, tuple(found.values()), value, bool(_FUTURE.search(folded)), many)
+    return Asked(
+        question=shown,
+        terms=tuple(found.values()),
+        value=value,
+        future=bool(_FUTURE.search(folded)) and value in (Value.MOMENT, Value.DATE, Value.VERSION),
+        many=many,
+        ours=bool(_OURS.search(folded)),
+        counts=words.stem(many_of[1]) if many_of else None,
+    )
 
 
-def _value(folded: str) -> Value | None:
+def _read(folded: str) -> tuple[Value | None, str]:
+    """The kind of value that is asked for, and the words that name the property asked for."""
     if _MEANING.match(folded):
-        return Value.MEANING
+        return Value.MEANING, ""
     for pattern, kind in _OPENINGS:
         if pattern.search(folded):
-            return kind
+            much = _HOW_MUCH.search(folded) if kind is Value.NUMBER else None
+            return kind, much[1] if much else ""
     which = _WHICH.search(folded)
     if which:
-        # The noun is the last word before a verb or a preposition; what stands behind is no longer it.
-        noun = re.split(r"\b(?:is|are|was|were|do|does|did|has|have|can|of|for|in|on|to|that|must|should|will)\b", which[1])[0]
-        for pattern, kind in _NOUNS:
-            if pattern.search(noun):
-                return kind
-        return None
-    if _TRUTH.match(folded):
-        return Value.YES_NO
-    head = re.split(r"\b(?:of|for|in|on|behind|from|used|with|between|when|that|which)\b", folded, maxsplit=1)[0]
+        # The noun ends before a verb or a preposition; what stands behind is no longer it.
+        noun = _NOUN_END.split(which[1], maxsplit=1)[0]
+    elif _TRUTH.match(folded):
+        return Value.YES_NO, ""
+    else:
+        noun = _HEAD_END.split(folded, maxsplit=1)[0]
     for pattern, kind in _NOUNS:
-        if pattern.search(head):
-            return kind
-    return None
+        if pattern.search(noun):
+            return kind, noun
+    return None, noun if which or len(noun.split()) <= _MAX_HEAD else ""
+
+
+def to_come(said: str) -> bool:
+    """Whether a statement speaks of what is to come."""
+    return bool(_TO_COME.search(said))
+
+
+#: What a kind of value is called says nothing that the value does not say itself.
+_SAID_BY = {
+    Value.VERSION: frozenset({"version", "releas", "tag"}),
+    Value.ADDRESS: frozenset({"ip", "address", "url", "domain", "subnet"}),
+    Value.DATE: frozenset({"date", "year", "month", "day"}),
+    Value.MOMENT: frozenset({"time", "date", "day", "old"}),
+    Value.DURATION: frozenset({"durat", "time"}),
+    Value.COMMAND: frozenset({"command"}),
+    Value.PLACE: frozenset({"path", "file", "directori", "folder", "locat", "place"}),
+    Value.REASON: frozenset({"reason"}),
+    Value.PERSON: frozenset({"person"}),
+}
+_BYTES = re.compile(r"\b\d+(?:\.\d+)? ?[kmgt]i?b?\b", re.IGNORECASE)
+_MEASURED = frozenset({"memori", "ram", "storag", "size", "space"})
+
+
+def implied(term: Term, value: Value | None, said: str) -> bool:
+    """Whether a statement that carries the kind of value thereby says the term."""
+    if value is not None and term.form in _SAID_BY.get(value, ()):
+        return True
+    return term.form in _MEASURED and bool(_BYTES.search(said))
 
 
 #: Of these kinds a value can be told from other words, so that a statement without one does not answer.
@@ -260,6 +343,17 @@ TOLD = frozenset(
         Value.SECRET,
     }
 )
+
+
+def counted(asked: Asked, said: str) -> bool:
+    """Whether a statement counts what "how many" asks for: a number stands near it."""
+    if asked.counts is None:
+        return True
+    runs = words.runs(words.fold(said))
+    stems = [[words.stem(p) for p in words.parts(run)] for run in runs]
+    at = [i for i, own in enumerate(stems) if asked.counts in own]
+    numbers = [i for i, run in enumerate(runs) if _NUMBER.fullmatch(run)]
+    return any(abs(i - j) <= _COUNT_REACH for i in at for j in numbers)
 
 
 def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.asking import TOLD, Asked, Term, Value, carries
+from taboot_pipelines.retrieval.answering.asking import TOLD, Asked, Term, Value, carries, counted, implied, to_come
 from taboot_pipelines.retrieval.answering.confidence import Features
 from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
 from taboot_pipelines.retrieval.sentences import Form, Statement, split_sentences
@@ -22,6 +22,19 @@ from taboot_pipelines.retrieval.sentences import Form, Statement, split_sentence
 _REACH = {"own": 1.0, "lead": 0.9, "section": 0.85, "named": 0.8, "before": 0.65}
 #: What a synonym counts of the word itself.
 _SYNONYM = 0.85
+#: What the parts of a compound count, where they stand apart.
+_PARTS = 0.9
+#: What a term counts that the value itself says.
+_IMPLIED = 0.8
+#: A question of so much weight (two rare words) says enough to be answered by its words alone.
+_SUBSTANCE = 12.0
+#: Less than that, and a term is not there.
+_STANDS = 0.6
+#: What speaks of the house is preferred to what vendors write, by so much of a score.
+_OWN = 0.1
+#: Code points of a line of code that is still shown where no command is asked for.
+_MAX_CODE = 240
+_COMMANDS = (Value.STEPS, Value.COMMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +95,48 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
 def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: int) -> Scored | None:
     document = place.document
     statement, held = document.statements[number], document.words(number)
+    fits = carries(asked.value, statement.said, question_runs)
+    if not fits and asked.value in TOLD:
+        return None
+    if not counted(asked, statement.said):
+        return None
+    if asked.future and not to_come(statement.said):
+        return None
+    length = len(statement.said.split())
+    if statement.form is Form.CODE and len(statement.said) > _MAX_CODE and asked.value not in _COMMANDS:
+        return None
     total = covered = own = 0.0
     names = 1.0
-    hard = True
+    kept = 1.0
     for term in asked.terms:
         reach, itself = _covers(term, held, document.named)
+        if reach < _IMPLIED and fits and implied(term, asked.value, statement.said):
+            reach = _IMPLIED
         total += term.weight
         covered += term.weight * reach
         own += term.weight * itself
         if term.name:
             names = min(names, reach)
-        if term.hard and reach < 0.7:
-            hard = False
+        if reach < _STANDS:
+            kept = min(kept, term.missing)
     if not covered:
         return None
-    coverage, own = covered / total, own / total
-    if not hard:
-        coverage *= 0.6
+    coverage, own = kept * covered / total, own / total
     # It must say something that the question does not.
     news = held.own - {f for t in asked.terms for f in (t.form, *t.parts)}
     if not news or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
         return None
-    fits = carries(asked.value, statement.said, question_runs)
-    if not fits and asked.value in TOLD:
-        return None
-    features = Features(coverage, own, names, float(fits), max(0.0, min(1.0, place.similarity)))
+    near = max(0.0, min(1.0, place.similarity))
+    features = Features(coverage, own, names, float(fits), near, min(1.0, total / _SUBSTANCE))
     score = coverage + 0.12 * own + 0.1 * names + 0.3 * place.similarity
     score += 0.0 if asked.value is None else (0.08 if fits else -0.25)
-    score += 0.04 if place.own else 0.0
-    length = len(statement.said.split())
+    score += _OWN if place.own else -_OWN if asked.ours else 0.0
     score -= 0.0012 * max(0, length - 30)
     if statement.form in (Form.HEADING, Form.LEAD_IN):
         score -= 0.12 if fits and asked.value is not None else 0.3
     elif statement.form is Form.CODE:
         score -= 0.12 if length > 25 else 0.0
-        score -= 0.0 if asked.value in (Value.STEPS, Value.COMMAND) else 0.06
+        score -= 0.0 if asked.value in _COMMANDS else 0.06
         if statement.said.rstrip().endswith((":", "{")):
             score -= 0.2
         score += 0.1 if asked.value is Value.COMMAND else 0.0
@@ -127,21 +147,16 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     if _CHANGE.match(statement.said) and asked.value not in (Value.DATE, Value.MOMENT, Value.VERSION):
         score -= 0.2
     if asked.value is Value.MEANING:
-        score += _defines(asked, statement)
+        defines = _defines(asked, statement)
+        score += defines
+        features = features._replace(carries=min(1.0, 0.4 + 3 * defines))
     elif asked.value is Value.STEPS:
         score += _instructs(asked, statement, held)
-    elif asked.value is Value.REASON:
-        score += 0.08 if _REASON.search(statement.said) else 0.0
     elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
         score += 0.02
     return Scored(place, number, score, features)
 
 
-_REASON = re.compile(
-    r"\b(?:because|since|so that|otherwise|in order to|due to|reason|therefore|which is why|to avoid|instead of"
-    r"|to (?:get|allow|keep|make|prevent|ensure)|as it|would)\b",
-    re.IGNORECASE,
-)
 _TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
 
 
@@ -183,6 +198,10 @@ def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
     return 0.04 if _TELLS.search(statement.said) else -0.06
 
 
+#: The column of a table that says what a thing is.
+_DESCRIBED = re.compile(r"; (?:what[^:;]*|description|purpose|meaning|note|function|role|meant for|uses? it for): ")
+
+
 def _defines(asked: Asked, statement: Statement) -> float:
     """How much a statement looks like saying what something is."""
     said = statement.said.lower()
@@ -193,6 +212,8 @@ def _defines(asked: Asked, statement: Statement) -> float:
             worth = max(worth, 0.12)
         if re.match(rf"\W*(?:the |an? )?{name}\W* (?:is|are) (?:an? |the |our )", said):
             worth = max(worth, 0.25)
+        if statement.form is Form.ROW and re.match(rf"(?:[^:;]{{1,40}}: )?\W*{name}\b[^;]{{0,30}};", said):
+            worth = max(worth, 0.2 if _DESCRIBED.search(said) else 0.1)
     return worth
 
 
@@ -217,9 +238,7 @@ def _stands(term: Term, held: frozenset[str]) -> float:
     if term.form in held:
         return 1.0
     if term.parts:
-        return 0.9 * sum(p in held for p in term.parts) / len(term.parts) if not term.hard else (
-            0.9 if all(p in held for p in term.parts) else 0.0
-        )
+        return _PARTS * sum(p in held for p in term.parts) / len(term.parts)
     return _SYNONYM if term.group is not None and term.group in held else 0.0
 
 
@@ -246,7 +265,7 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
     elif asked.value is Value.STEPS:
         chosen += _commands(best)
     if len(chosen) == 1:
-        chosen += _more(ranked)
+        chosen += _more(asked, ranked)
     return chosen[:limit]
 
 
@@ -270,23 +289,44 @@ def _commands(best: Scored) -> list[Scored]:
     return found[:_MAX_COMMANDS]
 
 
-def _more(ranked: Sequence[Scored]) -> list[Scored]:
-    """A second statement: one of the same paragraph that is nearly as good, or one elsewhere that is as good
-    and says something else.
+def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
+    """What else belongs to the answer: the rest of an item or paragraph whose heading or label asks the
+    question, one more sentence of the same paragraph that is nearly as good, or one elsewhere that is as good.
     """
     best = ranked[0]
+    own = best.statement
+    if own.form in (Form.SENTENCE, Form.ITEM) and asked.value in (None, Value.STEPS, Value.REASON):
+        labelled = bool(_LABELLED.match(own.said)) and best.features.own > 0.3
+        if labelled or best.features.own < 0.3 or _headed(asked, own):
+            return _continued(best)
     for s in ranked[1:]:
         if s.score < best.score - _SAME_PARAGRAPH:
             break
         beside = (
             s.place.document is best.place.document
-            and s.statement.block == best.statement.block
-            and best.statement.form not in (Form.CODE, Form.ROW)
+            and s.statement.block == own.block
+            and own.form not in (Form.CODE, Form.ROW)
             and abs(s.number - best.number) == 1
         )
         if beside or s.score >= best.score - _AS_GOOD:
             return [s]
     return []
+
+
+#: A short label before what an item says of it.
+_LABELLED = re.compile(r"[^.:;!?]{1,50}: \S")
+_MAX_CONTINUED = 2
+
+
+def _continued(best: Scored) -> list[Scored]:
+    """The next sentences of the same paragraph or item."""
+    found = []
+    everything = best.place.document.statements
+    for number in range(best.number + 1, min(best.number + 1 + _MAX_CONTINUED, len(everything))):
+        if best.statement.said not in everything[number].before:
+            break
+        found.append(Scored(best.place, number, best.score, best.features))
+    return found
 
 
 def read_out(s: Scored) -> str:

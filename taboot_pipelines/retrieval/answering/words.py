@@ -32,6 +32,12 @@ _PHRASES = (
 #: The form of every word that denies.
 DENIAL = "~not"
 DENIES = re.compile(r"\b(?:not|never|none|cannot|without|nothing|no)\b|n't\b")
+_CAMEL = re.compile(r"\b[A-Z]?[a-z]+(?:[A-Z][a-z]+)+\b")
+_HUMP = re.compile(r"[A-Z]?[a-z]+")
+_ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
+_MONTHS = (
+    "january february march april may june july august september october november december".split()
+)
 _IRREGULAR = {
     "kept": "keep",
     "lost": "lose",
@@ -134,6 +140,10 @@ def forms(text: str) -> frozenset[str]:
     folded = fold(text)
     if DENIES.search(folded):
         found.add(DENIAL)
+    # CertificateExpires is found by its words, 2026-02-08 by its month.
+    for camel in _CAMEL.findall(text):
+        found.update(stem(hump.lower()) for hump in _HUMP.findall(camel))
+    found.update(stem(_MONTHS[int(month) - 1]) for month in _ISO_MONTH.findall(text))
     for run in runs(folded):
         if not run.isalnum():
             found.add(run)
