@@ -127,6 +127,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_LLM": (503, "Check that the model's server answers at TABOOT_LLM__URL."),
     # Using the knowledge base
     "E_QUERY": (400, "Correct the query's argument named in the message."),
+    "E_MANIFEST_GONE": (410, "Ask the question again: the knowledge base has changed since the answer."),
     "E_EDGE_UNKNOWN": (404, "Use an edge_id from `edges()`, or a hit from `search()`."),
     "E_EVIDENCE": (409, "The stored evidence does not support the statement; audit the store."),
 }

@@ -137,8 +137,8 @@ class RerankerSettings(BaseModel, extra="forbid"):
 
 
 class LlmSettings(BaseModel, extra="forbid"):
-    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked by nothing in this version but
-    ``taboot status``: answers are extractive.
+    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked for answers where
+    ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by ``taboot status``.
     """
 
     url: str | None = Field(
@@ -294,11 +294,18 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     )
     bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")
     bm25_b: float = Field(0.75, ge=0, le=1, description="How much a long chunk is held against it.")
+    synthesis: bool = Field(
+        False,
+        description=(
+            "Let the chat model (TABOOT_LLM__URL) put answers into words, each sentence checked against what"
+            " it cites. Without it answers are sentences of documents."
+        ),
+    )
     own_tags: tuple[str, ...] = Field(
         (),
         description=(
-            "Tags of sources of documents that are the house's own. Without one a source is, if a fifth of its"
-            " documents name hosts or addresses that Compose projects and confs declare."
+            "Tags of sources of documents that are the house's own. Without one a source is, if a fifth of"
+            " its documents name hosts or addresses that Compose projects and confs declare."
         ),
     )
     vendor_tags: tuple[str, ...] = Field(

@@ -5,25 +5,25 @@ A thin door: the work is done by the modules that it opens. The package's page s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Embedder
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import tables
 from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
-from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.evidence import Blobs, Evidence
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.filters import Moment, Words
 from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.request import Mode, check_limit, read_request
-from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, SearchResult, Subgraph
+from taboot_pipelines.retrieval.request import Mode, SearchRequest, check_limit, read_request
+from taboot_pipelines.retrieval.results import Answer, Edge, Explanation, Hit, Replay, SearchResult, Subgraph
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session
 from taboot_pipelines.retrieval.writing import Writing
@@ -31,6 +31,7 @@ from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import Manifest
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.chat import ChatModel
     from taboot_pipelines.inference.rerank import Reranker
     from taboot_pipelines.stages.deletion import Receipt, Restored
 
@@ -50,6 +51,7 @@ class KnowledgeBase:
         embedder: Embedder | None = None,
         blobs: Blobs | None = None,
         reranker: Reranker | None = None,
+        chat: ChatModel | None = None,
     ) -> None:
         self._settings = settings
         self.namespace = check_namespace(namespace)
@@ -57,7 +59,7 @@ class KnowledgeBase:
         query_vectors = QueryVectors(settings, namespace, embedder)
         evidence = Evidence(settings, namespace, blobs)
         self._search = Search(settings, namespace, self._session, query_vectors, reranker)
-        self._answers = Answers(self._session, self._search, evidence, House(settings.retrieval))
+        self._answers = Answers(settings, namespace, self._session, self._search, evidence, chat=chat)
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
         self._writing = Writing(settings, namespace, query_vectors)
@@ -72,11 +74,12 @@ class KnowledgeBase:
         embedder: Embedder | None = None,
         blobs: Blobs | None = None,
         reranker: Reranker | None = None,
+        chat: ChatModel | None = None,
     ) -> KnowledgeBase:
         """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``).
 
-        ``embedder``, ``blobs`` and ``reranker`` default to what the settings name and are opened when first
-        needed. Raises ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
+        ``embedder``, ``blobs``, ``reranker`` and ``chat`` default to what the settings name and are opened
+        when first needed. Raises ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
         """
         settings = settings or load_settings()
         if home is not None:
@@ -87,6 +90,7 @@ class KnowledgeBase:
             embedder=embedder,
             blobs=blobs,
             reranker=reranker,
+            chat=chat,
         )
         kb._session.view()
         return kb
@@ -174,14 +178,20 @@ class KnowledgeBase:
         date_from: Moment = None,
         date_to: Moment = None,
         mode: Mode = "hybrid",
+        synthesis: bool | None = None,
     ) -> Answer:
-        """The sentences that answer ``question`` best, at most ``limit``, each with its citation; filters as
-        in :meth:`search`.
+        """What answers ``question``, at most ``limit`` sentences, each with its citation; filters as in
+        :meth:`search`.
+
+        Facts of the graph come first, then what documents state about the thing asked, if it carries the kind
+        of value asked for; where neither does, ``found`` is False and ``text`` says what was looked for.
+        ``synthesis``: let the chat model put what was found into words, every sentence of which is checked
+        against what it cites; None does as ``TABOOT_RETRIEVAL__SYNTHESIS`` says. Raises ``E_QUERY`` naming
+        the argument, ``E_CONFIG`` if there is no chat model, and what its server raises.
         """
         check_limit(limit, MAX_SENTENCES)
-        request = read_request(
+        request = self._question(
             question,
-            PASSAGES,
             source=source,
             type=type,
             tag=tag,
@@ -189,9 +199,32 @@ class KnowledgeBase:
             date_from=date_from,
             date_to=date_to,
             mode=mode,
-            defaults=self.settings.retrieval,
         )
-        return self._answers.answer(request, limit)
+        return self._answers.answer(request, limit, _truth("synthesis", synthesis))
+
+    def answer_stream(
+        self, question: str, limit: int = 5, *, synthesis: bool | None = None, **filters: Any
+    ) -> Iterator[str]:
+        """The text of :meth:`answer` in pieces: each sentence of a model is released when it is checked.
+        ``filters`` and errors as there.
+        """
+        check_limit(limit, MAX_SENTENCES)
+        request = self._question(question, **filters)
+        return self._answers.stream(request, limit, _truth("synthesis", synthesis))
+
+    def replay(self, answer_id: str) -> Replay:
+        """The candidates that an answer (``Answer.answer_id``) was chosen from, with their scores.
+
+        Of the last answers only ids, hashes and scores are kept; the texts are read from the knowledge base.
+        Raises ``E_NOT_FOUND`` if there is no such record, ``E_MANIFEST_GONE`` if another manifest is in
+        force by now.
+        """
+        if not isinstance(answer_id, str):
+            raise TabootError("E_QUERY", "answer_id must be the answer_id of an answer.")
+        return self._answers.replay(answer_id)
+
+    def _question(self, question: str, **arguments: Any) -> SearchRequest:
+        return read_request(question, PASSAGES, defaults=self.settings.retrieval, **arguments)
 
     def neighbors(
         self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100
@@ -244,3 +277,9 @@ class KnowledgeBase:
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
         return self._writing.restore(doc_ids)
+
+
+def _truth(name: str, value: bool | None) -> bool | None:
+    if value not in (True, False, None):
+        raise TabootError("E_QUERY", f"{name} must be True, False or None.")
+    return value

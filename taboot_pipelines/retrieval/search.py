@@ -64,7 +64,7 @@ class Search:
             rows = index.candidates(mask)
             if rows is None or len(rows):
                 ranked = rank_rows(view, request, vector, rows, self._candidates(), self._settings)
-                hits = tuple(_hit(view, row, mask) for row in ranked)
+                hits = tuple(hit_of(view, row, mask) for row in ranked)
         return SearchResult(query=request.query, mode=request.mode, hits=hits)
 
     def _reranking_for(self, request: SearchRequest) -> Reranking | None:
@@ -80,7 +80,7 @@ class Search:
         return self._reranking()
 
 
-def _hit(view: View, ranked: RankedRow, mask: Mask | None) -> Hit:
+def hit_of(view: View, ranked: RankedRow, mask: Mask | None) -> Hit:
     """What a hit shows of a row. ``mask``: the rows that pass the filter, among which equal text is named."""
     chunk = view.index.chunk(ranked.row)
     doc = chunk["doc"]

@@ -137,7 +137,8 @@ class _Reader:
     def read(self) -> list[Statement]:
         kinds, count = self._outline.kinds, len(self._lines.texts)
         if self._code:
-            self._read_code(0, count, "")
+            if count:
+                self._read_code(0, count, "")
             return self._found
         i = self._front_matter()
         while i < count:

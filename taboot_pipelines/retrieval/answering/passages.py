@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.asking import TOLD, Asked, Term, Value, carries, counted, implied, to_come
+from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
 from taboot_pipelines.retrieval.answering.confidence import Features
 from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
-from taboot_pipelines.retrieval.sentences import Form, Statement, split_sentences
+from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries, to_come
+from taboot_pipelines.retrieval.sentences import Form, Statement
 
 #: How much of a term counts where it stands.
 _REACH = {"own": 1.0, "lead": 0.9, "section": 0.85, "named": 0.8, "before": 0.65}
@@ -26,14 +27,16 @@ _SYNONYM = 0.85
 _PARTS = 0.9
 #: What a term counts that the value itself says.
 _IMPLIED = 0.8
-#: A question of so much weight (two rare words) says enough to be answered by its words alone.
-_SUBSTANCE = 12.0
 #: Less than that, and a term is not there.
 _STANDS = 0.6
+#: The first statements of a document that is called what is asked say what it is.
+_FIRST, _INTRODUCES = 3, 0.2
 #: What speaks of the house is preferred to what vendors write, by so much of a score.
-_OWN = 0.1
+_OWN = 0.15
 #: Code points of a line of code that is still shown where no command is asked for.
 _MAX_CODE = 240
+#: The group of what passwords are called.
+_SECRET = "~password"
 _COMMANDS = (Value.STEPS, Value.COMMAND)
 
 
@@ -52,10 +55,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
+    """``number``: of the statement in its document; ``score``: what it is ranked by; ``own``: the share of the
+    question's weight that it says itself.
+    """
+
     place: Place
     number: int
     score: float
     features: Features
+    own: float
 
     @property
     def statement(self) -> Statement:
@@ -79,9 +87,7 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
             key = (document.doc_id, document.start + scored.statement.start)
             if key not in best or best[key].score < scored.score:
                 best[key] = scored
-    ordered = sorted(
-        best.values(), key=lambda s: (-s.score, s.place.document.doc_id, s.statement.start)
-    )
+    ordered = sorted(best.values(), key=lambda s: (-s.score, s.place.document.doc_id, s.statement.start))
     seen: set[str] = set()
     found = []
     for s in ordered:
@@ -99,6 +105,12 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     if not fits and asked.value in TOLD:
         return None
     if not counted(asked, statement.said):
+        return None
+    if asked.value is Value.SECRET and not any(
+        _stands(t, held.own) for t in asked.terms if t.group == _SECRET
+    ):
+        return None
+    if asked.value in (Value.STEPS, Value.REASON, Value.MEANING) and _CHANGE.match(statement.said):
         return None
     if asked.future and not to_come(statement.said):
         return None
@@ -127,7 +139,7 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     if not news or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
         return None
     near = max(0.0, min(1.0, place.similarity))
-    features = Features(coverage, own, names, float(fits), near, min(1.0, total / _SUBSTANCE))
+    features = Features(coverage, names, near)
     score = coverage + 0.12 * own + 0.1 * names + 0.3 * place.similarity
     score += 0.0 if asked.value is None else (0.08 if fits else -0.25)
     score += _OWN if place.own else -_OWN if asked.ours else 0.0
@@ -140,21 +152,21 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
         if statement.said.rstrip().endswith((":", "{")):
             score -= 0.2
         score += 0.1 if asked.value is Value.COMMAND else 0.0
-    if statement.form is not Form.HEADING and _headed(asked, statement):
+    if statement.form is not Form.HEADING and headed(asked, statement):
         score += 0.2
     if statement.said.endswith("?"):
         score -= 0.15
     if _CHANGE.match(statement.said) and asked.value not in (Value.DATE, Value.MOMENT, Value.VERSION):
         score -= 0.2
     if asked.value is Value.MEANING:
-        defines = _defines(asked, statement)
-        score += defines
-        features = features._replace(carries=min(1.0, 0.4 + 3 * defines))
+        score += _defines(asked, statement)
+        if number < _FIRST and all(_stands(t, document.named) for t in asked.terms):
+            score += _INTRODUCES
     elif asked.value is Value.STEPS:
         score += _instructs(asked, statement, held)
     elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
         score += 0.02
-    return Scored(place, number, score, features)
+    return Scored(place, number, score, features, own)
 
 
 _TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
@@ -163,12 +175,12 @@ _TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does
 #: An entry of a list of changes: what was done once, not what is.
 _CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
 _TELLS = re.compile(
-    r"\b(?:to \w+,|must|should|need to|have to|you can|make sure|by \w+ing|simply|then)\b|^\W*[A-Z][a-z]+ (?:the|a|an"
-    r"|your|it|into|up|this|that|all|and)\b"
+    r"\b(?:to \w+,|must|should|need to|have to|you can|make sure|by \w+ing|simply|then)\b"
+    r"|^\W*[A-Z][a-z]+ (?:the|a|an|your|it|into|up|this|that|all|and)\b"
 )
 
 
-def _headed(asked: Asked, statement: Statement) -> bool:
+def headed(asked: Asked, statement: Statement) -> bool:
     """Whether the innermost heading asks the same as the question: each has the other's words."""
     leaf = statement.section.rsplit(" > ", 1)[-1]
     if not leaf:
@@ -195,11 +207,13 @@ def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
         return 0.06 + 0.16 * led
     if carries(Value.COMMAND, statement.said, frozenset()):
         return 0.08
-    return 0.04 if _TELLS.search(statement.said) else -0.06
+    return 0.04 if _TELLS.search(statement.said) else -0.12
 
 
 #: The column of a table that says what a thing is.
-_DESCRIBED = re.compile(r"; (?:what[^:;]*|description|purpose|meaning|note|function|role|meant for|uses? it for): ")
+_DESCRIBED = re.compile(
+    r"; (?:what[^:;]*|description|purpose|meaning|note|function|role|meant for|uses? it for): "
+)
 
 
 def _defines(asked: Asked, statement: Statement) -> float:
@@ -240,111 +254,3 @@ def _stands(term: Term, held: frozenset[str]) -> float:
     if term.parts:
         return _PARTS * sum(p in held for p in term.parts) / len(term.parts)
     return _SYNONYM if term.group is not None and term.group in held else 0.0
-
-
-def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
-    """Of ranked statements those that make the answer, at most ``limit``: the best, and what it needs to be
-    whole, such as the commands of a step or the rest of a list.
-    """
-    if not ranked:
-        return []
-    best = ranked[0]
-    chosen = [best]
-    listed = best.statement.form in (Form.ITEM, Form.ROW, Form.CODE)
-    if listed and best.features.own < 0.35 and (asked.many or asked.value is Value.STEPS):
-        block = [
-            s
-            for s in ranked
-            if s.place.document is best.place.document
-            and s.statement.block == best.statement.block
-            and s.statement.form is best.statement.form
-            and s.statement.section == best.statement.section
-            and s.score >= best.score - 0.1
-        ]
-        chosen = sorted(block, key=lambda s: s.statement.start)
-    elif asked.value is Value.STEPS:
-        chosen += _commands(best)
-    if len(chosen) == 1:
-        chosen += _more(asked, ranked)
-    return chosen[:limit]
-
-
-#: How many lines of code after a sentence belong to it.
-_MAX_COMMANDS = 3
-_SAME_PARAGRAPH, _AS_GOOD = 0.15, 0.03
-
-
-def _commands(best: Scored) -> list[Scored]:
-    """The lines of code that follow a statement, led in to by it or by the sentence after it."""
-    found: list[Scored] = []
-    own = best.statement
-    for number in range(best.number + 1, min(best.number + 4, len(best.place.document.statements))):
-        following = best.place.document.statements[number]
-        if following.section != own.section or (own.form is Form.CODE and following.block != own.block):
-            break
-        if following.form is Form.CODE:
-            found.append(Scored(best.place, number, best.score, best.features))
-        elif found or following.block != own.block:
-            break
-    return found[:_MAX_COMMANDS]
-
-
-def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
-    """What else belongs to the answer: the rest of an item or paragraph whose heading or label asks the
-    question, one more sentence of the same paragraph that is nearly as good, or one elsewhere that is as good.
-    """
-    best = ranked[0]
-    own = best.statement
-    if own.form in (Form.SENTENCE, Form.ITEM) and asked.value in (None, Value.STEPS, Value.REASON):
-        labelled = bool(_LABELLED.match(own.said)) and best.features.own > 0.3
-        if labelled or best.features.own < 0.3 or _headed(asked, own):
-            return _continued(best)
-    for s in ranked[1:]:
-        if s.score < best.score - _SAME_PARAGRAPH:
-            break
-        beside = (
-            s.place.document is best.place.document
-            and s.statement.block == own.block
-            and own.form not in (Form.CODE, Form.ROW)
-            and abs(s.number - best.number) == 1
-        )
-        if beside or s.score >= best.score - _AS_GOOD:
-            return [s]
-    return []
-
-
-#: A short label before what an item says of it.
-_LABELLED = re.compile(r"[^.:;!?]{1,50}: \S")
-_MAX_CONTINUED = 2
-
-
-def _continued(best: Scored) -> list[Scored]:
-    """The next sentences of the same paragraph or item."""
-    found = []
-    everything = best.place.document.statements
-    for number in range(best.number + 1, min(best.number + 1 + _MAX_CONTINUED, len(everything))):
-        if best.statement.said not in everything[number].before:
-            break
-        found.append(Scored(best.place, number, best.score, best.features))
-    return found
-
-
-def read_out(s: Scored) -> str:
-    """A statement as it is shown in an answer: a line of code with the keys above it, or with what leads in
-    to it.
-    """
-    statement = s.statement
-    if statement.form is not Form.CODE:
-        return statement.said
-    code = statement.said.removeprefix("$ ")
-    if statement.keys:
-        return f"{' > '.join(statement.keys)}: {code}"
-    if statement.lead.endswith(":"):
-        return f"{split_last(statement.lead)} {code}"
-    return code
-
-
-def split_last(text: str) -> str:
-    """The last sentence of a text."""
-    start, end = split_sentences(text)[-1]
-    return text[start:end]

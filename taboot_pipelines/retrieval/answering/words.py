@@ -4,6 +4,7 @@ same to whoever runs a house.
 
 from __future__ import annotations
 
+import calendar
 import re
 import threading
 import unicodedata
@@ -35,49 +36,10 @@ DENIES = re.compile(r"\b(?:not|never|none|cannot|without|nothing|no)\b|n't\b")
 _CAMEL = re.compile(r"\b[A-Z]?[a-z]+(?:[A-Z][a-z]+)+\b")
 _HUMP = re.compile(r"[A-Z]?[a-z]+")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
-_MONTHS = (
-    "january february march april may june july august september october november december".split()
+_MONTHS = list(calendar.month_name)[1:]
+_IRREGULAR = dict(
+    pair.split("=") for pair in word_list("taboot_pipelines.retrieval.answering", "irregular_forms.txt")
 )
-_IRREGULAR = {
-    "kept": "keep",
-    "lost": "lose",
-    "loss": "lose",
-    "sent": "send",
-    "made": "make",
-    "taken": "take",
-    "took": "take",
-    "built": "build",
-    "held": "hold",
-    "found": "find",
-    "written": "write",
-    "wrote": "write",
-    "chosen": "choose",
-    "chose": "choose",
-    "broken": "break",
-    "broke": "break",
-    "went": "go",
-    "gone": "go",
-    "began": "begin",
-    "begun": "begin",
-    "stood": "stand",
-    "ran": "run",
-    "running": "run",
-    "stuck": "stick",
-    "paid": "pay",
-    "bought": "buy",
-    "spoken": "speak",
-    "given": "give",
-    "gave": "give",
-    "hidden": "hide",
-    "grew": "grow",
-    "fell": "fall",
-    "failure": "fail",
-    "outage": "outage",
-    "dependency": "depend",
-    "dependencies": "depend",
-    "dependent": "depend",
-    "containing": "contain",
-}
 
 _local = threading.local()
 
@@ -143,7 +105,7 @@ def forms(text: str) -> frozenset[str]:
     # CertificateExpires is found by its words, 2026-02-08 by its month.
     for camel in _CAMEL.findall(text):
         found.update(stem(hump.lower()) for hump in _HUMP.findall(camel))
-    found.update(stem(_MONTHS[int(month) - 1]) for month in _ISO_MONTH.findall(text))
+    found.update(stem(_MONTHS[int(month) - 1].lower()) for month in _ISO_MONTH.findall(text))
     for run in runs(folded):
         if not run.isalnum():
             found.add(run)

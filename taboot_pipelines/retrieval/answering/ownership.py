@@ -1,9 +1,10 @@
-"""What is the house's own: the names of its things, and the sources that speak of it rather than of a product.
+"""What is the house's own: the names of its things, and the sources that speak of it rather than of a
+product.
 
-A source is the house's own if it is of a structured type (it declares things), or if it has one of the tags of
-``TABOOT_RETRIEVAL__OWN_TAGS``; never if it has one of ``TABOOT_RETRIEVAL__VENDOR_TAGS``. A source of documents
-without such a tag is its own if its documents name the addresses that structured sources declare (hosts, IP
-addresses, host names of routes): who writes about a product does not know them.
+A source is the house's own if it is of a structured type (it declares things), or if it has one of the tags
+of ``TABOOT_RETRIEVAL__OWN_TAGS``; never if it has one of ``TABOOT_RETRIEVAL__VENDOR_TAGS``. A source of
+documents without such a tag is its own if its documents name the addresses that structured sources declare
+(hosts, IP addresses, host names of routes): who writes about a product does not know them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Known:
     own: frozenset[str]
 
 
-class House:
+class Ownership:
     """Of each view what is its own, found out once. Safe to use from several threads."""
 
     def __init__(self, settings: RetrievalSettings) -> None:
@@ -61,7 +62,9 @@ def _names(view: View) -> frozenset[str]:
     nodes = view.graph.nodes
     return frozenset(
         str(name).lower()
-        for name, label in zip(nodes.column("name").to_pylist(), nodes.column("label").to_pylist(), strict=True)
+        for name, label in zip(
+            nodes.column("name").to_pylist(), nodes.column("label").to_pylist(), strict=True
+        )
         if label != "Document"
     )
 
@@ -84,9 +87,11 @@ def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:
 
 
 def _speaking(view: View) -> dict[str, float]:
-    """Of each source of documents the share of them that name an address which a structured source declares."""
+    """Of each source of documents the share that name an address which a structured source declares."""
     edges, documents = view.graph.edges, view.graph.documents
-    sources = dict(zip(documents.column("doc_id").to_pylist(), documents.column("source_id").to_pylist(), strict=True))
+    sources = dict(
+        zip(documents.column("doc_id").to_pylist(), documents.column("source_id").to_pylist(), strict=True)
+    )
     declared: set[tuple[str, str]] = set()
     named: dict[tuple[str, str], set[str]] = {}
     for side in ("start", "end"):
