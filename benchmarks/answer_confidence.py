@@ -30,6 +30,8 @@ from taboot_pipelines.retrieval.request import read_request
 from taboot_pipelines.settings import load_settings
 
 PENALTY = 0.01
+#: The weight of ``Features.names``, which is given (see ``answering.confidence``).
+NAMES = 2.0
 FOLDS = 5
 BINS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
@@ -53,14 +55,17 @@ def observe(kb: KnowledgeBase, question: Question, corpus: Corpus) -> tuple[Feat
 
 
 def fit(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Constant and weights; no weight is below 0."""
+    """Constant and weights; no weight is below 0, and that of the names is given."""
     design = np.column_stack([np.ones(len(x)), x])
+    names = 1 + Features._fields.index("names")
     w = np.zeros(design.shape[1])
     for step in range(40_000):
+        w[names] = NAMES
         p = 1 / (1 + np.exp(-design @ w))
         gradient = design.T @ (p - y) / len(y) + PENALTY * np.append(0.0, w[1:]) / 10
         w -= 2.0 * gradient / (1 + step / 20_000)
         w[1:] = np.maximum(w[1:], 0.0)
+    w[names] = NAMES
     return w
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat import ChatModel, open_chat
-from taboot_pipelines.retrieval.answering import replays, synthesis
+from taboot_pipelines.retrieval.answering import replays
 from taboot_pipelines.retrieval.answering.asking import Asked, read_question
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
@@ -29,6 +28,9 @@ from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
 from taboot_pipelines.retrieval.search import Search, hit_of
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.inference.chat import ChatModel
 
 #: Sentences that an answer may be asked for.
 MAX_SENTENCES = 50
@@ -84,7 +86,7 @@ class Answers:
         self._ownership = Ownership(settings.retrieval)
         self._documents = Documents()
         self._replays = Replays(settings.home_dir, namespace)
-        self._chat = Once(lambda: chat or open_chat(settings))
+        self._chat = Once(lambda: chat or _open_chat(settings))
 
     def answer(self, request: SearchRequest, limit: int, synthesize: bool | None) -> Answer:
         """At most ``limit`` sentences that answer ``request.query``, out of what passes the filters of
@@ -189,6 +191,8 @@ class Answers:
 
     def _put_into_words(self, chat: ChatModel, found: _Found) -> Iterator[tuple[str, tuple[Citation, ...]]]:
         """The model's sentences that hold, with their citations numbered as they come."""
+        from taboot_pipelines.retrieval.answering import synthesis
+
         given: list[tuple[str, Citation]] = []
         if found.facts is not None and found.facts.found:
             given += [(c.text, c) for c in found.facts.citations]
@@ -250,6 +254,12 @@ class Answers:
             )
         except TabootError:
             return None  # the citation stands without a line; `explain` says what is wrong with the blob
+
+
+def _open_chat(settings: Settings) -> ChatModel | None:
+    from taboot_pipelines.inference.chat import open_chat
+
+    return open_chat(settings)
 
 
 def looked_for(asked: Asked) -> str:

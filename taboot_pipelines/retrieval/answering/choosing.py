@@ -10,6 +10,15 @@ from taboot_pipelines.retrieval.answering.passages import Scored, headed
 from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.sentences import Form, split_sentences
 
+#: A statement that says so little of the question itself is found by what introduces it.
+_LITTLE = 0.35
+#: A list item that is covered so much less than the best is about something else.
+_SAME_LIST = 0.75
+#: A statement of the same paragraph, and any other, is added if its score is no further from the best.
+_SAME_PARAGRAPH, _AS_GOOD = 0.15, 0.08
+#: How many lines of code after a sentence belong to it.
+_MAX_COMMANDS = 3
+
 
 def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
     """Of ranked statements those that make the answer, at most ``limit``: the best, and what it needs to be
@@ -20,7 +29,8 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
     best = ranked[0]
     chosen = [best]
     listed = best.statement.form in (Form.ITEM, Form.ROW, Form.CODE)
-    if listed and best.own < 0.35 and (asked.many or asked.value is Value.STEPS):
+    introduced = best.own < _LITTLE or (asked.many and headed(asked, best.statement))
+    if listed and introduced and (asked.many or asked.value is Value.STEPS):
         block = [
             s
             for s in ranked
@@ -28,7 +38,7 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
             and s.statement.block == best.statement.block
             and s.statement.form is best.statement.form
             and s.statement.section == best.statement.section
-            and s.score >= best.score - _SAME_LIST
+            and s.features.coverage >= _SAME_LIST * best.features.coverage
         ]
         chosen = sorted(block, key=lambda s: s.statement.start)
     elif asked.value is Value.STEPS:
@@ -36,11 +46,6 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
     if len(chosen) == 1:
         chosen += _more(asked, ranked)
     return chosen[:limit]
-
-
-#: How many lines of code after a sentence belong to it.
-_MAX_COMMANDS = 3
-_SAME_LIST, _SAME_PARAGRAPH, _AS_GOOD = 0.2, 0.15, 0.08
 
 
 def _commands(best: Scored) -> list[Scored]:
@@ -66,8 +71,8 @@ def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
     best = ranked[0]
     own = best.statement
     if own.form in (Form.SENTENCE, Form.ITEM) and asked.value in (None, Value.STEPS, Value.REASON):
-        labelled = bool(_LABELLED.match(own.said)) and best.own > 0.3
-        if labelled or best.own < 0.3 or headed(asked, own):
+        labelled = bool(_LABELLED.match(own.said)) and best.own >= _LITTLE
+        if labelled or best.own < _LITTLE or headed(asked, own):
             return _continued(best)
     for s in ranked[1:]:
         if s.score < best.score - _SAME_PARAGRAPH:

@@ -55,8 +55,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """``number``: of the statement in its document; ``score``: what it is ranked by; ``own``: the share of the
-    question's weight that it says itself.
+    """``number``: of the statement in its document; ``score``: what it is ranked by; ``own``: the share of
+    the question's weight that it says itself.
     """
 
     place: Place

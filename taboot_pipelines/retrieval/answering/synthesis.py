@@ -37,7 +37,7 @@ _END = re.compile(r"(?<=[.!?])((?:\s*\[\d{1,4}\])*)\s+(?=[\"'“‘(\[*_`]*[A-Z0
 #: A passage that tells a model what to do is no evidence of anything.
 _ADDRESSES_MODEL = re.compile(
     r"\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|prompts?|rules|above)\b|\bsystem prompt\b"
-    r"|\byou are (?:now |an? )(?:ai|assistant|language model|chatgpt)\b"
+    r"|\byou are (?:now )?(?:an? )?(?:ai|assistant|language model|chatgpt)\b"
     r"|<\|?(?:im_start|system|assistant)\|?>",
     re.IGNORECASE | re.DOTALL,
 )
