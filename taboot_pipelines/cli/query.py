@@ -96,6 +96,11 @@ def search(
 @_filters
 @_mode
 @namespace_option
+@click.option(
+    "--synthesis/--no-synthesis",
+    default=None,
+    help="Let the chat model put the answer into words (default: TABOOT_RETRIEVAL__SYNTHESIS).",
+)
 @json_option
 def ask(
     question: str,
@@ -106,11 +111,16 @@ def ask(
     language: tuple[str, ...],
     mode: str,
     namespace: str | None,
+    synthesis: bool | None,
     as_json: bool,
 ) -> None:
-    """Answer QUESTION with sentences of the knowledge base, each with its citation."""
+    """Answer QUESTION out of the knowledge base, each sentence with its citation, or say that nothing does."""
     answer = _open(namespace).answer(
-        question, limit, mode=mode, **_chosen(source=source, type=type, tag=tag, language=language)
+        question,
+        limit,
+        mode=mode,
+        synthesis=synthesis,
+        **_chosen(source=source, type=type, tag=tag, language=language),
     )
     if as_json:
         emit_json(answer.model_dump(mode="json"))
@@ -123,6 +133,8 @@ def ask(
             style="dim",
             soft_wrap=True,
         )
+    if answer.found:
+        out.print(text(f"  from {answer.kind}, confidence {answer.confidence:.2f}"), style="dim")
 
 
 @click.command()

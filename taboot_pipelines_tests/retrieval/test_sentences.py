@@ -76,7 +76,10 @@ def test_an_item_has_its_lead_in_and_a_sentence_its_paragraph():
 
 
 def test_a_line_of_configuration_has_its_keys_and_the_comment_above():
-    text = "services:\n  # The resolver of the whole house.\n  unbound:\n    mem_limit: 512m\n  adguard:\n    image: a\n"
+    text = (
+        "services:\n  # The resolver of the whole house.\n  unbound:\n    mem_limit: 512m\n"
+        "  adguard:\n    image: a\n"
+    )
     found = {s.said: s for s in statements(text, code=True)}
     assert found["mem_limit: 512m"].keys == ("services", "unbound")
     assert found["image: a"].keys == ("services", "adguard")
