@@ -114,7 +114,7 @@ def ask(
     synthesis: bool | None,
     as_json: bool,
 ) -> None:
-    """Answer QUESTION out of the knowledge base, each sentence with its citation, or say that nothing does."""
+    """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
     answer = _open(namespace).answer(
         question,
         limit,
