@@ -129,6 +129,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_QUERY": (400, "Correct the query's argument named in the message."),
     "E_CURSOR": (410, "Ask again without the cursor, and page on from that first page."),
     "E_NO_GRAPH": (404, "Search in the mode hybrid, or adaptive, which takes the graph where there is one."),
+    "E_MANIFEST_GONE": (410, "Ask the question again: the knowledge base has changed since the answer."),
     "E_EDGE_UNKNOWN": (404, "Use an edge_id from `edges()`, or a hit from `search()`."),
     "E_EVIDENCE": (409, "The stored evidence does not support the statement; audit the store."),
 }

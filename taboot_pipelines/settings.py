@@ -137,8 +137,8 @@ class RerankerSettings(BaseModel, extra="forbid"):
 
 
 class LlmSettings(BaseModel, extra="forbid"):
-    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked by nothing in this version but
-    ``taboot status``: answers are extractive.
+    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked for answers where
+    ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by ``taboot status``.
     """
 
     url: str | None = Field(
@@ -302,6 +302,24 @@ class RetrievalSettings(BaseModel, extra="forbid"):
         description=(
             "Megabytes of results that a process keeps for an hour; 0: none are kept, in Redis neither."
         ),
+    )
+    synthesis: bool = Field(
+        False,
+        description=(
+            "Let the chat model (TABOOT_LLM__URL) put answers into words, each sentence checked against what"
+            " it cites. Without it answers are sentences of documents."
+        ),
+    )
+    own_tags: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Tags of sources of documents that are the house's own. Without one a source is, if a fifth of"
+            " its documents name hosts or addresses that Compose projects and confs declare."
+        ),
+    )
+    vendor_tags: tuple[str, ...] = Field(
+        ("vendor",),
+        description="Tags of sources that are not the house's own; answers prefer what is.",
     )
 
 

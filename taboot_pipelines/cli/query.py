@@ -260,11 +260,24 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
 @_filters
 @_mode
 @namespace_option
+@click.option(
+    "--synthesis/--no-synthesis",
+    default=None,
+    help="Let the chat model put the answer into words (default: TABOOT_RETRIEVAL__SYNTHESIS).",
+)
 @json_option
-def ask(question: str, limit: int, mode: str, namespace: str | None, as_json: bool, **options: Any) -> None:
-    """Answer QUESTION with sentences of the knowledge base, each with its citation."""
+def ask(
+    question: str,
+    limit: int,
+    mode: str,
+    namespace: str | None,
+    synthesis: bool | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
     answer = _open(namespace, embedding=mode != "keyword").answer(
-        question, limit, mode=mode, **_chosen(options)
+        question, limit, mode=mode, synthesis=synthesis, **_chosen(options)
     )
     if as_json:
         emit_json(answer.model_dump(mode="json"))
@@ -272,6 +285,8 @@ def ask(question: str, limit: int, mode: str, namespace: str | None, as_json: bo
     plain(answer.text)
     for citation in answer.citations:
         plain(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}", dim=True)
+    if answer.found:
+        plain(f"  from {answer.kind}, confidence {answer.confidence:.2f}", dim=True)
 
 
 @click.command()

@@ -1,57 +1,248 @@
-"""Answers without a language model: a search, the sentences of its hits that fit, and where each stands."""
+"""Answers: first from facts, then from what documents state, else none, and what was looked for.
+
+Without a language model nothing is said that does not stand in a document. A model, where one is asked for,
+only puts into words what was found (``answering.synthesis``). Every answer has an id, by which its candidates
+can be shown again (``answering.replays``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from taboot_pipelines.embedding.protocol import Vectors
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval import sentences
-from taboot_pipelines.retrieval.answering import fact_answer
+from taboot_pipelines.retrieval.answering import replays
+from taboot_pipelines.retrieval.answering.asking import Asked, read_question
+from taboot_pipelines.retrieval.answering.choosing import choose, read_out
+from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
+from taboot_pipelines.retrieval.answering.documents import Documents
+from taboot_pipelines.retrieval.answering.ownership import Ownership
+from taboot_pipelines.retrieval.answering.passages import Place, Scored, rank_statements
+from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.evidence import Evidence
-from taboot_pipelines.retrieval.query_vectors import QueryVectors
+from taboot_pipelines.retrieval.highlights import terms_of
+from taboot_pipelines.retrieval.hits import make_hit
+from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results import Answer, Citation, Hit
+from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.inference.chat import ChatModel
 
 #: Sentences that an answer may be asked for.
 MAX_SENTENCES = 50
-#: Hits whose sentences are looked at.
-PASSAGES = 10
+#: Passages whose statements are looked at: the best of each arm, in equal parts.
+PASSAGES = 40
+#: Documents that an abstention names.
+_NAMED = 3
+#: What stands for the cosine where the search compares words only.
+_UNKNOWN_SIMILARITY = 0.4
+#: A model is asked where text would answer with so much of the confidence that it needs alone.
+_WORTH_ASKING = 0.4
+
+#: An answer out of the graph and out of configuration; None where they do not answer.
+Facts = Callable[[View, SearchRequest, int], Answer | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found before anything is said. ``facts``: an answer from facts, which then is the answer."""
+
+    asked: Asked
+    hits: tuple[Hit, ...]
+    ranked: list[Scored]
+    facts: Answer | None
+    version: int
+
+    @property
+    def sure(self) -> float:
+        return confidence(self.ranked[0].features) if self.ranked else 0.0
 
 
 class Answers:
-    """Safe to use from several threads."""
+    """``facts``: what answers before text does. ``chat``: a model that is used instead of what the settings
+    name. Safe to use from several threads.
+    """
 
     def __init__(
-        self, session: Session, search: Search, query_vectors: QueryVectors, evidence: Evidence
+        self,
+        settings: Settings,
+        namespace: str,
+        session: Session,
+        search: Search,
+        evidence: Evidence,
+        facts: Facts | None = None,
+        chat: ChatModel | None = None,
     ) -> None:
+        self._settings = settings.retrieval
+        self._namespace = namespace
         self._session = session
         self._search = search
-        self._query_vectors = query_vectors
         self._evidence = evidence
+        self._facts = facts
+        self._ownership = Ownership(settings.retrieval)
+        self._documents = Documents()
+        self._replays = Replays(settings.home_dir, namespace)
+        self._chat = Once(lambda: chat or _open_chat(settings))
 
-    def answer(self, request: SearchRequest, limit: int) -> Answer:
-        """At most ``limit`` sentences that answer ``request.query``, out of the hits of ``request``."""
-        facts = self._session.ask(lambda view: fact_answer(view, request, limit))
-        if facts is not None:
-            return facts
-        hits = self._search.search(request).hits
-        found = self._session.ask(lambda view: self._extract(view, request, hits, limit))
-        citations = tuple(c.model_copy(update={"line": self._line(c)}) for c in found.citations)
-        return found.model_copy(update={"citations": citations})
+    def answer(self, request: SearchRequest, limit: int, synthesize: bool | None) -> Answer:
+        """At most ``limit`` sentences that answer ``request.query``, out of what passes the filters of
+        ``request``. ``synthesize``: put into words by the model; None: as the settings say.
 
-    def _extract(self, view: View, request: SearchRequest, hits: Sequence[Hit], limit: int) -> Answer:
-        idf = view.keywords.idf
-        if not hits or request.mode == "keyword":
-            return sentences.extract(request.query, hits, idf, None, None, limit)
-        vector = self._query_vectors.vector(view, request.query)
+        Raises ``E_CONFIG`` if a model is asked for and there is none, and what its server raises.
+        """
+        chat = self._model(synthesize)
+        found = self._find(request, limit)
+        if chat is None:
+            made = self._in_its_own_words(found, limit)
+        else:
+            sentences = list(self._put_into_words(chat, found))
+            made = _joined(found, [s for s, _ in sentences], [c for _, c in sentences])
+        return self._finished(request, limit, found, made)
 
-        def embed(texts: Sequence[str]) -> Vectors:
-            return self._query_vectors.passages(view, texts)
+    def stream(self, request: SearchRequest, limit: int, synthesize: bool | None) -> Iterator[str]:
+        """The sentences of :meth:`answer`, each with its citations, as soon as it is checked; what an
+        abstention says where there is none.
+        """
+        chat = self._model(synthesize)
+        found = self._find(request, limit)
+        if chat is None:
+            made = self._in_its_own_words(found, limit)
+            self._finished(request, limit, found, made)
+            yield made.text
+            return
+        texts: list[str] = []
+        citations: list[tuple[Citation, ...]] = []
+        for text, cited in self._put_into_words(chat, found):
+            texts.append(text)
+            citations.append(cited)
+            yield text if len(texts) == 1 else f" {text}"
+        made = _joined(found, texts, citations)
+        self._finished(request, limit, found, made)
+        if not texts:
+            yield made.text
 
-        return sentences.extract(request.query, hits, idf, embed, vector, limit)
+    def candidates(self, request: SearchRequest) -> tuple[Asked, list[Scored]]:
+        """What is asked, and the statements that text would answer with, best first, whatever their
+        confidence.
+        """
+        found = self._find(request, MAX_SENTENCES)
+        return found.asked, found.ranked
+
+    def replay(self, answer_id: str) -> Replay:
+        """The candidates of an answer, as :meth:`KnowledgeBase.replay` says."""
+        recorded = self._replays.find(answer_id)
+        if recorded is None:
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"There is no record of an answer {answer_id!r}.",
+                remedy=f"Records of the last {replays.MAX_KEPT} answers are kept, and of this manifest only.",
+                answer=answer_id,
+            )
+        return self._session.ask(lambda view: _replayed(view, recorded))
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def _find(self, request: SearchRequest, limit: int) -> _Found:
+        # What names something and what means something alike: each arm brings its own best.
+        both = replace(request, limit=PASSAGES, vector_weight=1.0, keyword_weight=1.0)
+        hits = self._search.search(both).hits
+        return self._session.ask(lambda view: self._rank(view, request, hits, limit))
+
+    def _rank(self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int) -> _Found:
+        asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
+        facts = None if self._facts is None else self._facts(view, request, limit)
+        ranked = rank_statements(asked, self._places(view, hits))
+        return _Found(asked, hits, ranked, facts, view.manifest.version)
+
+    def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:
+        places = []
+        for hit in hits:
+            doc_id, _, number = hit.chunk_id.rpartition(":")
+            row = view.index.row_of(doc_id, int(number))
+            if row is None:
+                continue  # a new manifest was published since the search
+            document = self._documents.read(view, row)
+            own = self._ownership.owns(view, hit.source)
+            near = hit.scores.get("vector", _UNKNOWN_SIMILARITY)
+            places.append(Place(document, hit.start - document.start, hit.end - document.start, near, own))
+        return places
+
+    # --- saying ---------------------------------------------------------------------------------------------
+
+    def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
+        if found.facts is not None:
+            return found.facts
+        if found.sure < THRESHOLD:
+            return _nothing(found)
+        chosen = choose(found.asked, found.ranked, limit)
+        return Answer(
+            question=found.asked.question,
+            found=True,
+            text=" ".join(f"{read_out(s)} [{number}]" for number, s in enumerate(chosen, 1)),
+            citations=tuple(_cite(number, s) for number, s in enumerate(chosen, 1)),
+            confidence=found.sure,
+            kind="text",
+            looked_for=looked_for(found.asked),
+        )
+
+    def _put_into_words(self, chat: ChatModel, found: _Found) -> Iterator[tuple[str, tuple[Citation, ...]]]:
+        """The model's sentences that hold, with their citations numbered as they come."""
+        from taboot_pipelines.retrieval.answering import synthesis
+
+        given: list[tuple[str, Citation]] = []
+        if found.facts is not None and found.facts.found:
+            given += [(c.text, c) for c in found.facts.citations]
+        if found.sure >= _WORTH_ASKING * THRESHOLD:
+            given += [(read_out(s), _cite(0, s)) for s in found.ranked[: synthesis.MAX_PASSAGES]]
+        passages = synthesis.usable(
+            synthesis.Passage(number, text, citation.title)
+            for number, (text, citation) in enumerate(given, 1)
+        )
+        if not passages:
+            return
+        numbers: dict[int, int] = {}
+        for sentence in synthesis.write(chat, found.asked.question, passages):
+            new = [n for n in sentence.cited if n not in numbers]
+            for n in new:
+                numbers[n] = len(numbers) + 1
+            text = synthesis.renumbered(sentence.text, numbers)
+            yield text, tuple(given[n - 1][1].model_copy(update={"number": numbers[n]}) for n in new)
+
+    def _finished(self, request: SearchRequest, limit: int, found: _Found, made: Answer) -> Answer:
+        """With the lines of its citations and its id, recorded."""
+        parameters = _parameters(request, limit)
+        answer_id = replays.answer_id(self._namespace, found.version, request.query, parameters)
+        self._replays.record(
+            Recorded(
+                answer_id=answer_id,
+                question=request.query,
+                version=found.version,
+                parameters=parameters,
+                candidates=replays.candidates(found.hits),
+            )
+        )
+        citations = tuple(c.model_copy(update={"line": self._line(c)}) for c in made.citations)
+        return made.model_copy(update={"citations": citations, "answer_id": answer_id})
+
+    def _model(self, synthesize: bool | None) -> ChatModel | None:
+        wanted = self._settings.synthesis if synthesize is None else synthesize
+        if not wanted:
+            return None
+        chat = self._chat()
+        if chat is None:
+            raise TabootError(
+                "E_CONFIG",
+                "There is no chat model to put the answer into words.",
+                remedy="Set TABOOT_LLM__URL or TABOOT_LLM__VLLM_MODEL, or ask without synthesis.",
+                settings=["TABOOT_LLM__URL", "TABOOT_LLM__VLLM_MODEL"],
+            )
+        return chat
 
     def _line(self, citation: Citation) -> int | None:
         """The line of a citation; out of the blob where a document that is not its file's text (HTML) has no
@@ -65,3 +256,104 @@ class Answers:
             )
         except TabootError:
             return None  # the citation stands without a line; `explain` says what is wrong with the blob
+
+
+def _open_chat(settings: Settings) -> ChatModel | None:
+    from taboot_pipelines.inference.chat import open_chat
+
+    return open_chat(settings)
+
+
+def looked_for(asked: Asked) -> str:
+    """What an answer must hold, in words; empty if the question names nothing."""
+    about = ", ".join(t.text for t in asked.terms if t.weight >= 1 and t.text != "not")
+    value = asked.value.value if asked.value is not None else "a statement"
+    return f"{value} about {about}" if about else ""
+
+
+def _nothing(found: _Found, why: str = "") -> Answer:
+    wanted = looked_for(found.asked)
+    titles = [s.place.document.title for s in found.ranked] or [h.title for h in found.hits]
+    looked = ", ".join(list(dict.fromkeys(t for t in titles if t))[:_NAMED])
+    if not wanted:
+        text = "The question names nothing that could be looked for."
+    else:
+        text = f"{why or 'No document states'} {wanted}" + (f"; looked at {looked}." if looked else ".")
+    return Answer(
+        question=found.asked.question,
+        found=False,
+        text=text,
+        citations=(),
+        confidence=found.sure,
+        kind="none",
+        looked_for=wanted,
+    )
+
+
+def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citation, ...]]) -> Answer:
+    """The answer that a model's sentences make."""
+    if not texts:
+        return _nothing(found, "The model wrote nothing that the passages hold about")
+    facts = found.facts is not None and found.facts.found
+    return Answer(
+        question=found.asked.question,
+        found=True,
+        text=" ".join(texts),
+        citations=tuple(c for cited in citations for c in cited),
+        confidence=found.facts.confidence if facts and found.facts is not None else found.sure,
+        kind="synthesis",
+        looked_for=looked_for(found.asked),
+    )
+
+
+def _cite(number: int, s: Scored) -> Citation:
+    document, statement = s.place.document, s.statement
+    chunk_id, line = document.place(statement)
+    return Citation(
+        number=number,
+        text=" ".join(document.text[statement.start : statement.end].split()),
+        doc_id=document.doc_id,
+        chunk_id=chunk_id,
+        url=document.url,
+        title=document.title,
+        line=line,
+        start=document.start + statement.start,
+        end=document.start + statement.end,
+    )
+
+
+def _parameters(request: SearchRequest, limit: int) -> dict[str, Any]:
+    wanted = {
+        name: sorted(value) if isinstance(value, (set, frozenset)) else str(value)
+        for name, value in asdict(request.filter).items()
+        if value is not None
+    }
+    return {"limit": limit, "mode": request.mode, "filter": wanted}
+
+
+def _replayed(view: View, recorded: Recorded) -> Replay:
+    if view.manifest.version != recorded.version:
+        raise TabootError(
+            "E_MANIFEST_GONE",
+            f"The answer was made of version {recorded.version} of the knowledge base; version"
+            f" {view.manifest.version} is in force.",
+            answer=recorded.answer_id,
+            version=recorded.version,
+        )
+    hits = []
+    terms = terms_of(recorded.question)
+    for candidate in recorded.candidates:
+        doc_id, _, number = candidate.chunk_id.rpartition(":")
+        row = view.index.row_of(doc_id, int(number))
+        if row is None:
+            continue
+        hit = make_hit(view, RankedRow(row, candidate.score, candidate.scores, {}), None, terms)
+        if replays.text_hash(hit.text) == candidate.sha256:
+            hits.append(hit)
+    return Replay(
+        answer_id=recorded.answer_id,
+        question=recorded.question,
+        version=recorded.version,
+        parameters=recorded.parameters,
+        hits=tuple(hits),
+    )

@@ -32,6 +32,17 @@ class _Encoded(NamedTuple):
     codes: Rows
 
 
+class ChunkText(NamedTuple):
+    """A chunk's text and where it stands in its document."""
+
+    chunk_index: int
+    start: int
+    end: int
+    line: int | None
+    content_type: str
+    text: str
+
+
 class Index:
     """``len(index)`` chunks; arrays have one element a row unless they say otherwise."""
 
@@ -184,6 +195,17 @@ class Index:
         }
         chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
         return chunk
+
+    def chunk_texts(self, first: int, last: int) -> list[ChunkText]:
+        """The chunks of the rows ``[first, last)``."""
+        found: list[ChunkText] = []
+        for shard, start in zip(self.shards, self.starts.tolist(), strict=False):
+            low, high = max(first - start, 0), min(last - start, shard.entry.chunks)
+            if low < high:
+                table = shard.chunks.slice(low, high - low)
+                columns = [table.column(name).to_pylist() for name in ChunkText._fields]
+                found += map(ChunkText._make, zip(*columns, strict=True))
+        return found
 
     def row_of(self, doc_id: str, chunk_index: int) -> int | None:
         """The row of a chunk, if there is one."""

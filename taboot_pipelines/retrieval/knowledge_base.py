@@ -5,16 +5,18 @@ A thin door: the work is done by the modules that it opens. The package's page s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Embedder
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import caching, comparing, tables
+from taboot_pipelines.retrieval.answering import fact_answer
 from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
 from taboot_pipelines.retrieval.caching import CacheKind
 from taboot_pipelines.retrieval.document_links import document_links
@@ -31,6 +33,7 @@ from taboot_pipelines.retrieval.results import (
     Edge,
     Explanation,
     Hit,
+    Replay,
     SearchResult,
     Subgraph,
     WhyNot,
@@ -43,6 +46,7 @@ from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import Manifest
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.chat import ChatModel
     from taboot_pipelines.inference.rerank import Reranker
     from taboot_pipelines.stages.deletion import Receipt, Restored
 
@@ -62,6 +66,7 @@ class KnowledgeBase:
         embedder: Embedder | None = None,
         blobs: Blobs | None = None,
         reranker: Reranker | None = None,
+        chat: ChatModel | None = None,
     ) -> None:
         self._settings = settings
         self.namespace = check_namespace(namespace)
@@ -70,7 +75,9 @@ class KnowledgeBase:
         evidence = Evidence(settings, namespace, blobs)
         self._search = Search(settings, namespace, self._session, query_vectors, reranker)
         self._why_not = WhyNotFound(self._session, self._search)
-        self._answers = Answers(self._session, self._search, query_vectors, evidence)
+        self._answers = Answers(
+            settings, namespace, self._session, self._search, evidence, facts=fact_answer, chat=chat
+        )
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
         self._writing = Writing(settings, namespace, query_vectors)
@@ -85,11 +92,12 @@ class KnowledgeBase:
         embedder: Embedder | None = None,
         blobs: Blobs | None = None,
         reranker: Reranker | None = None,
+        chat: ChatModel | None = None,
     ) -> KnowledgeBase:
         """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``).
 
-        ``embedder``, ``blobs`` and ``reranker`` default to what the settings name and are opened when first
-        needed. Raises ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
+        ``embedder``, ``blobs``, ``reranker`` and ``chat`` default to what the settings name and are opened
+        when first needed. Raises ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
         """
         settings = settings or load_settings()
         if home is not None:
@@ -100,6 +108,7 @@ class KnowledgeBase:
             embedder=embedder,
             blobs=blobs,
             reranker=reranker,
+            chat=chat,
         )
         kb._session.view()
         return kb
@@ -137,15 +146,17 @@ class KnowledgeBase:
         in its source begins). ``date_from`` and ``date_to`` (inclusive days, or moments up to but excluding
         the second): the document's own date, else when its bytes were first seen.
 
-        *Ranking*: ``mode``: both arms joined, or one of them. ``score`` is the fused score, the cosine or
-        BM25; ties go to the smaller (doc_id, chunk_index). ``fusion``: ``rrf`` (reciprocal ranks with the
-        constant ``rrf_k``), or ``auto``, which leaves the choice. ``weights`` (``{"vector": …, "keyword":
-        …}``, or ``vector_weight`` and ``keyword_weight``) default to the settings; a query that names
-        something (``bm25.names_something``) raises that of the words. ``min_score``: what scores less is no
-        hit. ``dedupe``: of texts that are nearly the same only the best is one, the others are in
-        ``similar``. ``rerank``: order the best ``rerank_top_n`` (``TABOOT_RERANKER__CANDIDATES``) hits anew
-        by a cross-encoder, whose score is ``scores["rerank"]``; None does so if one is configured and
-        answers, True raises its error (``E_CONFIG`` if there is none). ``exact``: where Qdrant is asked (from
+        *Ranking*: ``mode``: both arms joined (``hybrid``), one of them, ``graph`` (follows links and
+        statements from what the query names; ``E_NO_GRAPH`` where there are none) or ``adaptive`` (that where
+        it names something, else both arms). ``score`` is the fused score, the cosine or BM25; ties go to the
+        smaller (doc_id, chunk_index). ``fusion``: ``auto``, ``rrf`` (reciprocal ranks with the constant
+        ``rrf_k``) or ``convex`` (scores). ``weights`` (``{"vector": …, "keyword": …}``, or ``vector_weight``
+        and ``keyword_weight``) default to the settings; a query that names something
+        (``bm25.names_something``) raises that of the words. ``min_score``: what scores less is no hit.
+        ``dedupe``: of texts that are nearly the same only the best is one, the others are in ``similar``.
+        ``rerank``: order the best ``rerank_top_n`` (``TABOOT_RERANKER__CANDIDATES``) hits anew by a
+        cross-encoder, whose score is ``scores["rerank"]``; None does so if one is configured and answers,
+        True raises its error (``E_CONFIG`` if there is none). ``exact``: where Qdrant is asked (from
         ``TABOOT_QDRANT__SEARCH_FROM_CHUNKS`` on), let it compare every vector instead of following its graph;
         the shards always do.
 
@@ -185,12 +196,52 @@ class KnowledgeBase:
         """
         return caching.clear(self._search, self._query_vectors, kind, domain)
 
-    def answer(self, question: str, limit: int = 5, **options: Unpack[SearchOptions]) -> Answer:
-        """The sentences that answer ``question`` best, at most ``limit``, each with its citation; filters and
-        ranking as in :meth:`search`.
+    def answer(
+        self,
+        question: str,
+        limit: int = 5,
+        *,
+        synthesis: bool | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Answer:
+        """What answers ``question``, at most ``limit`` sentences, each with its citation; filters and ranking
+        as in :meth:`search`.
+
+        Facts of the graph come first, then what documents state about the thing asked, if it carries the kind
+        of value asked for; where neither does, ``found`` is False and ``text`` says what was looked for.
+        ``synthesis``: let the chat model put what was found into words, every sentence of which is checked
+        against what it cites; None does as ``TABOOT_RETRIEVAL__SYNTHESIS`` says. Raises ``E_QUERY`` naming
+        the argument, ``E_CONFIG`` if there is no chat model, and what its server raises.
         """
         check_limit(limit, MAX_SENTENCES)
-        return self._answers.answer(self._request(question, PASSAGES, options), limit)
+        request = self._request(question, PASSAGES, options)
+        return self._answers.answer(request, limit, _truth("synthesis", synthesis))
+
+    def answer_stream(
+        self,
+        question: str,
+        limit: int = 5,
+        *,
+        synthesis: bool | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Iterator[str]:
+        """The text of :meth:`answer` in pieces: each sentence of a model is released when it is checked.
+        Options and errors as there.
+        """
+        check_limit(limit, MAX_SENTENCES)
+        request = self._request(question, PASSAGES, options)
+        return self._answers.stream(request, limit, _truth("synthesis", synthesis))
+
+    def replay(self, answer_id: str) -> Replay:
+        """The candidates that an answer (``Answer.answer_id``) was chosen from, with their scores.
+
+        Of the last answers only ids, hashes and scores are kept; the texts are read from the knowledge base.
+        Raises ``E_NOT_FOUND`` if there is no such record, ``E_MANIFEST_GONE`` if another manifest is in
+        force by now.
+        """
+        if not isinstance(answer_id, str):
+            raise TabootError("E_QUERY", "answer_id must be the answer_id of an answer.")
+        return self._answers.replay(answer_id)
 
     def neighbors(
         self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100
@@ -258,3 +309,9 @@ class KnowledgeBase:
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
         return self._writing.restore(doc_ids)
+
+
+def _truth(name: str, value: bool | None) -> bool | None:
+    if value not in (True, False, None):
+        raise TabootError("E_QUERY", f"{name} must be True, False or None.")
+    return value

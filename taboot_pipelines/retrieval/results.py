@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
@@ -549,12 +549,22 @@ class Citation(_Result):
 
 
 class Answer(_Result):
-    """Sentences that answer a question, each with its citation; ``found`` says whether there are any."""
+    """Sentences that answer a question, each with its citation; ``found`` says whether there are any.
+
+    ``kind``: whether they come from facts of the graph, from what documents state, from a model that put
+    these into words, or there is none;
+    ``confidence``: the probability that the answer is right, from 0 to 1 (``answering.confidence``);
+    ``looked_for``: what an answer had to hold; ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    """
 
     question: str
     found: bool
     text: str
     citations: tuple[Citation, ...]
+    confidence: float = 0.0
+    kind: Literal["facts", "text", "synthesis", "none"] = "none"
+    looked_for: str = ""
+    answer_id: str = ""
 
     def to_arrow(self) -> pa.Table:
         """The citations."""
@@ -567,8 +577,27 @@ class Answer(_Result):
 
     def _repr_html_(self) -> str:
         rows = [(f"[{c.number}]", c.text, _where(c.url, c.line)) for c in self.citations]
+        said = f"{self.text} ({self.kind}, confidence {self.confidence:.2f})" if self.found else self.text
+        return rendering.table(f"{self.question} {said}", ("", "sentence", "where"), rows)
+
+
+class Replay(_Result):
+    """The candidates that an answer was chosen from. ``version``: of the manifest; ``parameters``: limit,
+    mode and filters of the question.
+    """
+
+    answer_id: str
+    question: str
+    version: int
+    parameters: dict[str, Any]
+    hits: tuple[Hit, ...]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{h.score:.4f}", h.title, _where(h.url, h.line), rendering.shorten(h.text)) for h in self.hits
+        ]
         return rendering.table(
-            self.question if self.found else f"{self.question} {self.text}", ("", "sentence", "where"), rows
+            f"{self.question} ({self.answer_id})", ("score", "title", "where", "text"), rows
         )
 
 

@@ -1,159 +1,344 @@
-"""The sentences of passages that fit a question best, chosen without a language model.
+"""What a document states, one statement after the other: its sentences, list items, table rows and lines of
+code, each with what one must know to read it alone.
 
-:func:`split` finds the sentences of a passage, :func:`extract` compares them with the question.
+:func:`statements` reads a whole document, since a row means nothing without its header, an item without the
+sentence that leads in to it, and a line of configuration without the keys above it. Headings, fences, front
+matter, a table's header, images, bare links and lead-ins state nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from taboot_pipelines.documents.blocks import Kind, Outline, indent_of, scan_code, scan_markdown
 
-from taboot_pipelines.retrieval.results import Answer, Citation, Hit
-from taboot_pipelines.shards.analyzer import analyze
+_BOUNDARY = re.compile(r"(?<=[.!?])[)\"'”’*_`]*\s+(?=[\"'“‘(\[*_`]*[A-Z0-9`])")
+#: Not the end of a sentence, though there is a full stop.
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|nr|fig|[A-Z])\.)[)\"'”’*_]*\Z", re.I)
+#: A label in bold type belongs to what follows it.
+_LABEL = re.compile(r"\s*(\*\*|__)[^*_\n]{1,40}\1\s*")
+_HEADING_MARK = re.compile(r"\s*#{1,6}\s+|\s+#+\s*\Z")
+_ITEM = re.compile(r"[>\s]*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
+_QUOTE = re.compile(r"(?m)^[ \t]*>[ \t]?")
+_FENCE = re.compile(r"[>\s]*(?:```|~~~)")
+_ADMONITION = re.compile(r"\s*(?:!!!|\?\?\?\+?|===)\s")
+_COMMENT = re.compile(r"\s*(?:#+(?!!)|//+|;+)\s?")
+_IMAGE = re.compile(r"!\[[^\]\n]*\](?:\([^()\n]*\)|\[[^\]\n]*\])")
+_LINK = re.compile(r"\[([^\[\]\n]+)\]\((?:[^()\n]|\([^()\n]*\))*\)|\[([^\[\]\n]+)\]\[[^\]\n]*\]")
+_REFERENCE = re.compile(r"\s*\[[^\]\n]+\]:\s*\S+")
+#: Code in backticks stays as it is; a placeholder such as ``<name>`` in it is no tag.
+_TAG = re.compile(r"(`[^`\n]*`)|</?[A-Za-z][^<>\n]{0,300}>|<!--[^>]*-->")
+_ATTRIBUTES = re.compile(r"\{[:#.][^{}\n]*\}")
+_WORD = re.compile(r"[^\W_]+")
+#: A lead-in that holds one may say something by itself.
+_VALUE = re.compile(r"\d|`|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half) ")
+#: A table's columns end at a bar that is not escaped.
+_BAR = re.compile(r"(?<!\\)\|")
+#: A comment of so many words says something to people; a shorter one may be a setting that is switched off.
+_MIN_COMMENT_WORDS = 4
+#: Lines of code above which a comment introduces only what follows it directly.
+_MAX_LEAD = 400
 
-_BOUNDARY = re.compile(r"(?<=[.!?])[)\"'”’]*\s+(?=[\"'“‘(\[]?[A-Z0-9])")
-_FENCE = re.compile(r"(?m)^[ \t]*(?:```|~~~)")
-_HEADING = re.compile(r"#{1,6} ")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
-#: Sentences that are compared with the question by meaning: those that share most of its words.
-_MAX_COMPARED = 24
-#: A sentence must share this much of the question's weight in words, or be this close to it in meaning.
-_MIN_COVERAGE = 0.2
-_MIN_SIMILARITY = 0.45
-#: A person who asks in words wants a sentence: a line of code that repeats the words scores so much of one.
-_CODE_WEIGHT = 0.6
-#: Sentences that score less than this much of the best one answer something else.
-_MIN_SHARE_OF_BEST = 0.6
-NOTHING = "Nothing in the knowledge base answers this."
 
+class Form(Enum):
+    """What a statement is in its document."""
 
-class Span(NamedTuple):
-    """A sentence in a text, ``[start, end)``; ``code``: it is a line of code."""
-
-    start: int
-    end: int
-    code: bool
+    SENTENCE = "sentence"
+    ITEM = "item"
+    ROW = "row"
+    CODE = "code"
+    HEADING = "heading"
+    #: It ends with a colon: what it says comes after it.
+    LEAD_IN = "lead-in"
 
 
 @dataclass(frozen=True, slots=True)
-class _Sentence:
-    """``span``: in the hit's text; ``coverage``: the share of the question's weight in words that it has."""
-
-    hit: Hit
-    span: Span
-    coverage: float
-
-    @property
-    def text(self) -> str:
-        return self.hit.text[self.span.start : self.span.end]
-
-
-def split(text: str, content_type: str) -> list[Span]:
-    """The sentences of a chunk, surrounding blanks left out.
-
-    A chunk may hold blocks of several kinds: in code and tables every line is one, a list item with its
-    continuation lines is one, and running text is cut at the ends of sentences, however its lines are
-    wrapped.
+class Statement:
+    """``[start, end)``: its code points in the document, surrounding blanks left out. ``said``: how it is
+    read out, without marks; a row with its header. ``lead``: what introduces it: the sentence before a list
+    or a block of code, the comment above a line. ``keys``: the lines that a line of code lies under,
+    outermost first. ``before``: the rest of its paragraph so far. ``section``: its headings, outermost first.
+    ``block``: the list, table, paragraph or code block that it belongs to.
     """
-    plain_code = content_type == "code" and not _FENCE.search(text)
-    cuts = [0, len(text)]
-    code: set[int] = set()
-    fenced = False
-    block = ""
-    at = 0
-    for line in text.splitlines(keepends=True):
-        kind = (
-            "line"
-            if plain_code or fenced or line.lstrip().startswith("|") or _HEADING.match(line)
-            else "text"
-        )
-        if _FENCE.match(line):
-            fenced, kind = not fenced, "line"
-        elif kind == "text" and not line.strip():
-            kind = "blank"
-        elif kind == "text" and _ITEM.match(line):
-            kind = "item"
-        if kind != "text" or block not in ("text", "item"):
-            cuts.append(at)
-        if plain_code or fenced:
-            code.add(at)
-        block, at = kind, at + len(line)
-    if not plain_code:
-        cuts += [m.end() for m in _BOUNDARY.finditer(text) if text.rfind("\n", 0, m.start()) + 1 not in code]
-    cuts = sorted(set(cuts))
-    spans = []
-    for a, b in pairwise(cuts):
+
+    start: int
+    end: int
+    form: Form
+    said: str
+    lead: str
+    before: str
+    section: str
+    block: int
+    keys: tuple[str, ...] = ()
+
+
+class _Lines(NamedTuple):
+    texts: list[str]
+    #: Of each line the code point at which it begins, and the end.
+    starts: list[int]
+
+
+def plain(text: str) -> str:
+    """``text`` on one line without what only a browser needs: images, targets of links, tags, emphasis."""
+    text = _IMAGE.sub(" ", text)
+    text = _LINK.sub(lambda m: m[1] or m[2], text)
+    text = _ATTRIBUTES.sub("", _TAG.sub(lambda m: m[1] or " ", text))
+    text = text.replace("**", "").replace("__", "").replace("\\_", "_").replace("\\|", "|")
+    text = re.sub(r"(?<![\w*])\*(?=[^\s*])([^*\n]*)(?<=[^\s*])\*(?![\w*])", r"\1", text)
+    return " ".join(text.split())
+
+
+def statements(text: str, *, code: bool) -> list[Statement]:
+    """What a document states, in its order. ``code``: it is a configuration or source file, not a text."""
+    texts = text.splitlines(keepends=True)
+    starts = [0]
+    for line in texts:
+        starts.append(starts[-1] + len(line))
+    lines = _Lines(texts, starts)
+    outline = (scan_code if code else scan_markdown)([line.rstrip("\r\n") for line in texts])
+    return _Reader(text, lines, outline, code=code).read()
+
+
+def split_sentences(text: str) -> list[tuple[int, int]]:
+    """The sentences of running text, as ranges of it without surrounding blanks."""
+    cuts = [0]
+    for m in _BOUNDARY.finditer(text):
+        if _LABEL.fullmatch(text, cuts[-1], m.start() + len(m[0].rstrip())):
+            continue
+        if not _ABBREVIATION.search(text, max(0, m.start() - 12), m.start()):
+            cuts.append(m.end())
+    found = []
+    for a, b in pairwise([*cuts, len(text)]):
         part = text[a:b]
         if part.strip():
-            spans.append(Span(a + len(part) - len(part.lstrip()), a + len(part.rstrip()), code=a in code))
-    return spans
+            found.append((a + len(part) - len(part.lstrip()), a + len(part.rstrip())))
+    return found
 
 
-def extract(
-    question: str,
-    hits: Sequence[Hit],
-    idf: Callable[[str], float],
-    embed: Callable[[list[str]], npt.NDArray[np.float32]] | None,
-    vector: npt.NDArray[np.float32] | None,
-    limit: int,
-) -> Answer:
-    """The best ``limit`` sentences of ``hits``: by the share of the question's words that they have (weighted
-    by IDF) and by meaning.
+class _Reader:
+    """One reading of one document."""
 
-    ``embed`` makes vectors of sentences and ``vector`` is the question's; where one of them is None the words
-    decide alone.
-    """
-    wanted = {t: idf(t) for t in analyze(question)[0]}
-    total = sum(wanted.values()) or 1.0
-    sentences: dict[str, _Sentence] = {}
-    for hit in hits:
-        for span in split(hit.text, hit.content_type):
-            text = hit.text[span.start : span.end]
-            words = analyze(text)[0]
-            shown = " ".join(text.lower().split())
-            # A heading, front matter or a lone word says nothing by itself; the same sentence is cited once,
-            # from its best hit.
-            if text.startswith(("#", "```", "~~~", "---")) or len(text.split()) < 2 or shown in sentences:
+    def __init__(self, text: str, lines: _Lines, outline: Outline, *, code: bool) -> None:
+        self._text = text
+        self._lines = lines
+        self._outline = outline
+        self._code = code
+        self._found: list[Statement] = []
+        self._block = 0
+        #: The last sentence of running text, while nothing has come between.
+        self._lead = ""
+        self._lead_section = -1
+
+    def read(self) -> list[Statement]:
+        kinds, count = self._outline.kinds, len(self._lines.texts)
+        if self._code:
+            if count:
+                self._read_code(0, count, "")
+            return self._found
+        i = self._front_matter()
+        while i < count:
+            kind = kinds[i]
+            j = i + 1
+            if kind in (Kind.CODE, Kind.TABLE):
+                block = self._outline.block[i]
+                while j < count and self._outline.block[j] == block and kinds[j] in (kind, Kind.BLANK):
+                    j += 1
+                self._block += 1
+                lead = self._led_in(i)
+                if kind is Kind.TABLE:
+                    self._read_table(i, j, lead)
+                else:
+                    self._read_code(i, j, lead)
+            elif kind is Kind.HEADING:
+                self._heading(i)
+            elif kind in (Kind.PROSE, Kind.LIST):
+                while j < count and kinds[j] is kind and not self._begins(j):
+                    j += 1
+                self._read_text(i, j, kind)
+            i = j
+        return self._found
+
+    def _front_matter(self) -> int:
+        texts = self._lines.texts
+        mark = texts[0].strip("\ufeff \t\r\n") if texts else ""
+        if mark not in ("---", "+++"):
+            return 0
+        for j in range(1, min(len(texts), 200)):
+            if texts[j].strip() in (mark, "..."):
+                return j + 1
+        return 0
+
+    def _begins(self, line: int) -> bool:
+        """Whether a new item or block begins at a line."""
+        text = self._lines.texts[line]
+        if _ITEM.match(text) or _ADMONITION.match(text) or _FENCE.match(text):
+            return True
+        return self._outline.block[line] != self._outline.block[line - 1]
+
+    def _section(self, line: int) -> str:
+        return self._outline.sections[self._outline.section[line]]
+
+    def _led_in(self, line: int) -> str:
+        return self._lead if self._lead_section == self._outline.section[line] else ""
+
+    def _add(
+        self,
+        start: int,
+        end: int,
+        form: Form,
+        said: str,
+        lead: str,
+        before: str,
+        section: str,
+        keys: tuple[str, ...] = (),
+    ) -> None:
+        part = self._text[start:end]
+        start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+        if start < end and _WORD.search(said):
+            self._found.append(
+                Statement(
+                    start,
+                    end,
+                    form,
+                    said,
+                    lead[-_MAX_LEAD:],
+                    before[-_MAX_LEAD:],
+                    section,
+                    self._block,
+                    keys,
+                )
+            )
+
+    def _heading(self, line: int) -> None:
+        text, start = self._lines.texts[line], self._lines.starts[line]
+        self._block += 1
+        section = self._section(line)
+        said = plain(_HEADING_MARK.sub("", text.rstrip()))
+        if said and set(said) - set("=-"):
+            above = " > ".join(section.split(" > ")[:-1])
+            self._add(start, start + len(text), Form.HEADING, said, "", "", above)
+        self._lead = ""
+
+    def _read_text(self, first: int, last: int, kind: Kind) -> None:
+        """The lines ``[first, last)`` of one paragraph or one list item."""
+        texts, starts = self._lines.texts, self._lines.starts
+        raw = self._text[starts[first] : starts[last]]
+        section = self._section(first)
+        item = _ITEM.match(texts[first])
+        listed = item is not None and (kind is Kind.LIST or item[0].strip()[:1] in "-*+0123456789")
+        if _REFERENCE.match(raw) or (_ADMONITION.match(texts[first]) and last == first + 1):
+            return
+        if not listed:
+            self._block += 1
+        offset = starts[first] + (item.end() if listed and item else 0)
+        body = raw[item.end() :] if listed and item else raw
+        if _only_links(body):
+            return
+        lead = self._led_in(first) if listed else ""
+        before = ""
+        quoted = body.lstrip().startswith(">")
+        for a, b in split_sentences(body):
+            part = body[a:b]
+            said = plain(_QUOTE.sub("", part) if quoted else part)
+            leads_in = said.endswith(":")
+            if not leads_in or _VALUE.search(said):
+                form = Form.LEAD_IN if leads_in else Form.ITEM if listed else Form.SENTENCE
+                self._add(offset + a, offset + b, form, said, lead, before, section)
+            before = f"{before} {said}".strip()
+            if not listed or leads_in:
+                self._lead, self._lead_section = said, self._outline.section[first]
+
+    def _read_table(self, first: int, last: int, lead: str) -> None:
+        texts, starts, section = self._lines.texts, self._lines.starts, self._section(first)
+        header = [plain(c) for c in _cells(texts[first])]
+        for i in range(first + 2, last):
+            cells = [plain(c) for c in _cells(texts[i])]
+            if not any(cells):
                 continue
-            coverage = sum(w for t, w in wanted.items() if t in words) / total
-            sentences[shown] = _Sentence(hit, span, coverage)
-    ranked = sorted(sentences.values(), key=lambda s: -s.coverage)
-    chosen: list[tuple[float, _Sentence]] = []
-    if embed is not None and vector is not None and ranked:
-        near = ranked[:_MAX_COMPARED]
-        similarity = np.round(embed([s.text for s in near]).astype(np.float64) @ vector.astype(np.float64), 6)
-        chosen = [
-            (0.5 * s.coverage + 0.5 * float(x), s)
-            for s, x in zip(near, similarity, strict=True)
-            if s.coverage >= _MIN_COVERAGE or x >= _MIN_SIMILARITY
-        ]
-    else:
-        chosen = [(s.coverage, s) for s in ranked if s.coverage >= _MIN_COVERAGE]
-    weighted = [(score * (_CODE_WEIGHT if s.span.code else 1.0), s) for score, s in chosen]
-    best = sorted(weighted, key=lambda c: -c[0])[:limit]
-    citations = tuple(
-        _cite(i, s) for i, (score, s) in enumerate(best, 1) if score >= _MIN_SHARE_OF_BEST * best[0][0]
-    )
-    text = " ".join(f"{c.text} [{c.number}]" for c in citations) or NOTHING
-    return Answer(question=question, found=bool(citations), text=text, citations=citations)
+            pairs = [
+                f"{header[n]}: {cell}" if n < len(header) and header[n].strip(": ") else cell
+                for n, cell in enumerate(cells)
+                if cell
+            ]
+            self._add(starts[i], starts[i + 1], Form.ROW, "; ".join(pairs), lead, "", section)
+
+    def _read_code(self, first: int, last: int, lead: str) -> None:
+        """Lines of code: each is read with the keys (lines indented less) and the comment above it."""
+        texts, starts = self._lines.texts, self._lines.starts
+        section = self._section(first)
+        keys: list[tuple[int, str]] = []
+        comment: list[int] = []
+        said_above = ""
+        i = first
+        while i < last:
+            line = texts[i]
+            text = line.strip()
+            if not text or _FENCE.match(line):
+                self._comments(comment, lead, section)
+                comment, said_above = [], said_above if text else ""
+                i += 1
+                continue
+            if _COMMENT.match(line) and not text.startswith("#!"):
+                comment.append(i)
+                said_above = f"{said_above} {_COMMENT.sub('', line, count=1).strip()}".strip()[-_MAX_LEAD:]
+                i += 1
+                continue
+            self._comments(comment, lead, section)
+            comment = []
+            j = i + 1
+            while texts[j - 1].rstrip().endswith("\\") and j < last and texts[j].strip():
+                j += 1
+            indent = indent_of(line)
+            while keys and keys[-1][0] >= indent:
+                keys.pop()
+            if indent == 0 and not lead:
+                said_above = said_above if i and texts[i - 1].strip() else ""
+            path = tuple(key for _, key in keys)
+            raw = self._text[starts[i] : starts[j]]
+            said = " ".join(raw.replace("\\\n", " ").split())
+            above = f"{lead} {said_above}".strip()
+            self._add(starts[i], starts[j], Form.CODE, said, above, "", section, path)
+            keys.append((indent, text.removeprefix("- ").rstrip(":{ ")[:80]))
+            said_above = said_above if j < last and indent_of(texts[j]) > indent else ""
+            i = j
+        self._comments(comment, lead, section)
+
+    def _comments(self, lines: Sequence[int], lead: str, section: str) -> None:
+        """Comment lines that stand together, as sentences where they are some."""
+        if not lines:
+            return
+        starts, texts = self._lines.starts, self._lines.texts
+        marks = [_COMMENT.match(texts[i]) for i in lines]
+        said = " ".join(texts[i][m.end() if m else 0 :].strip() for i, m in zip(lines, marks, strict=True))
+        if len(_WORD.findall(said)) < _MIN_COMMENT_WORDS:
+            return
+        # Every line is cut for itself where the sentences end, so that a citation leads to its line.
+        first, last = lines[0], lines[-1] + 1
+        raw = self._text[starts[first] : starts[last]]
+        before = ""
+        for a, b in split_sentences(raw):
+            part = " ".join(_COMMENT.sub("", line, count=1).strip() for line in raw[a:b].splitlines())
+            part = " ".join(part.split())
+            if part:
+                self._add(starts[first] + a, starts[first] + b, Form.SENTENCE, part, lead, before, section)
+                before = f"{before} {part}".strip()
 
 
-def _cite(number: int, s: _Sentence) -> Citation:
-    line = None if s.hit.line is None else s.hit.line + s.hit.text.count("\n", 0, s.span.start)
-    return Citation(
-        number=number,
-        text=" ".join(s.text.split()),
-        doc_id=s.hit.doc_id,
-        chunk_id=s.hit.chunk_id,
-        url=s.hit.url,
-        title=s.hit.title,
-        line=line,
-        start=s.hit.start + s.span.start,
-        end=s.hit.start + s.span.end,
-    )
+def _cells(line: str) -> list[str]:
+    parts = _BAR.split(line.strip().removeprefix(">").strip())
+    if parts and not parts[0].strip():
+        parts = parts[1:]
+    if parts and not parts[-1].strip():
+        parts = parts[:-1]
+    return [p.strip() for p in parts]
+
+
+def _only_links(text: str) -> bool:
+    """Whether nothing but links and images stands there: badges, navigation, lists of links."""
+    rest = _TAG.sub(lambda m: m[1] or " ", _LINK.sub(" ", _IMAGE.sub(" ", text)))
+    return rest != text and not _WORD.search(rest)

@@ -11,7 +11,6 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.retrieval.sentences import split
 from taboot_pipelines.settings import Settings, ShardSettings
 from taboot_pipelines.shards import open_shards, publish
 from taboot_pipelines.stores.blobs import BlobStore, open_blobs
@@ -288,32 +287,3 @@ def test_no_answer_is_said(tmp_path):
         kb.answer("  ")
     assert caught.value.code == "E_QUERY"
     assert not kb.answer("When is Redis backed up?", source="elsewhere").found
-
-
-def test_sentences():
-    text = "# Head\nOne is here. Two costs 3.5 dollars! (Three) too?\n\nNext par\nagraph goes on."
-    assert [text[a:b] for a, b, _ in split(text, "prose")] == [
-        "# Head",
-        "One is here.",
-        "Two costs 3.5 dollars!",
-        "(Three) too?",
-        "Next par\nagraph goes on.",
-    ]
-    assert [text[a:b] for a, b, _ in split(text, "code")] == [
-        "# Head",
-        "One is here. Two costs 3.5 dollars! (Three) too?",
-        "Next par",
-        "agraph goes on.",
-    ]
-    assert split(" \n ", "prose") == []
-    mixed = "Run it:\n\n```sh\nmake all. Then wait\n```\n\n- one\n  goes on\n- two\n\n| a | b |\n| c | d |\n"
-    assert [(mixed[a:b], code) for a, b, code in split(mixed, "list")] == [
-        ("Run it:", False),
-        ("```sh", True),
-        ("make all. Then wait", True),
-        ("```", False),
-        ("- one\n  goes on", False),
-        ("- two", False),
-        ("| a | b |", False),
-        ("| c | d |", False),
-    ]

@@ -1,110 +1,126 @@
-"""Sentences of real pages: whole, in order, nothing lost; and which of them answer a question."""
+"""What documents state: sentences, items, rows and lines of code, each with what one must know to read it."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.results import Hit
-from taboot_pipelines.retrieval.sentences import NOTHING, extract, split
-from taboot_pipelines_tests.shards.builder import HashEmbedder
+from taboot_pipelines.retrieval.sentences import Form, plain, split_sentences, statements
 from taboot_pipelines_tests.world import DATA
 
 PAGES = sorted((DATA / "linuxserver-docs-md").rglob("*.md"))[::12]
+CONFS = sorted((DATA / "awesome-compose").rglob("compose.yaml"))
 
 
-@pytest.mark.parametrize("content_type", ["prose", "code", "list", "table"])
-def test_the_sentences_of_a_page_are_in_order_and_lose_nothing_but_blanks(content_type):
-    assert len(PAGES) > 5
-    for page in PAGES:
-        text = page.read_text()
-        spans = split(text, content_type)
+def said(text: str, *, code: bool = False) -> list[tuple[str, str]]:
+    return [(s.form.value, s.said) for s in statements(text, code=code)]
+
+
+@pytest.mark.parametrize(("files", "code"), [(PAGES, False), (CONFS, True)])
+def test_statements_of_real_files_stand_in_order_where_they_say(files, code):
+    assert len(files) > 5
+    for file in files:
+        text = file.read_text()
+        found = statements(text, code=code)
+        assert found
         at = 0
-        for span in spans:
-            assert at <= span.start < span.end and not text[at : span.start].strip()
-            assert text[span.start : span.end] == text[span.start : span.end].strip()
-            at = span.end
-        assert not text[at:].strip()
-        assert all(span.code for span in spans) or content_type != "code" or "```" in text
+        for s in found:
+            assert at <= s.start < s.end <= len(text)
+            assert text[s.start : s.end] == text[s.start : s.end].strip()
+            at = s.end
 
 
-def hit(text: str, number: int = 0, content_type: str = "prose", line: int | None = 7) -> Hit:
-    return Hit(
-        doc_id=f"doc{number}",
-        chunk_id=f"doc{number}:0",
-        url=f"/docs/{number}.md",
-        title="A page",
-        text=text,
-        score=1.0,
-        scores={},
-        start=100,
-        end=100 + len(text),
-        line=line,
-        section="",
-        content_type=content_type,
-        source="docs",
-        source_type="files",
-        tags=(),
-        language="en",
+MARKDOWN = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["# A", "## B\n", "", "- one: `x`", "  - two", "1. Three.", "| a | b |", "|---|---|", "| 1 | 2 |",
+             "```sh", "```", "---", "> quoted", "[x](y)", "![i](j)", "!!! note", "    indented", "key: value",
+             "Said. And more: 5", "**Label.** Text."]
+        ),
+        st.text(max_size=30),
+    )
+).map("\n".join)  # fmt: skip
+
+
+@given(MARKDOWN, st.booleans())
+def test_statements_of_any_text_lie_in_it_in_order(text, code):
+    at = 0
+    for s in statements(text, code=code):
+        assert at <= s.start < s.end <= len(text) and s.said
+        at = s.end
+
+
+@given(st.text())
+def test_sentences_lose_nothing_but_blanks(text):
+    at = 0
+    for start, end in split_sentences(text):
+        assert not text[at:start].strip() and text[start:end] == text[start:end].strip()
+        at = end
+    assert not text[at:].strip()
+
+
+def test_a_row_is_read_with_its_header_and_the_header_alone_is_not():
+    table = "Ports are:\n\n| Service | Port |\n|---|---|\n| Grafana | 3010 |\n| Loki | |\n"
+    assert said(table) == [("row", "Service: Grafana; Port: 3010"), ("row", "Service: Loki")]
+    (row, _) = statements(table, code=False)
+    assert row.lead == "Ports are:"
+
+
+def test_an_item_has_its_lead_in_and_a_sentence_its_paragraph():
+    text = "# Backup\n\nKept out are:\n\n- Films. They come again.\n- Logs\n"
+    films, again, logs = (s for s in statements(text, code=False) if s.form is Form.ITEM)
+    assert (films.said, films.lead, films.section) == ("Films.", "Kept out are:", "Backup")
+    assert (again.said, again.before) == ("They come again.", "Films.")
+    assert (logs.said, logs.lead) == ("Logs", "Kept out are:")
+
+
+def test_a_line_of_configuration_has_its_keys_and_the_comment_above():
+    text = (
+        "services:\n  # The resolver of the whole house.\n  unbound:\n    mem_limit: 512m\n"
+        "  adguard:\n    image: a\n"
+    )
+    found = {s.said: s for s in statements(text, code=True)}
+    assert found["mem_limit: 512m"].keys == ("services", "unbound")
+    assert found["image: a"].keys == ("services", "adguard")
+    assert found["The resolver of the whole house."].form is Form.SENTENCE
+    assert "resolver" in found["unbound:"].lead and "resolver" not in found["adguard:"].lead
+
+
+def test_a_command_has_the_sentence_that_leads_in_to_it():
+    (command,) = statements("To reload, run:\n\n```sh\nnginx -s reload\n```\n", code=False)
+    assert (command.form, command.said, command.lead) == (Form.CODE, "nginx -s reload", "To reload, run:")
+
+
+def test_badges_navigation_front_matter_and_lead_ins_state_nothing():
+    text = (
+        "---\ntitle: T\nupdated: 2025-11-29\n---\n\n[![Pulls](https://a/b.svg)](https://c)\n\n"
+        "- [Home](index.md)\n- [Setup](setup.md)\n\nRun this:\n\nIt runs.\n"
+    )
+    assert said(text) == [("sentence", "It runs.")]
+
+
+def test_a_lead_in_that_holds_a_value_is_stated_as_one():
+    assert said("It takes about nine hours:\n\n```\nwatch zpool\n```\n")[0] == (
+        "lead-in",
+        "It takes about nine hours:",
     )
 
 
-def answer(question: str, *hits: Hit, limit: int = 5, meaning: bool = False):
-    embedder = HashEmbedder()
-    return extract(
-        question,
-        hits,
-        lambda term: 1.0,
-        embedder.embed if meaning else None,
-        embedder.embed_query(question) if meaning else None,
-        limit,
+def test_labels_and_abbreviations_end_no_sentence():
+    assert said("**On call.** Jonas. It was short, e.g. Minutes. Done.") == [
+        ("sentence", "On call. Jonas."),
+        ("sentence", "It was short, e.g. Minutes."),
+        ("sentence", "Done."),
+    ]
+
+
+def test_what_only_a_browser_needs_is_not_read_out():
+    assert plain("**See** [the plan](a/b.md) ![x](y.png) <b>now</b> `docker exec <name>` *a* \\| b") == (
+        "See the plan now `docker exec <name>` a | b"
     )
 
 
-@pytest.mark.parametrize("meaning", [False, True])
-def test_the_sentence_with_the_words_of_the_question_is_cited_where_it_stands(meaning):
-    text = "# Backups\n\nPaint dries slowly.\nThe backup of redis runs nightly at three.\n"
-    found = answer("When does the backup of redis run?", hit(text), meaning=meaning)
-    (citation,) = found.citations
-    sentence = "The backup of redis runs nightly at three."
-    assert found.found and found.text == f"{sentence} [1]"
-    assert text[citation.start - 100 : citation.end - 100] == citation.text == sentence
-    assert citation.line == 7 + 3
-    assert answer("When does the backup of redis run?", hit(text, line=None)).citations[0].line is None
-
-
-def test_a_sentence_of_several_hits_is_cited_once_from_the_first():
-    text = "The backup of redis runs nightly."
-    found = answer("backup of redis", hit(text, 1), hit(text.upper(), 2), hit("A redis backup is big.", 3))
-    assert [c.doc_id for c in found.citations] == ["doc1", "doc3"]
-
-
-def test_a_line_of_code_comes_after_a_sentence_with_the_same_words():
-    code = hit("backup redis nightly", 1, content_type="code")
-    prose = hit("Backup redis nightly.", 2)
-    assert [c.doc_id for c in answer("backup redis nightly", code, prose).citations] == [
-        "doc2",
-        "doc1",
-    ]
-    assert [c.doc_id for c in answer("backup redis nightly", code).citations] == ["doc1"]
-
-
-def test_headings_fences_and_lone_words_say_nothing():
-    silent = hit("# redis backup\n\n```redis backup\n\nredis\n\n---redis backup\n")
-    found = answer("redis backup", silent)
-    assert (found.found, found.citations, found.text) == (False, (), NOTHING)
-
-
-def test_no_more_sentences_than_asked_for_and_none_far_behind_the_best():
-    many = hit("\n\n".join(f"The redis backup number {i} is fine." for i in range(9)))
-    assert len(answer("redis backup", many, limit=3).citations) == 3
-    mixed = hit("Redis backup runs nightly here.\n\nThe redis is red.")
-    assert [c.text for c in answer("redis backup nightly", mixed).citations] == [
-        "Redis backup runs nightly here."
-    ]
-
-
-def test_meaning_finds_a_sentence_that_the_words_do_not():
-    """To the words of a question stop words count nothing; to the embedder of these tests they do."""
-    text = "it is what it is"
-    assert not answer(text, hit(text)).found
-    assert [c.text for c in answer(text, hit(text), meaning=True).citations] == [text]
+def test_a_hundred_thousand_lines_are_read_in_time():
+    text = "- item [a](b) **c** | d\n" * 100_000
+    assert len(statements(text, code=False)) == 100_000

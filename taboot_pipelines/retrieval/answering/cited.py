@@ -24,7 +24,15 @@ def fact_answer(view: View, request: SearchRequest, limit: int = 50) -> Answer |
             citations.append(_citation(view, cited, len(citations) + 1))
             numbers.append(f"[{len(citations)}]")
         parts.append(f"{sentence.text} {''.join(numbers)}")
-    return Answer(question=request.query, found=True, text=" ".join(parts), citations=tuple(citations))
+    return Answer(
+        question=request.query,
+        found=True,
+        text=" ".join(parts),
+        citations=tuple(citations),
+        confidence=facts.confidence,
+        kind="facts",
+        looked_for=facts.looked_for,
+    )
 
 
 def _pass(view: View, request: SearchRequest, facts: FactAnswer) -> bool:

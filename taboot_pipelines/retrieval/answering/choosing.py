@@ -1,0 +1,125 @@
+"""Of ranked statements those that make an answer, and how they are read out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from taboot_pipelines.retrieval.answering.asking import Asked
+from taboot_pipelines.retrieval.answering.passages import Scored, headed
+from taboot_pipelines.retrieval.answering.values import Value
+from taboot_pipelines.retrieval.sentences import Form, split_sentences
+
+#: A statement that says so little of the question itself is found by what introduces it.
+_LITTLE = 0.35
+#: A list item that is covered so much less than the best is about something else.
+_SAME_LIST = 0.75
+#: A statement of the same paragraph, and any other, is added if its score is no further from the best.
+_SAME_PARAGRAPH, _AS_GOOD = 0.15, 0.08
+#: How many lines of code after a sentence belong to it.
+_MAX_COMMANDS = 3
+
+
+def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
+    """Of ranked statements those that make the answer, at most ``limit``: the best, and what it needs to be
+    whole, such as the commands of a step or the rest of a list.
+    """
+    if not ranked:
+        return []
+    best = ranked[0]
+    chosen = [best]
+    listed = best.statement.form in (Form.ITEM, Form.ROW, Form.CODE)
+    introduced = best.own < _LITTLE or (asked.many and headed(asked, best.statement))
+    if listed and introduced and (asked.many or asked.value is Value.STEPS):
+        block = [
+            s
+            for s in ranked
+            if s.place.document is best.place.document
+            and s.statement.block == best.statement.block
+            and s.statement.form is best.statement.form
+            and s.statement.section == best.statement.section
+            and s.features.coverage >= _SAME_LIST * best.features.coverage
+        ]
+        chosen = sorted(block, key=lambda s: s.statement.start)
+    elif asked.value is Value.STEPS:
+        chosen += _commands(best)
+    if len(chosen) == 1:
+        chosen += _more(asked, ranked)
+    return chosen[:limit]
+
+
+def _commands(best: Scored) -> list[Scored]:
+    """The lines of code that follow a statement, led in to by it or by the sentence after it."""
+    found: list[Scored] = []
+    own = best.statement
+    for number in range(best.number + 1, min(best.number + 4, len(best.place.document.statements))):
+        following = best.place.document.statements[number]
+        if following.section != own.section or (own.form is Form.CODE and following.block != own.block):
+            break
+        if following.form is Form.CODE:
+            found.append(Scored(best.place, number, best.score, best.features, best.own))
+        elif found or following.block != own.block:
+            break
+    return found[:_MAX_COMMANDS]
+
+
+def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
+    """What else belongs to the answer: the rest of an item or paragraph whose heading or label asks the
+    question, one more sentence of the same paragraph that is nearly as good, or one elsewhere that is as
+    good.
+    """
+    best = ranked[0]
+    own = best.statement
+    if own.form in (Form.SENTENCE, Form.ITEM) and asked.value in (None, Value.STEPS, Value.REASON):
+        labelled = bool(_LABELLED.match(own.said)) and best.own >= _LITTLE
+        if labelled or best.own < _LITTLE or headed(asked, own):
+            return _continued(best)
+    for s in ranked[1:]:
+        if s.score < best.score - _SAME_PARAGRAPH:
+            break
+        beside = (
+            s.place.document is best.place.document
+            and s.statement.block == own.block
+            and own.form not in (Form.CODE, Form.ROW)
+            and abs(s.number - best.number) == 1
+        )
+        if beside or s.score >= best.score - _AS_GOOD:
+            return [s]
+    return []
+
+
+#: A short label before what an item says of it.
+_LABELLED = re.compile(r"[^.:;!?]{1,50}: \S")
+_MAX_CONTINUED = 2
+
+
+def _continued(best: Scored) -> list[Scored]:
+    """The next sentences of the same paragraph or item."""
+    found = []
+    everything = best.place.document.statements
+    for number in range(best.number + 1, min(best.number + 1 + _MAX_CONTINUED, len(everything))):
+        if best.statement.said not in everything[number].before:
+            break
+        found.append(Scored(best.place, number, best.score, best.features, best.own))
+    return found
+
+
+def read_out(s: Scored) -> str:
+    """A statement as it is shown in an answer: a line of code with the keys above it, or with what leads in
+    to it.
+    """
+    statement = s.statement
+    if statement.form is not Form.CODE:
+        return statement.said
+    code = statement.said.removeprefix("$ ")
+    if statement.keys:
+        return f"{' > '.join(statement.keys)}: {code}"
+    if statement.lead.endswith(":"):
+        return f"{split_last(statement.lead)} {code}"
+    return code
+
+
+def split_last(text: str) -> str:
+    """The last sentence of a text."""
+    start, end = split_sentences(text)[-1]
+    return text[start:end]

@@ -1,0 +1,173 @@
+"""Documents as their statements, put together from their chunks, with the words of each ready to compare."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.sentences import Form, Statement, statements
+from taboot_pipelines.retrieval.session import View
+
+#: A long document is read in windows of so many chunks, each with some of its neighbours.
+_WINDOW = 64
+_BESIDE = 8
+#: Code points of read documents that are kept.
+_MAX_KEPT = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the words of a statement may be found by, where they stand: in itself, in what leads in to it, in
+    its headings, in its paragraph before it.
+    """
+
+    own: frozenset[str]
+    lead: frozenset[str]
+    section: frozenset[str]
+    before: frozenset[str]
+
+
+@dataclass
+class ReadDocument:
+    """A window of a document. ``text`` begins at code point ``start``; ``statements`` are relative to it."""
+
+    doc_id: str
+    source: str
+    url: str
+    title: str
+    path: str
+    start: int
+    text: str
+    statements: list[Statement]
+    #: Of each chunk: start and end in ``text``, id, first line (None: not known).
+    chunks: list[tuple[int, int, str, int | None]]
+    named: frozenset[str]
+    _words: dict[int, Words] = field(default_factory=dict)
+    _sections: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._starts = [s.start for s in self.statements]
+
+    def words(self, number: int) -> Words:
+        """Of the statement ``number``."""
+        known = self._words.get(number)
+        if known is None:
+            s = self.statements[number]
+            known = Words(
+                words.forms(s.said),
+                self._forms(" ".join((s.lead, *s.keys)).strip()),
+                self._forms(s.section),
+                self._forms(s.before),
+            )
+            self._words[number] = known
+        return known
+
+    def _forms(self, text: str) -> frozenset[str]:
+        if not text:
+            return frozenset()
+        known = self._sections.get(text)
+        if known is None:
+            known = self._sections[text] = words.forms(text)
+        return known
+
+    def between(self, start: int, end: int) -> range:
+        """The numbers of the statements that begin in ``[start, end)`` of ``text``."""
+        return range(bisect_left(self._starts, start), bisect_left(self._starts, end))
+
+    def place(self, statement: Statement) -> tuple[str, int | None]:
+        """The chunk in which a statement begins, and its line there."""
+        for start, end, chunk_id, line in self.chunks:
+            if start <= statement.start < end:
+                if line is None:
+                    return chunk_id, None
+                return chunk_id, line + self.text.count("\n", start, statement.start)
+        return self.chunks[0][2], None
+
+
+class Documents:
+    """Read documents, of which the last are kept. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str, int], ReadDocument] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def read(self, view: View, row: int) -> ReadDocument:
+        """The window of a document in which the chunk ``row`` lies."""
+        index = view.index
+        doc = int(index.document[row])
+        first = int(np.searchsorted(index.document, doc, "left"))
+        last = int(np.searchsorted(index.document, doc, "right"))
+        window = (row - first) // _WINDOW
+        blob = index.documents.column("blob_sha256")[doc].as_py()
+        key = (index.documents.column("doc_id")[doc].as_py(), str(blob), window)
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept.move_to_end(key)
+                return known
+        at = first + window * _WINDOW
+        made = _read(view, index, max(first, at - _BESIDE), min(last, at + _WINDOW + _BESIDE))
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = made
+                self._size += len(made.text)
+            while self._size > _MAX_KEPT and len(self._kept) > 1:
+                self._size -= len(self._kept.popitem(last=False)[1].text)
+        return made
+
+
+def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
+    doc = index.chunk(first)["doc"]
+    parts: list[str] = []
+    chunks = []
+    code = True
+    start = at = -1
+    for chunk in index.chunk_texts(first, last):
+        if start < 0:
+            start = at = chunk.start
+        if chunk.start > at:
+            # Only blanks lie between chunks.
+            parts.append("\n" * (chunk.start - at))
+            at = chunk.start
+        if chunk.end > at:
+            parts.append(chunk.text[at - chunk.start :])
+            at = chunk.end
+        code = code and chunk.content_type == "code"
+        chunks.append(
+            (chunk.start - start, chunk.end - start, f"{doc['doc_id']}:{chunk.chunk_index}", chunk.line)
+        )
+    section = index.chunk(first)["section"]
+    text = "".join(parts)
+    path = PurePosixPath(doc["path"].split("?")[0])
+    names = " ".join([doc["title"], path.name, *path.parent.parts[-2:]])
+    code = code and "```" not in text and "~~~" not in text and path.suffix not in (".md", ".html", ".rst")
+    found = statements(text, code=code)
+    if section:
+        found = [s if s.section else _under(s, section) for s in found]
+    return ReadDocument(
+        doc["doc_id"],
+        doc["source_id"],
+        view.shown_url(doc["source_id"], doc["path"], doc["url"]),
+        doc["title"],
+        doc["path"],
+        start,
+        text,
+        found,
+        chunks,
+        words.forms(names.replace("_", " ")),
+    )
+
+
+def _under(s: Statement, section: str) -> Statement:
+    return replace(s, section=section)
+
+
+__all__ = ["Documents", "Form", "ReadDocument", "Words"]

@@ -1,0 +1,117 @@
+"""What is the house's own: the names of its things, and the sources that speak of it rather than of a
+product.
+
+A source is the house's own if it is of a structured type (it declares things), or if it has one of the tags
+of ``TABOOT_RETRIEVAL__OWN_TAGS``; never if it has one of ``TABOOT_RETRIEVAL__VENDOR_TAGS``. A source of
+documents without such a tag is its own if its documents name the addresses that structured sources declare
+(hosts, IP addresses, host names of routes): who writes about a product does not know them.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.settings import RetrievalSettings
+
+#: Source types that hold documents only; all others declare things.
+_DOCUMENT_TYPES = frozenset({"files", "web"})
+_ADDRESSES = ("Host", "IP", "Endpoint", "TailscaleNode")
+#: A source is about the house if so much of its documents name an address of it.
+_MIN_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class _Known:
+    names: frozenset[str]
+    own: frozenset[str]
+
+
+class Ownership:
+    """Of each view what is its own, found out once. Safe to use from several threads."""
+
+    def __init__(self, settings: RetrievalSettings) -> None:
+        self._settings = settings
+        self._known: WeakKeyDictionary[View, _Known] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def names(self, view: View) -> frozenset[str]:
+        """What nodes of the graph are called, lower-cased, documents left out."""
+        return self._of(view).names
+
+    def owns(self, view: View, source: str) -> bool:
+        """Whether a source speaks of the house."""
+        return source in self._of(view).own
+
+    def _of(self, view: View) -> _Known:
+        with self._lock:
+            known = self._known.get(view)
+        if known is None:
+            known = _Known(_names(view), _own(view, self._settings))
+            with self._lock:
+                self._known[view] = known
+        return known
+
+
+def _names(view: View) -> frozenset[str]:
+    nodes = view.graph.nodes
+    return frozenset(
+        str(name).lower()
+        for name, label in zip(
+            nodes.column("name").to_pylist(), nodes.column("label").to_pylist(), strict=True
+        )
+        if label != "Document"
+    )
+
+
+def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:
+    vendor, tagged = frozenset(settings.vendor_tags), frozenset(settings.own_tags)
+    own = set()
+    speaking: dict[str, float] | None = None
+    for name, source in view.manifest.sources.items():
+        if not vendor.isdisjoint(source.tags):
+            continue
+        if source.type not in _DOCUMENT_TYPES or not tagged.isdisjoint(source.tags):
+            own.add(name)
+            continue
+        if speaking is None:
+            speaking = _speaking(view)
+        if speaking.get(name, 0.0) >= _MIN_SHARE:
+            own.add(name)
+    return frozenset(own)
+
+
+def _speaking(view: View) -> dict[str, float]:
+    """Of each source of documents the share that name an address which a structured source declares."""
+    edges, documents = view.graph.edges, view.graph.documents
+    sources = dict(
+        zip(documents.column("doc_id").to_pylist(), documents.column("source_id").to_pylist(), strict=True)
+    )
+    declared: set[tuple[str, str]] = set()
+    named: dict[tuple[str, str], set[str]] = {}
+    for side in ("start", "end"):
+        chosen = edges.filter(pc.is_in(edges.column(f"{side}_label"), value_set=pa.array(_ADDRESSES)))
+        for label, key, doc in zip(
+            chosen.column(f"{side}_label").to_pylist(),
+            chosen.column(f"{side}_key").to_pylist(),
+            chosen.column("doc_id").to_pylist(),
+            strict=True,
+        ):
+            entry = view.manifest.sources.get(sources.get(doc, ""))
+            if entry is None:
+                continue
+            if entry.type in _DOCUMENT_TYPES:
+                named.setdefault((label, key), set()).add(doc)
+            else:
+                declared.add((label, key))
+    speakers = {doc for thing, docs in named.items() if thing in declared for doc in docs}
+    share: dict[str, float] = {}
+    for source in set(sources.values()):
+        docs = [d for d, s in sources.items() if s == source]
+        share[source] = sum(d in speakers for d in docs) / len(docs)
+    return share

@@ -1,0 +1,256 @@
+"""Answers out of what documents state: the statements about the thing asked that carry the kind of value.
+
+A statement *covers* a term of the question where the term, its stem or a synonym stands in it, or in what
+belongs to it: what leads in to it, its headings, its document's title and path, its paragraph before it, the
+less the further away (:data:`_REACH`). Its coverage is the share of the question's weight (IDF) so covered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
+from taboot_pipelines.retrieval.answering.confidence import Features
+from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
+from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries, to_come
+from taboot_pipelines.retrieval.sentences import Form, Statement
+
+#: How much of a term counts where it stands.
+_REACH = {"own": 1.0, "lead": 0.9, "section": 0.85, "named": 0.8, "before": 0.65}
+#: What a synonym counts of the word itself.
+_SYNONYM = 0.85
+#: What the parts of a compound count, where they stand apart.
+_PARTS = 0.9
+#: What a term counts that the value itself says.
+_IMPLIED = 0.8
+#: Less than that, and a term is not there.
+_STANDS = 0.6
+#: The first statements of a document that is called what is asked say what it is.
+_FIRST, _INTRODUCES = 3, 0.2
+#: What speaks of the house is preferred to what vendors write, by so much of a score.
+_OWN = 0.15
+#: Code points of a line of code that is still shown where no command is asked for.
+_MAX_CODE = 240
+#: The group of what passwords are called.
+_SECRET = "~password"
+_COMMANDS = (Value.STEPS, Value.COMMAND)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A passage that the search found: a window of a document and ``[start, end)`` of its text.
+    ``similarity``: the cosine of the passage's vector and the question's; ``own``: it is the house's own.
+    """
+
+    document: ReadDocument
+    start: int
+    end: int
+    similarity: float
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """``number``: of the statement in its document; ``score``: what it is ranked by; ``own``: the share of
+    the question's weight that it says itself.
+    """
+
+    place: Place
+    number: int
+    score: float
+    features: Features
+    own: float
+
+    @property
+    def statement(self) -> Statement:
+        return self.place.document.statements[self.number]
+
+
+def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
+    """The statements of ``places`` that are about what is asked, best first; equal ones once. The order of
+    ``places`` does not matter.
+    """
+    if not asked.terms:
+        return []
+    question_runs = frozenset(words.runs(words.fold(asked.question)))
+    best: dict[tuple[str, int], Scored] = {}
+    for place in places:
+        document = place.document
+        for number in document.between(place.start, place.end):
+            scored = _score(asked, question_runs, place, number)
+            if scored is None:
+                continue
+            key = (document.doc_id, document.start + scored.statement.start)
+            if key not in best or best[key].score < scored.score:
+                best[key] = scored
+    ordered = sorted(best.values(), key=lambda s: (-s.score, s.place.document.doc_id, s.statement.start))
+    seen: set[str] = set()
+    found = []
+    for s in ordered:
+        shown = s.statement.said.lower()
+        if shown not in seen:
+            seen.add(shown)
+            found.append(s)
+    return found
+
+
+def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: int) -> Scored | None:
+    document = place.document
+    statement, held = document.statements[number], document.words(number)
+    fits = carries(asked.value, statement.said, question_runs)
+    if not fits and asked.value in TOLD:
+        return None
+    if not counted(asked, statement.said):
+        return None
+    if asked.value is Value.SECRET and not any(
+        _stands(t, held.own) for t in asked.terms if t.group == _SECRET
+    ):
+        return None
+    if asked.value in (Value.STEPS, Value.REASON, Value.MEANING) and _CHANGE.match(statement.said):
+        return None
+    if asked.future and not to_come(statement.said):
+        return None
+    length = len(statement.said.split())
+    if statement.form is Form.CODE and len(statement.said) > _MAX_CODE and asked.value not in _COMMANDS:
+        return None
+    total = covered = own = 0.0
+    names = 1.0
+    kept = 1.0
+    for term in asked.terms:
+        reach, itself = _covers(term, held, document.named)
+        if reach < _IMPLIED and fits and implied(term, asked.value, statement.said):
+            reach = _IMPLIED
+        total += term.weight
+        covered += term.weight * reach
+        own += term.weight * itself
+        if term.name:
+            names = min(names, reach)
+        if reach < _STANDS:
+            kept = min(kept, term.missing)
+    if not covered:
+        return None
+    coverage, own = kept * covered / total, own / total
+    # It must say something that the question does not.
+    news = held.own - {f for t in asked.terms for f in (t.form, *t.parts)}
+    if not news or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
+        return None
+    near = max(0.0, min(1.0, place.similarity))
+    features = Features(coverage, names, near)
+    score = coverage + 0.12 * own + 0.1 * names + 0.3 * place.similarity
+    score += 0.0 if asked.value is None else (0.08 if fits else -0.25)
+    score += _OWN if place.own else -_OWN if asked.ours else 0.0
+    score -= 0.0012 * max(0, length - 30)
+    if statement.form in (Form.HEADING, Form.LEAD_IN):
+        score -= 0.12 if fits and asked.value is not None else 0.3
+    elif statement.form is Form.CODE:
+        score -= 0.12 if length > 25 else 0.0
+        score -= 0.0 if asked.value in _COMMANDS else 0.06
+        if statement.said.rstrip().endswith((":", "{")):
+            score -= 0.2
+        score += 0.1 if asked.value is Value.COMMAND else 0.0
+    if statement.form is not Form.HEADING and headed(asked, statement):
+        score += 0.2
+    if statement.said.endswith("?"):
+        score -= 0.15
+    if _CHANGE.match(statement.said) and asked.value not in (Value.DATE, Value.MOMENT, Value.VERSION):
+        score -= 0.2
+    if asked.value is Value.MEANING:
+        score += _defines(asked, statement)
+        if number < _FIRST and all(_stands(t, document.named) for t in asked.terms):
+            score += _INTRODUCES
+    elif asked.value is Value.STEPS:
+        score += _instructs(asked, statement, held)
+    elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
+        score += 0.02
+    return Scored(place, number, score, features, own)
+
+
+_TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
+
+
+#: An entry of a list of changes: what was done once, not what is.
+_CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
+_TELLS = re.compile(
+    r"\b(?:to \w+,|must|should|need to|have to|you can|make sure|by \w+ing|simply|then)\b"
+    r"|^\W*[A-Z][a-z]+ (?:the|a|an|your|it|into|up|this|that|all|and)\b"
+)
+
+
+def headed(asked: Asked, statement: Statement) -> bool:
+    """Whether the innermost heading asks the same as the question: each has the other's words."""
+    leaf = statement.section.rsplit(" > ", 1)[-1]
+    if not leaf:
+        return False
+    heading = forms_of(leaf)
+    telling = [t for t in asked.terms if t.weight >= 1.5]
+    held = sum(t.weight for t in telling if _stands(t, heading))
+    if not telling or held < 0.85 * sum(t.weight for t in telling):
+        return False
+    meant = {f for t in asked.terms for f in (t.form, t.group, *t.parts)}
+    return sum(1 for f in heading if not f.startswith("~") and f not in meant) <= len(telling) / 2
+
+
+@lru_cache(maxsize=4096)
+def forms_of(text: str) -> frozenset[str]:
+    """The forms of a heading, of which few are asked for again and again."""
+    return words.forms(text)
+
+
+def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
+    """How much a statement looks like telling what to do."""
+    if statement.form is Form.CODE:
+        led = sum(t.weight for t in asked.terms if _stands(t, held.lead)) / asked.weight
+        return 0.06 + 0.16 * led
+    if carries(Value.COMMAND, statement.said, frozenset()):
+        return 0.08
+    return 0.04 if _TELLS.search(statement.said) else -0.12
+
+
+#: The column of a table that says what a thing is.
+_DESCRIBED = re.compile(
+    r"; (?:what[^:;]*|description|purpose|meaning|note|function|role|meant for|uses? it for): "
+)
+
+
+def _defines(asked: Asked, statement: Statement) -> float:
+    """How much a statement looks like saying what something is."""
+    said = statement.said.lower()
+    worth = 0.0
+    for term in asked.terms:
+        name = re.escape(term.text)
+        if re.search(rf"(?:^|\W){name}\W*(?:,|\(|:|—|–| is | are )", said):
+            worth = max(worth, 0.12)
+        if re.match(rf"\W*(?:the |an? )?{name}\W* (?:is|are) (?:an? |the |our )", said):
+            worth = max(worth, 0.25)
+        if statement.form is Form.ROW and re.match(rf"(?:[^:;]{{1,40}}: )?\W*{name}\b[^;]{{0,30}};", said):
+            worth = max(worth, 0.2 if _DESCRIBED.search(said) else 0.1)
+    return worth
+
+
+def _covers(term: Term, held: Words, named: frozenset[str]) -> tuple[float, float]:
+    """How well a statement covers a term: with what belongs to it, and by itself."""
+    itself = _stands(term, held.own)
+    best = itself * _REACH["own"]
+    if best < _REACH["own"]:
+        best = max(
+            best,
+            _stands(term, held.lead) * _REACH["lead"],
+            _stands(term, held.section) * _REACH["section"],
+            _stands(term, named) * _REACH["named"],
+            _stands(term, held.before) * _REACH["before"],
+        )
+    return best, itself
+
+
+def _stands(term: Term, held: frozenset[str]) -> float:
+    if not held:
+        return 0.0
+    if term.form in held:
+        return 1.0
+    if term.parts:
+        return _PARTS * sum(p in held for p in term.parts) / len(term.parts)
+    return _SYNONYM if term.group is not None and term.group in held else 0.0

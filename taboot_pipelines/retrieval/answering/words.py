@@ -1,0 +1,120 @@
+"""Words as questions and statements are compared by them: stems, compounds, and groups of words that mean the
+same to whoever runs a house.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+import threading
+import unicodedata
+from functools import lru_cache
+
+import Stemmer
+
+from taboot_pipelines.packaged import word_list
+from taboot_pipelines.shards.analyzer import STOP_WORDS
+
+_COMPOUND = re.compile(r"[^\W_]+(?:[-._:/@][^\W_]+)*")
+_PART = re.compile(r"[^\W_]+")
+_MAX_WORD = 128
+
+#: Words that belong together though they stand apart, and what they are together.
+_PHRASES = (
+    (re.compile(r"\bback(?:s|ed|ing)?[ -]up\b"), "backup"),
+    (re.compile(r"\b(?:log(?:ged|ging)?|sign(?:ed|ing)?)[ -](?:in|on)\b"), "login"),
+    (re.compile(r"\bset(?:s|ting)?[ -]up\b"), "setup"),
+    (re.compile(r"\b(?:shut(?:s|ting)?|spun)[ -]down\b"), "stop"),
+    (re.compile(r"\bturn(?:s|ed)? on\b|\bswitch(?:es|ed)? on\b"), "enable"),
+    (re.compile(r"\bturn(?:s|ed)? off\b|\bswitch(?:es|ed)? off\b"), "disable"),
+    (re.compile(r"\btak(?:es?|ing) place\b|\btook place\b"), "happen"),
+    (re.compile(r"\bget(?:s|ting)? rid of\b"), "remove"),
+)
+#: The form of every word that denies.
+DENIAL = "~not"
+DENIES = re.compile(r"\b(?:not|never|none|cannot|without|nothing|no)\b|n't\b")
+_CAMEL = re.compile(r"\b[A-Z]?[a-z]+(?:[A-Z][a-z]+)+\b")
+_HUMP = re.compile(r"[A-Z]?[a-z]+")
+_ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
+_MONTHS = list(calendar.month_name)[1:]
+_IRREGULAR = dict(
+    pair.split("=") for pair in word_list("taboot_pipelines.retrieval.answering", "irregular_forms.txt")
+)
+
+_local = threading.local()
+
+
+@lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """The stem of a lower-cased word (Snowball English, Porter 2001), irregular forms included."""
+    if len(word) > _MAX_WORD or not word.isalpha():
+        return word
+    stemmer = getattr(_local, "stemmer", None)
+    if stemmer is None:
+        stemmer = _local.stemmer = Stemmer.Stemmer("english", 0)
+    found: str = stemmer.stemWord(_IRREGULAR.get(word, word))
+    return found or word
+
+
+def _groups() -> dict[str, str]:
+    """Of each stem the name of its group of synonyms (``synonyms.txt``: a group a line)."""
+    found: dict[str, str] = {}
+    for line in sorted(word_list("taboot_pipelines.retrieval.answering", "synonyms.txt")):
+        members = line.split(",")
+        for word in members:
+            found[stem(word)] = f"~{members[0]}"
+    return found
+
+
+_GROUPS = _groups()
+
+
+def group(stemmed: str) -> str | None:
+    """The name of the group of synonyms that a stem belongs to; None if it is in none."""
+    return _GROUPS.get(stemmed)
+
+
+def fold(text: str) -> str:
+    """``text`` as words are looked for in it: NFKC, lower case, with phrases that are one word as one."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    text = text.lower()
+    for pattern, word in _PHRASES:
+        text = pattern.sub(word, text)
+    return text
+
+
+def runs(folded: str) -> list[str]:
+    """The words and compounds (``node-exporter``, ``10.0.0.5``) of a folded text, in order."""
+    return [run for run in _COMPOUND.findall(folded) if len(run) <= _MAX_WORD]
+
+
+def parts(run: str) -> list[str]:
+    """The words of a compound; of a plain word the word alone."""
+    return [run] if run.isalnum() else _PART.findall(run)
+
+
+def forms(text: str) -> frozenset[str]:
+    """All that words of ``text`` may be found by: stems, compounds, the groups of synonyms, and that it
+    denies something.
+    """
+    found: set[str] = set()
+    folded = fold(text)
+    if DENIES.search(folded):
+        found.add(DENIAL)
+    # CertificateExpires is found by its words, 2026-02-08 by its month.
+    for camel in _CAMEL.findall(text):
+        found.update(stem(hump.lower()) for hump in _HUMP.findall(camel))
+    found.update(stem(_MONTHS[int(month) - 1].lower()) for month in _ISO_MONTH.findall(text))
+    for run in runs(folded):
+        if not run.isalnum():
+            found.add(run)
+        for word in parts(run):
+            if word in STOP_WORDS:
+                continue
+            stemmed = stem(word)
+            found.add(stemmed)
+            same = _GROUPS.get(stemmed)
+            if same is not None:
+                found.add(same)
+    return frozenset(found)
