@@ -7,7 +7,7 @@ changing anything (``stages``; ``writing`` only calls them). No question opens t
 
 ``knowledge_base`` is the door: ``KnowledgeBase`` has a method for each question and leaves it to a module:
 
-- ``search``: passages; ``answers``: sentences out of passages, each with its citation;
+- ``search``: passages; ``answers``: what answers a question, each sentence with its citation, or nothing;
 - ``neighborhoods``: what surrounds a node; ``explanations``: the bytes behind an edge or a hit;
 - ``tables``: all documents, nodes and edges; ``writing``: delete and restore.
 
@@ -25,9 +25,10 @@ A search passes through these modules, one after the other:
    the arms and the fusion, so that no backend changes a result.
 7. ``search`` makes the hits (``results``); ``reranking`` orders the best anew where a reranker is configured.
 
-Answers go on with the hits: ``sentences`` splits and compares them, ``evidence`` finds the line of a sentence
-of HTML in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where
-Neo4j is configured. Explanations read blobs through ``evidence``. Results draw themselves in notebooks by
+Answers go on with the hits: ``sentences`` reads what their documents state, the modules of ``answering`` find
+the statements about what is asked and say how sure that is, ``evidence`` finds the line of a sentence of HTML
+in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where Neo4j is
+configured. Explanations read blobs through ``evidence``. Results draw themselves in notebooks by
 ``rendering``. What is costly to open is made when it is first asked for (``once``).
 """
 
@@ -43,6 +44,7 @@ from taboot_pipelines.retrieval.results import (
     Hit,
     Node,
     Quote,
+    Replay,
     SearchResult,
     Subgraph,
 )
@@ -57,6 +59,7 @@ __all__ = [
     "KnowledgeBase",
     "Node",
     "Quote",
+    "Replay",
     "SearchResult",
     "Subgraph",
 ]
