@@ -8,7 +8,8 @@ import time
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval import Answer, KnowledgeBase
+from taboot_pipelines.retrieval.answering.words import is_slip
 from taboot_pipelines_tests.world import World
 
 BACKUPS = """---
@@ -117,6 +118,7 @@ def kb(home: World) -> KnowledgeBase:
         ("What is Jellyfin?", "free media server"),
         ("which port does the web interface of jellyfin listen on", "8096"),
         ("memory limit of unbound", "mem_limit: 512m"),
+        ("how long does restic keep snapshtos", "7 daily, 4 weekly"),
     ],
 )
 def test_the_first_sentence_says_what_is_asked(kb, question, needed):
@@ -241,6 +243,31 @@ def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
     world.workspace.close()
     kb = KnowledgeBase.open(settings=world.settings(world.home))
     assert "bb 30 seconds" in kb.answer("how long does the media server wait").text.split(" [1]")[0]
+
+
+def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
+    said = Answer(question="q", found=True, text="It is 7. [1]", citations=(), confidence=0.9, kind="facts")
+    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: said)
+    facts = kb.answer("How long does restic keep snapshots?")
+    assert (facts.kind, facts.text, facts.confidence) == ("facts", said.text, 0.9) and facts.answer_id
+    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: None)
+    assert kb.answer("How long does restic keep snapshots?").kind == "text"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "slip"),
+    [
+        ("publshed", "published", True),
+        ("memmory", "memory", True),
+        ("snapshtos", "snapshots", True),
+        ("jellyfim", "jellyfin", True),
+        ("jellyfin", "jellyfin", False),
+        ("radarr", "sonarr", False),
+        ("homarr", "honor", False),
+    ],
+)
+def test_one_slip_of_the_pen_is_told_from_another_word(typed, meant, slip):
+    assert is_slip(typed, meant) is slip and is_slip(meant, typed) is slip
 
 
 # --- replay -------------------------------------------------------------------------------------------------
