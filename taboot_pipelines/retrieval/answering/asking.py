@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.values import AMOUNT, MONTH, NOUNS, SAID_BY, WEEKDAY, Value
+from taboot_pipelines.retrieval.answering.values import AMOUNT, MONTH, NOUNS, SAID_BY, WEEKDAY, Value, carries
 from taboot_pipelines.shards.analyzer import STOP_WORDS, analyze
 
 #: Terms of a question that are looked at; the rest of a longer one is taken to repeat them.
@@ -242,3 +242,8 @@ def counted(asked: Asked, said: str) -> bool:
     at = [i for i, own in enumerate(stems) if asked.counts in own]
     numbers = [i for i, run in enumerate(runs) if _NUMBER.fullmatch(run)]
     return any(abs(i - j) <= _COUNT_REACH for i in at for j in numbers)
+
+
+def says(asked: Asked, said: str) -> bool:
+    """Whether a text carries the kind of value asked for, which the question does not hold itself."""
+    return carries(asked.value, said, frozenset(words.runs(words.fold(asked.question))))

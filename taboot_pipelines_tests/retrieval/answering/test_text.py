@@ -246,10 +246,14 @@ def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
 
 
 def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
-    said = Answer(question="q", found=True, text="It is 7. [1]", citations=(), confidence=0.9, kind="facts")
+    said = Answer(question="q", found=True, text="7 days. [1]", citations=(), confidence=0.9, kind="facts")
     monkeypatch.setattr(kb._answers, "_facts", lambda view, request: said)
+    assert kb.answer("who looks after the proxy").kind == "facts"
     facts = kb.answer("How long does restic keep snapshots?")
     assert (facts.kind, facts.text, facts.confidence) == ("facts", said.text, 0.9) and facts.answer_id
+    other = said.model_copy(update={"text": "restic runs version 0.17.3. [1]"})
+    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: other)
+    assert kb.answer("How long does restic keep snapshots?").kind == "text"
     monkeypatch.setattr(kb._answers, "_facts", lambda view, request: None)
     assert kb.answer("How long does restic keep snapshots?").kind == "text"
 
