@@ -231,6 +231,22 @@ def test_what_is_no_question_is_refused(kb, question):
     assert caught.value.code == "E_QUERY"
 
 
+def test_a_long_document_is_cited_where_its_statements_stand(tmp_path):
+    world = World(tmp_path, None)
+    parts = [f"## Machine {n}\n\nMachine{n} has {n} disks. " + "It hums. " * 60 for n in range(300, 500)]
+    text = "# Machines\n\n" + "\n\n".join(parts)
+    (world.source("notes") / "machines.md").write_text(text)
+    world.ingest()
+    world.workspace.close()
+    kb = world.kb()
+    for n in (300, 387, 499):
+        answer = kb.answer(f"how many disks has machine{n}")
+        citation = answer.citations[0]
+        assert citation.text == f"Machine{n} has {n} disks."
+        assert text[citation.start : citation.end] == citation.text
+        assert text.count("\n", 0, citation.start) + 1 == citation.line
+
+
 def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
     world = World(tmp_path, None)
     for name, tags in (("a-vendor", ["vendor"]), ("b-house", ["ours"])):
