@@ -14,7 +14,8 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -248,6 +249,43 @@ class RetryingClient:
         """Ask once. ``root``: ``path`` begins at the server's root, not below the URL's own. Raises the
         peer's codes if no answer came.
         """
+        with self._exchange(method, path, body, deadline, root=root) as response:
+            parts: list[bytes] = []
+            size = 0
+            for part in response.iter_stream():
+                size += len(part)
+                self._bound(size, path)
+                parts.append(part)
+            received = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in response.headers}
+            return Reply(response.status, b"".join(parts), received)
+
+    def lines(self, method: str, path: str, body: bytes, *, deadline: float | None = None) -> Iterator[bytes]:
+        """Ask once, and give the lines of the answer as they come. Raises as :meth:`send` and, for a status
+        that is no answer, what :meth:`refusal` makes.
+        """
+        with self._exchange(method, path, body, deadline) as response:
+            if response.status != 200:
+                raise self.refusal(response.status, path)
+            size, rest = 0, b""
+            for part in response.iter_stream():
+                size += len(part)
+                self._bound(size, path)
+                *whole, rest = (rest + part).split(b"\n")
+                yield from whole
+            yield rest
+
+    def _bound(self, size: int, path: str) -> None:
+        peer = self.peer
+        if size > peer.max_answer:
+            raise TabootError(peer.code, f"{peer.name}'s answer exceeds {peer.max_answer} bytes.", path=path)
+
+    @contextmanager
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, deadline: float | None, *, root: bool = False
+    ) -> Iterator[httpcore.Response]:
+        """One request, its answer not yet read. What goes wrong until it is read is one of the peer's
+        codes.
+        """
         peer = self.peer
         now = time.monotonic()
         self._deadline.at = now + self.settings.timeout_seconds if deadline is None else deadline
@@ -274,17 +312,7 @@ class RetryingClient:
                 content=body,
                 extensions={"timeout": timeout},
             ) as response:
-                parts: list[bytes] = []
-                size = 0
-                for part in response.iter_stream():
-                    size += len(part)
-                    if size > peer.max_answer:
-                        raise TabootError(
-                            peer.code, f"{peer.name}'s answer exceeds {peer.max_answer} bytes.", path=path
-                        )
-                    parts.append(part)
-                received = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in response.headers}
-                return Reply(response.status, b"".join(parts), received)
+                yield response
         except httpcore.TimeoutException:
             raise _Unanswered(
                 peer.timeout_code,

@@ -7,8 +7,8 @@ changing anything (``stages``; ``writing`` only calls them). No question opens t
 
 ``knowledge_base`` is the door: ``KnowledgeBase`` has a method for each question and leaves it to a module:
 
-- ``search``: passages; ``answers``: sentences out of facts (``answering``: edges of the graph and values of
-  configuration files), else out of passages, each with its citation;
+- ``search``: passages; ``answers``: what answers a question, out of facts (edges of the graph and values of
+  configuration files) or text, each sentence with its citation, or nothing (``answering``);
 - ``neighborhoods``: what surrounds a node; ``document_links``: what a document links to, and what to it;
 - ``explanations``: the bytes behind an edge or a hit;
 - ``tables``: all documents, nodes and edges; ``writing``: delete and restore.
@@ -35,9 +35,10 @@ A search passes through these modules, one after the other:
 ``comparing`` searches in every mode; ``why_not`` follows a document through these steps; ``caching`` shows
 and clears the caches; ``timing`` measures the parts.
 
-Answers go on with the hits: ``sentences`` splits and compares them, ``evidence`` finds the line of a sentence
-of HTML in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where
-Neo4j is configured. Explanations read blobs through ``evidence``. Results draw themselves in notebooks by
+Answers go on with the hits: ``sentences`` reads what their documents state, the modules of ``answering`` find
+the statements about what is asked and say how sure that is, ``evidence`` finds the line of a sentence of HTML
+in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where Neo4j is
+configured. Explanations read blobs through ``evidence``. Results draw themselves in notebooks by
 ``rendering``. What is costly to open is made when it is first asked for (``once``).
 """
 
@@ -57,6 +58,7 @@ from taboot_pipelines.retrieval.results import (
     Link,
     Node,
     Quote,
+    Replay,
     SearchResult,
     Subgraph,
     WhyNot,
@@ -76,6 +78,7 @@ __all__ = [
     "Link",
     "Node",
     "Quote",
+    "Replay",
     "SearchResult",
     "Subgraph",
     "WhyNot",

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import replays
-from taboot_pipelines.retrieval.answering.asking import Asked, read_question
+from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
 from taboot_pipelines.retrieval.answering.documents import Documents
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.passages import Place, Scored, rank_statements
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
+from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.hits import make_hit
@@ -44,6 +45,9 @@ _NAMED = 3
 _UNKNOWN_SIMILARITY = 0.4
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
 _WORTH_ASKING = 0.4
+
+#: Who asks for one of these does not want another property of the same thing, which is what facts may know.
+_TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 
 #: An answer out of the graph and out of configuration; None where they do not answer.
 Facts = Callable[[View, SearchRequest, int], Answer | None]
@@ -97,7 +101,7 @@ class Answers:
         Raises ``E_CONFIG`` if a model is asked for and there is none, and what its server raises.
         """
         chat = self._model(synthesize)
-        found = self._find(request, limit)
+        found = self._find(request, limit, facts_suffice=chat is None)
         if chat is None:
             made = self._in_its_own_words(found, limit)
         else:
@@ -110,7 +114,7 @@ class Answers:
         abstention says where there is none.
         """
         chat = self._model(synthesize)
-        found = self._find(request, limit)
+        found = self._find(request, limit, facts_suffice=chat is None)
         if chat is None:
             made = self._in_its_own_words(found, limit)
             self._finished(request, limit, found, made)
@@ -131,7 +135,7 @@ class Answers:
         """What is asked, and the statements that text would answer with, best first, whatever their
         confidence.
         """
-        found = self._find(request, MAX_SENTENCES)
+        found = self._find(request, MAX_SENTENCES, facts_suffice=False)
         return found.asked, found.ranked
 
     def replay(self, answer_id: str) -> Replay:
@@ -148,16 +152,22 @@ class Answers:
 
     # --- finding --------------------------------------------------------------------------------------------
 
-    def _find(self, request: SearchRequest, limit: int) -> _Found:
+    def _find(self, request: SearchRequest, limit: int, *, facts_suffice: bool) -> _Found:
+        """``facts_suffice``: what documents state is not looked at where facts answer."""
         # What names something and what means something alike: each arm brings its own best.
         both = replace(request, limit=PASSAGES, vector_weight=1.0, keyword_weight=1.0)
         hits = self._search.search(both).hits
-        return self._session.ask(lambda view: self._rank(view, request, hits, limit))
+        return self._session.ask(lambda view: self._rank(view, request, hits, limit, facts_suffice))
 
-    def _rank(self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int) -> _Found:
+    def _rank(
+        self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
+    ) -> _Found:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
         facts = None if self._facts is None else self._facts(view, request, limit)
-        ranked = rank_statements(asked, self._places(view, hits))
+        if facts is not None and asked.value in _TIMES and not says(asked, facts.text):
+            facts = None
+        needless = facts_suffice and facts is not None
+        ranked = [] if needless else rank_statements(asked, self._places(view, hits))
         return _Found(asked, hits, ranked, facts, view.manifest.version)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:

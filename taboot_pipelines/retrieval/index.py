@@ -212,11 +212,12 @@ class Index:
         at = pc.index(self.documents.column("doc_id"), doc_id).as_py() if self.documents.num_rows else -1
         if at < 0:
             return None
-        rows = np.flatnonzero(self.document == at)
-        for row in rows.tolist():
+        # A document's chunks stand together.
+        first, last = np.searchsorted(self.document, [at, at + 1])
+        for row in range(int(first), int(last)):
             shard, local = self.locate(row)
             if self.shards[shard].chunks.column("chunk_index")[local].as_py() == chunk_index:
-                return int(row)
+                return row
         return None
 
     def gather(self, rows: Rows) -> npt.NDArray[np.float32]:

@@ -127,6 +127,16 @@ class FakeOpenAi:
             {"id": "chatcmpl-1", "object": "chat.completion", "choices": choices, "usage": usage}
         )
 
+    def events(self, text: str) -> bytes:
+        """A text as server-sent events, a few characters each."""
+        pieces = [text[i : i + 7] for i in range(0, len(text), 7)]
+        deltas = [{"role": "assistant", "content": ""}, *({"content": p} for p in pieces)]
+        events = [
+            b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": d, "finish_reason": None}]})
+            for d in deltas
+        ]
+        return b"\n\n".join([*events, b": a comment", b"data: [DONE]", b""])
+
     def complete(self, data: bytes) -> Answer:
         body = orjson.loads(data)
         with self._lock:
@@ -162,6 +172,8 @@ class FakeOpenAi:
         text = self.react(body)
         if text is None:
             text = orjson.dumps(satisfy(given["json_schema"]["schema"], last)).decode() if given else last
+        if body.get("stream"):
+            return 200, self.events(text), {"Content-Type": "text/event-stream"}
         cut = text.split()[: body["max_tokens"]]
         short = len(text.split()) > len(cut)
         return 200, self.envelope(" ".join(cut) if short else text, "length" if short else "stop", words), {}
@@ -184,9 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        sent = {"Content-Type": "application/json", **(headers or {})}
         self.send_header("Content-Length", str(len(body)))
-        for name, value in (headers or {}).items():
+        for name, value in sent.items():
             self.send_header(name, value)
         self.end_headers()
         try:

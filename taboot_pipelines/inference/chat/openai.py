@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -81,6 +81,22 @@ class OpenAiChat:
 
         gather(len(requests), 1, self._settings.max_concurrency, work)
         return results
+
+    def stream(self, request: ChatRequest) -> Iterator[str]:
+        """As :meth:`ChatModel.stream`, by server-sent events. What it used is not counted: servers tell it
+        at the end of a stream only if they like.
+        """
+        begin = time.monotonic()
+        model = self.model
+        body = _body(request, model, 0, self._settings, stream=True)
+        deadline = begin + self._settings.timeout_seconds
+        with self._http.slots:
+            for line in self._http.lines("POST", f"{self._prefix}/chat/completions", body, deadline=deadline):
+                if line.startswith(b"data:"):
+                    data = line[5:].strip()
+                    if data == b"[DONE]":
+                        return
+                    yield _delta(data)
 
     def totals(self) -> dict[str, Totals]:
         return self._accounts.totals()
@@ -191,14 +207,28 @@ class OpenAiChat:
         return version if isinstance(version, str) and re.fullmatch(r"[0-9A-Za-z.+_-]{1,40}", version) else ""
 
 
-def _body(request: ChatRequest, model: str, attempt: int, settings: LlmSettings) -> bytes:
+def _delta(data: bytes) -> str:
+    """What an event of a stream adds to the text."""
+    try:
+        choices = orjson.loads(data)["choices"]
+        content = choices[0]["delta"].get("content") if choices else None
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        raise _not_openai("/chat/completions") from None
+    if content is not None and not isinstance(content, str):
+        raise _not_openai("/chat/completions")
+    return content or ""
+
+
+def _body(
+    request: ChatRequest, model: str, attempt: int, settings: LlmSettings, *, stream: bool = False
+) -> bytes:
     given: dict[str, Any] = {
         "model": model,
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
         "temperature": temperature(settings, attempt),
         "seed": request.seed + attempt,
         "max_tokens": request.max_output_tokens or settings.max_output_tokens,
-        "stream": False,
+        "stream": stream,
     }
     if request.schema is not None:
         given["response_format"] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -87,6 +87,12 @@ class ChatModel(Protocol):
     def complete(self, requests: Sequence[ChatRequest]) -> list[ChatResult]:
         """One result a request, in their order. A bad window never fails its batch: what went wrong is in its
         result.
+        """
+        ...
+
+    def stream(self, request: ChatRequest) -> Iterator[str]:
+        """The text of one answer in pieces, as the model writes them; asked once, without a schema. Raises
+        what the result of :meth:`complete` would hold, at the latest when it is asked for a piece.
         """
         ...
 

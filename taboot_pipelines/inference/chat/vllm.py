@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -61,6 +61,10 @@ class VllmChat:
         for result in results:
             self._accounts.add(result)
         return results
+
+    def stream(self, request: ChatRequest) -> Iterator[str]:
+        """As :meth:`ChatModel.stream`, in one piece."""
+        yield self.complete([request])[0].answer().text
 
     def totals(self) -> dict[str, Totals]:
         return self._accounts.totals()

@@ -1,6 +1,6 @@
-"""Answers from facts: the graph's edges and the values of configuration files.
+"""Answers: from facts, which are the graph's edges and the values of configuration files, else out of text.
 
-A question passes through these modules, one after the other:
+For facts a question passes through these modules, one after the other:
 
 1. ``linking`` finds the names in it and the things that they may mean, in the ``house``: the graph of a view
    indexed for questions, with the texts of its configuration documents.
@@ -12,6 +12,14 @@ A question passes through these modules, one after the other:
    ``config_values`` chooses among the values (``properties.txt``).
 6. ``answerer`` takes what leaves the fewest words unexplained, or says what was looked for. It is the one
    entry, :func:`answer_from_facts`; ``cited`` makes an ``Answer`` of it.
+
+Answers out of text, and what they share with those from facts:
+
+- ``asking``: what a question asks for; ``values``: the kinds of value and how each is told; ``words``: stems
+  and synonyms; ``ownership``: which sources speak of the house;
+- ``documents``: documents as statements (``retrieval.sentences``); ``passages``: the statements about what is
+  asked, best first; ``choosing``: those that make the answer; ``confidence``: how sure it is;
+- ``synthesis``: a model's words, checked against what they cite; ``replays``: what is kept of answers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.values import AMOUNT, MONTH, NOUNS, SAID_BY, WEEKDAY, Value
+from taboot_pipelines.retrieval.answering.values import AMOUNT, MONTH, NOUNS, SAID_BY, WEEKDAY, Value, carries
 from taboot_pipelines.shards.analyzer import STOP_WORDS, analyze
 
 #: Terms of a question that are looked at; the rest of a longer one is taken to repeat them.
@@ -89,7 +89,8 @@ _LITTLE = word_list("taboot_pipelines.retrieval.answering", "faint_words.txt")
 class Term:
     """A word of the question. ``form``: what it is found by (a stem or a compound); ``parts``: the stems of a
     compound; ``weight``: how much it says; ``missing``: what the coverage of a statement without it
-    is multiplied by; ``name``: something in the knowledge base is called that.
+    is multiplied by; ``name``: something in the knowledge base is called that;
+    ``unknown``: no document holds it.
     """
 
     text: str
@@ -99,6 +100,7 @@ class Term:
     weight: float
     missing: float
     name: bool
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         if run in _LITTLE:
             weight *= _FAINT
         name = weight >= _MIN_NAME and run in names
+        strange = max(known, default=0.0) >= unknown
         missing = 1.0
         if _HARD.search(run):
             missing = _WITHOUT_NUMBER
@@ -176,9 +179,9 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
             missing = _WITHOUT_SUBJECT
         elif run in focus and run not in _LITTLE:
             missing = _WITHOUT_FOCUS
-        elif max(known, default=0.0) >= unknown:
+        elif strange:
             missing = _WITHOUT_UNKNOWN
-        found[form] = Term(run, form, own, words.group(form), weight, missing, name)
+        found[form] = Term(run, form, own, words.group(form), weight, missing, name, strange)
     if words.DENIES.search(folded) and value is not Value.YES_NO:
         found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, 1.0, name=False)
     many_of = _HOW_MANY.search(folded)
@@ -239,3 +242,8 @@ def counted(asked: Asked, said: str) -> bool:
     at = [i for i, own in enumerate(stems) if asked.counts in own]
     numbers = [i for i, run in enumerate(runs) if _NUMBER.fullmatch(run)]
     return any(abs(i - j) <= _COUNT_REACH for i in at for j in numbers)
+
+
+def says(asked: Asked, said: str) -> bool:
+    """Whether a text carries the kind of value asked for, which the question does not hold itself."""
+    return carries(asked.value, said, frozenset(words.runs(words.fold(asked.question))))

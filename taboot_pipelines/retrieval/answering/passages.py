@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from taboot_pipelines.retrieval.answering import words
@@ -27,6 +27,8 @@ _SYNONYM = 0.85
 _PARTS = 0.9
 #: What a term counts that the value itself says.
 _IMPLIED = 0.8
+#: Shorter words have too many others beside them to be corrected.
+_MIN_CORRECTED = 5
 #: Less than that, and a term is not there.
 _STANDS = 0.6
 #: The first statements of a document that is called what is asked say what it is.
@@ -76,6 +78,7 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     """
     if not asked.terms:
         return []
+    asked = _corrected(asked, places)
     question_runs = frozenset(words.runs(words.fold(asked.question)))
     best: dict[tuple[str, int], Scored] = {}
     for place in places:
@@ -96,6 +99,30 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
             seen.add(shown)
             found.append(s)
     return found
+
+
+def _corrected(asked: Asked, places: Sequence[Place]) -> Asked:
+    """The question without slips of the pen: of a word that no document holds, the one that the passages hold
+    and that looks like it, if there is only one.
+    """
+    strange = [t for t in asked.terms if t.unknown and t.text.isalpha() and len(t.text) >= _MIN_CORRECTED]
+    if not strange:
+        return asked
+    held: set[str] = set()
+    for place in places:
+        for number in place.document.between(place.start, place.end):
+            held |= place.document.words(number).own
+    meant: dict[str, str] = {}
+    for term in strange:
+        if term.form not in held:
+            near = sorted(f for f in held if f.isalpha() and words.is_slip(term.form, f))
+            if len(near) == 1:
+                meant[term.form] = near[0]
+    terms = tuple(
+        replace(t, form=meant[t.form], group=words.group(meant[t.form])) if t.form in meant else t
+        for t in asked.terms
+    )
+    return replace(asked, terms=terms)
 
 
 def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: int) -> Scored | None:

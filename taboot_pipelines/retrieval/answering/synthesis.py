@@ -73,8 +73,7 @@ def write(chat: ChatModel, question: str, passages: Sequence[Passage]) -> Iterat
 
     Raises what the model's server raises (``E_LLM``, ``E_LLM_TIMEOUT``, ``E_TOKEN_LIMIT``, …).
     """
-    result = chat.complete([request(question, passages)])[0].answer()
-    yield from checked([result.text], passages)
+    yield from checked(chat.stream(request(question, passages)), passages)
 
 
 def request(question: str, passages: Sequence[Passage]) -> ChatRequest:

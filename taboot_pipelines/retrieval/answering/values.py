@@ -82,7 +82,8 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore"
         r"|which is why|to avoid|instead of|to (?:get|allow|keep|make|prevent|ensure)|as it|would|could|was"
         r"|were|had|this)\b",
-        Value.SECRET: r"[:=]\s*\S|`[^`]+`|\b(?:is|in|under|set to|default)\b",
+        Value.SECRET: r"(?:passw\w*|passphrase|secret|token|credentials?|login)\W{0,4}"
+        r"(?:[:=]|\b(?:is|are|was|in|under|to|defaults?|set)\b)\W*\w",
         Value.COMMAND: r"`[^`]+`|^\W*(?:sudo|docker|alias|systemctl|kubectl|apt|git|curl|ssh)\s|\s-{1,2}\w",
     }.items()
 }

@@ -94,6 +94,21 @@ def parts(run: str) -> list[str]:
     return [run] if run.isalnum() else _PART.findall(run)
 
 
+def is_slip(typed: str, meant: str) -> bool:
+    """Whether two words differ by one slip of the pen: a letter too many, too few, another, or two swapped.
+    The first letter is rarely wrong.
+    """
+    if typed == meant or typed[:1] != meant[:1] or abs(len(typed) - len(meant)) > 1:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(typed, meant, strict=False)) if a != b), None)
+    if at is None:
+        return True
+    rest, other = typed[at:], meant[at:]
+    if len(typed) == len(meant):
+        return rest[1:] == other[1:] or (rest[:2] == other[1::-1] and rest[2:] == other[2:])
+    return rest[1:] == other if len(typed) > len(meant) else rest == other[1:]
+
+
 def forms(text: str) -> frozenset[str]:
     """All that words of ``text`` may be found by: stems, compounds, the groups of synonyms, and that it
     denies something.

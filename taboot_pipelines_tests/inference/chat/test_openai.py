@@ -319,3 +319,39 @@ def test_a_real_server_holds_a_real_model_to_the_schema():
         finally:
             process.stdin.close()
             process.wait(10)
+
+
+def test_a_stream_gives_the_text_in_pieces(server):
+    text = "nginx läuft [1]. Restic auch [2].\nEnde."
+    server.react = lambda body: text
+    pieces = list(client(server).stream(ask("nginx", None)))
+    assert "".join(pieces) == text and len([p for p in pieces if p]) > 3
+    assert server.bodies[-1]["stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (lambda s: s.fail(500), "E_LLM"),
+        (lambda s: s.fail(401), "E_LLM"),
+        (lambda s: s.drop(), "E_LLM"),
+        (lambda s: s.hang(3), "E_LLM_TIMEOUT"),
+        (lambda s: s.raw(b'data: {"choices": 5}\n\n'), "E_LLM"),
+        (lambda s: s.raw(b"data: nonsense\n\n"), "E_LLM"),
+    ],
+)
+def test_a_stream_that_fails_says_so(server, fault, code):
+    fault(server)
+    with pytest.raises(TabootError) as caught:
+        list(client(server, timeout_seconds=1).stream(ask("nginx", None)))
+    assert caught.value.code == code
+
+
+def test_a_stream_that_is_left_early_gives_its_slot_back(server):
+    server.react = lambda body: "word " * 100
+    chat = client(server, max_concurrency=1)
+    for _ in range(3):
+        pieces = chat.stream(ask("nginx", None))
+        assert next(p for p in pieces if p)
+        pieces.close()
+    assert one(chat, ask("nginx", None)).answer().text

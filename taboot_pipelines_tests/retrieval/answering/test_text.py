@@ -8,7 +8,8 @@ import time
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval import Answer, KnowledgeBase
+from taboot_pipelines.retrieval.answering.words import is_slip
 from taboot_pipelines_tests.world import World
 
 BACKUPS = """---
@@ -116,12 +117,13 @@ def kb(home: World) -> KnowledgeBase:
         ("who looks after the proxy", "Jonas Okafor"),
         ("What is Jellyfin?", "free media server"),
         ("which port does the web interface of jellyfin listen on", "8096"),
-        ("memory limit of unbound", "mem_limit: 512m"),
+        ("memory limit of unbound", "512m"),
+        ("how long does restic keep snapshtos", "7 daily, 4 weekly"),
     ],
 )
 def test_the_first_sentence_says_what_is_asked(kb, question, needed):
     answer = kb.answer(question)
-    assert answer.found and answer.kind == "text" and 0.0 < answer.confidence <= 1.0
+    assert answer.found and answer.kind in ("facts", "text") and 0.0 < answer.confidence <= 1.0
     assert needed in answer.text.split(" [1]")[0]
     assert len(answer.citations) <= 3
 
@@ -229,6 +231,22 @@ def test_what_is_no_question_is_refused(kb, question):
     assert caught.value.code == "E_QUERY"
 
 
+def test_a_long_document_is_cited_where_its_statements_stand(tmp_path):
+    world = World(tmp_path, None)
+    parts = [f"## Machine {n}\n\nMachine{n} has {n} disks. " + "It hums. " * 60 for n in range(300, 500)]
+    text = "# Machines\n\n" + "\n\n".join(parts)
+    (world.source("notes") / "machines.md").write_text(text)
+    world.ingest()
+    world.workspace.close()
+    kb = world.kb()
+    for n in (300, 387, 499):
+        answer = kb.answer(f"how many disks has machine{n}")
+        citation = answer.citations[0]
+        assert citation.text == f"Machine{n} has {n} disks."
+        assert text[citation.start : citation.end] == citation.text
+        assert text.count("\n", 0, citation.start) + 1 == citation.line
+
+
 def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
     world = World(tmp_path, None)
     for name, tags in (("a-vendor", ["vendor"]), ("b-house", ["ours"])):
@@ -241,6 +259,35 @@ def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
     world.workspace.close()
     kb = KnowledgeBase.open(settings=world.settings(world.home))
     assert "bb 30 seconds" in kb.answer("how long does the media server wait").text.split(" [1]")[0]
+
+
+def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
+    said = Answer(question="q", found=True, text="7 days. [1]", citations=(), confidence=0.9, kind="facts")
+    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: said)
+    assert kb.answer("who looks after the proxy").kind == "facts"
+    facts = kb.answer("How long does restic keep snapshots?")
+    assert (facts.kind, facts.text, facts.confidence) == ("facts", said.text, 0.9) and facts.answer_id
+    other = said.model_copy(update={"text": "restic runs version 0.17.3. [1]"})
+    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: other)
+    assert kb.answer("How long does restic keep snapshots?").kind == "text"
+    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: None)
+    assert kb.answer("How long does restic keep snapshots?").kind == "text"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "slip"),
+    [
+        ("publshed", "published", True),
+        ("memmory", "memory", True),
+        ("snapshtos", "snapshots", True),
+        ("jellyfim", "jellyfin", True),
+        ("jellyfin", "jellyfin", False),
+        ("radarr", "sonarr", False),
+        ("homarr", "honor", False),
+    ],
+)
+def test_one_slip_of_the_pen_is_told_from_another_word(typed, meant, slip):
+    assert is_slip(typed, meant) is slip and is_slip(meant, typed) is slip
 
 
 # --- replay -------------------------------------------------------------------------------------------------
