@@ -348,7 +348,7 @@ class Config:
                     break
         if re.search(r"\bmount|\bvolume", question.lower):
             matches = [m for m in matches if "volumes" in m.value.path] or matches
-        named = {m.text.lower() for m in scoped.mentions}
+        named = {m.text.lower() for m in scoped.mentions if m.of("service")}
         kept = [m for m in matches if m.service.lower() in named] or ([] if named else matches)
         single = [m for m in kept if ", " not in m.value.value]
         own = [m for m in (single or kept) if self._own(m)]

@@ -1,7 +1,7 @@
 """Names in a question to the things of a house that they may mean: the longest name first, on the borders
 of words, and each mention with all things of that name, surest first.
 
-How sure: ``exact`` (the name as declared), ``normalized`` (other case or separators), ``alias`` (a
+How sure: ``exact`` (the name as declared, in any case), ``normalized`` (other separators), ``alias`` (a
 container's name, the last part of an image's repository, a file's or a folder's name, the first label of a
 host name) and ``typo`` (one letter off, where nothing else fits).
 """
