@@ -342,12 +342,11 @@ class Config:
                         p
                         for p in self.of_document(document.doc_id)
                         if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])", p.value.value.lower())
-                        and p.lead
+                        and (p.lead or p.value.path[0] in ("networks", "volumes"))
                     ]
                 if len(matches) > 50:
                     break
-        if re.search(r"\bmount|\bvolume", question.lower):
-            matches = [m for m in matches if "volumes" in m.value.path] or matches
+        matches = [m for m in matches if "volumes" in m.value.path] or matches
         named = {m.text.lower() for m in scoped.mentions if m.of("service")}
         kept = [m for m in matches if m.service.lower() in named] or ([] if named else matches)
         single = [m for m in kept if ", " not in m.value.value]

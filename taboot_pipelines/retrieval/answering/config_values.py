@@ -173,6 +173,8 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
         keys = key_words(placed.value.path[placed.lead :])
         if not keys or not _suits(question, placed.value.value):
             continue
+        if "depends_on" in placed.value.path and "condition" not in question.lower:
+            continue  # who depends on whom is an edge
         inside = set(WORDS.findall(placed.value.value.lower()))
         around = [placed.value.comment, *placed.value.path[2 if placed.service else 0 : placed.lead]]
         beside = set(WORDS.findall(" ".join(around).lower()))

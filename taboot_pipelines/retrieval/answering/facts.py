@@ -37,6 +37,7 @@ class Facts:
             "image_users": images.image_users,
             "networks": networks.networks,
             "network_members": networks.network_members,
+            "network_peers": networks.network_peers,
             "shared_networks": networks.shared_networks,
             "sharers": networks.sharers,
             "dependencies": dependencies.dependencies,

@@ -82,7 +82,12 @@ class Question:
                 for i, w in enumerate(self.linked.words)
                 if match.start() <= w.start and w.end <= match.end()
             )
-            other = {i for m in self.mentions if not m.of("address") for i in range(m.first, m.last)}
+            other = {
+                i
+                for m in self.mentions
+                if m.of("service", "route", "host", "image")
+                for i in range(m.first, m.last)
+            }
             if not other.intersection(words):
                 found[match[0]] = words
         return found
