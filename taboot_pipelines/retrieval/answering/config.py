@@ -240,13 +240,13 @@ class Config:
         return [value for document in sorted(documents) for value in self.of_document(document)]
 
     def _confs(self, scoped: Scoped, mention: Mention) -> list[str]:
-        """The files other than Compose's that a mention names, then those that route to it."""
+        """The files that a mention names and that make no project, then those that route to it."""
         files = sorted(
             {t.value for t in mention.of("file")},
             key=lambda d: (self.house.is_example(d), self.house.documents[d].path),
         )
         found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
-        return [d for d in found if self.house.documents[d].mime != "application/yaml"]
+        return [d for d in found if self.house.documents[d].source_type != "compose"]
 
     def _siblings(
         self, scoped: Scoped, services: Sequence[Service], used: set[int]

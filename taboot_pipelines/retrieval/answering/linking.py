@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, OVERRIDE_FILES
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.retrieval.answering.house import House, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
@@ -212,10 +213,9 @@ class Names:
         for document in self._house.config_documents:
             name = posixpath.basename(document.path)
             self._add(name, Thing("file", "exact", value=document.doc_id))
-            if document.mime == "application/yaml":
-                if document.folder:
-                    self._add(document.folder, Thing("file", "alias", value=document.doc_id))
-            else:
+            if document.mime == "application/yaml" and document.folder:
+                self._add(document.folder, Thing("file", "alias", value=document.doc_id))
+            if name not in (*DEFAULT_FILES, *OVERRIDE_FILES):
                 self._add(name.split(".", 1)[0], Thing("file", "alias", value=document.doc_id))
                 parts = name.split(".")
                 if len(parts) > 1:

@@ -50,6 +50,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 awkward / f"twins{i}" / "compose.yaml",
                 {"services": {"twin": {"image": f"twin:{i}", "ports": [f"{20000 + i}:1"]}}},
             )
+        loose = made.source("loose")
+        _write(
+            loose / "homebox" / "docker-compose.yml",
+            {
+                "services": {
+                    "homebox": {"image": "ghcr.io/sysadminsmedia/homebox:0.21.0", "ports": ["3100:7745"]}
+                }
+            },
+        )
         made.ingest()
         yield made
         made.workspace.close()
@@ -243,13 +252,19 @@ def test_one_name_in_several_projects_is_answered_for_each_and_narrowed_by_a_sco
         assert len(answer.sentences) == 1 and f"({project})" in answer.text
 
 
+def test_a_file_of_no_project_is_read_as_configuration(view):
+    for question, value in (("homebox port?", "3100:7745"), ("homebox image", "homebox:0.21.0")):
+        answer = ask(view, question)
+        assert value in answer.text and answer.kind == "config"
+
+
 def test_a_hub_and_many_twins_are_bounded_and_the_total_is_said(view):
     begun = time.perf_counter()
     hub = ask(view, "how many services depend on hub in wheel?")
     assert str(HUB_SIZE) in hub.text and "more" in hub.text
     assert len(hub.text) < 1000 and len(hub.sentences[0].citations) <= 12
     twins = ask(view, "which port does twin publish")
-    assert 1 <= len(twins.sentences) <= 5
+    assert len(twins.sentences) == 5 and f"In all {TWINS} services have that name." in twins.text
     assert "20007" in ask(view, "which port does twin publish in twins7").text
     assert "busybox:2" in ask(view, "which image does the service x use").text
     assert "busybox:3" in ask(view, "which image does a.b use").text
