@@ -323,13 +323,12 @@ class Names:
             if not plain or word.text in stopwords() or word.text in FILLER or not word.text.isalpha():
                 continue
             near = [n for n in self._nearby(word.text) if one_off(word.text, n)]
-            things = [
-                Thing(t.kind, "typo", t.node, t.value, t.place)
-                for name in near
-                for _, t in self._things[name]
-                if t.kind in ("service", "network", "project", "proxy", "route", "image", "host")
-            ]
-            if things and len(near) == 1:
+            if len(near) != 1:
+                continue
+            held = [t for _, t in self._things[near[0]] if t.kind not in ("file", "address")]
+            best = min((_ORDER[t.how] for t in held), default=0)
+            things = [Thing(t.kind, "typo", t.node, t.value, t.place) for t in held if _ORDER[t.how] == best]
+            if things:
                 linked.mentions.append(
                     Mention(i, i + 1, linked.text[word.start : word.end], things, weak=True)
                 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering.linking import Linked, Mention, one_off
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
 
@@ -193,62 +194,7 @@ def readings(linked: Linked) -> list[Question]:
     return found
 
 
-_ASKING = frozenset(
-    [
-        "published",
-        "publish",
-        "publishes",
-        "exposed",
-        "exposes",
-        "network",
-        "networks",
-        "depend",
-        "depends",
-        "dependencies",
-        "dependency",
-        "version",
-        "image",
-        "images",
-        "container",
-        "containers",
-        "service",
-        "services",
-        "database",
-        "timeout",
-        "timezone",
-        "volume",
-        "volumes",
-        "restart",
-        "memory",
-        "subnet",
-        "hostname",
-        "address",
-        "addresses",
-        "environment",
-        "variable",
-        "healthcheck",
-        "password",
-        "traffic",
-        "reach",
-        "route",
-        "routes",
-        "routed",
-        "proxy",
-        "upstream",
-        "mounted",
-        "command",
-        "project",
-        "profile",
-        "profiles",
-        "policy",
-        "listens",
-        "listen",
-        "running",
-        "schedule",
-        "interval",
-        "retries",
-    ]
-)
+_ASKING = word_list("taboot_pipelines.retrieval.answering", "asking.txt")
 
 
 def _spelled(word: str) -> str:
