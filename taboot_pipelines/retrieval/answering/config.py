@@ -377,5 +377,5 @@ def _holds(placed: Placed, word: str) -> bool:
     """Whether a word stands in a value or in the keys that lead to it."""
     tokens = set(WORDS.findall(placed.value.value.lower()))
     keys = key_words(placed.value.path[2:])
-    said = strength_of(word, keys, placed.value.path[-1].lower(), "", tokens, set())
+    said = strength_of(word, keys, placed.value.path[-1], "", tokens, set())
     return said >= 0.5 or akin_any(word, tokens)
