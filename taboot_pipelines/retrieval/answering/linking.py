@@ -20,8 +20,10 @@ from taboot_pipelines.retrieval.answering.house import House, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
 
 #: Characters of a question that are read, and words of a name.
-MAX_QUESTION_CHARS = 1000
+MAX_QUESTION_CHARS = 400
 _MAX_NAME_WORDS = 8
+#: Names of one question that are followed.
+MAX_MENTIONS = 8
 #: Things of one name that are kept.
 MAX_THINGS = 2000
 #: Names beyond which slips of the pen are not looked for.
@@ -246,6 +248,7 @@ class Names:
         labels = {i for m in linked.mentions if m.label in ("conf", "config", "file") for i in m.label_at}
         linked.mentions = [m for m in linked.mentions if not set(range(m.first, m.last)) <= labels]
         self._slips(linked, taken)
+        linked.mentions = linked.mentions[:MAX_MENTIONS]
         return linked
 
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:

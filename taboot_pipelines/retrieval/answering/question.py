@@ -23,6 +23,10 @@ _TRANSITIVE = re.compile(
 _NEGATED = re.compile(r"\b(?:not|no|never|without|n't|doesn't|don't|isn't|aren't|neither|none|except)\b")
 
 
+#: Ways to read one question that are tried.
+MAX_READINGS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A kind that a question may ask for, and the words (by number) that say so."""
@@ -191,7 +195,7 @@ def readings(linked: Linked) -> list[Question]:
                 for m in linked.mentions
                 if m.weak
             ]
-    return found
+    return found[:MAX_READINGS]
 
 
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking.txt")

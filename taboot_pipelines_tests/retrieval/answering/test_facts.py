@@ -272,7 +272,14 @@ def test_a_hub_and_many_twins_are_bounded_and_the_total_is_said(view):
 
 
 @pytest.mark.parametrize(
-    "question", ["port " * 10_000, "what uses redis " * 3000, "a" * 50_000, "(.*)+ port [^]] \\"]
+    "question",
+    [
+        "port " * 10_000,
+        "what uses redis " * 3000,
+        "which services on network use db " * 300,
+        "a" * 50_000,
+        "(.*)+ port [^]] \\",
+    ],
 )
 def test_a_huge_or_awkward_question_costs_little(view, question):
     begun = time.perf_counter()
