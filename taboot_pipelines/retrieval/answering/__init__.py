@@ -4,7 +4,8 @@ For facts a question passes through these modules, one after the other:
 
 1. ``linking`` finds the names in it and the things that they may mean, in the ``house``: the graph of a view
    indexed for questions, with the texts of its configuration documents.
-2. ``question`` says what is asked, by the tables of ``vocabulary`` (``kinds.txt``, ``filler.txt``).
+2. ``question`` says what is asked, by the tables of ``vocabulary`` (``kinds.txt``, the words of
+   ``filler.txt`` and ``asking.txt``).
 3. ``scoping`` narrows names by each other ("the db of household").
 4. ``facts`` says it out of edges, by ``ports``, ``images``, ``networks``, ``dependencies``, ``routes`` and
    ``inventory``, which share ``topic`` and ``statements``.

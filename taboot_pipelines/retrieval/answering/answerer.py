@@ -119,7 +119,7 @@ class Answerer:
                         best = (sure, asked.kind, found)
             found = self.config.find(scoped)
             if found is not None:
-                sure = _confidence(question, found, set(), config=True) - 0.03 - 0.01 * n
+                sure = _confidence(question, found, set(), config=True) - 0.05 - 0.01 * n
                 if best is None or sure > best[0]:
                     best = (sure, "config", found)
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))

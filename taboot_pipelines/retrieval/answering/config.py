@@ -240,13 +240,13 @@ class Config:
         return [value for document in sorted(documents) for value in self.of_document(document)]
 
     def _confs(self, scoped: Scoped, mention: Mention) -> list[str]:
-        """The files other than Compose's that a mention names, then those that route to it."""
+        """The files that a mention names and that make no project, then those that route to it."""
         files = sorted(
             {t.value for t in mention.of("file")},
             key=lambda d: (self.house.is_example(d), self.house.documents[d].path),
         )
         found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
-        return [d for d in found if self.house.documents[d].mime != "application/yaml"]
+        return [d for d in found if self.house.documents[d].source_type != "compose"]
 
     def _siblings(
         self, scoped: Scoped, services: Sequence[Service], used: set[int]
@@ -342,13 +342,12 @@ class Config:
                         p
                         for p in self.of_document(document.doc_id)
                         if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])", p.value.value.lower())
-                        and p.lead
+                        and (p.lead or p.value.path[0] in ("networks", "volumes"))
                     ]
                 if len(matches) > 50:
                     break
-        if re.search(r"\bmount|\bvolume", question.lower):
-            matches = [m for m in matches if "volumes" in m.value.path] or matches
-        named = {m.text.lower() for m in scoped.mentions}
+        matches = [m for m in matches if "volumes" in m.value.path] or matches
+        named = {m.text.lower() for m in scoped.mentions if m.of("service")}
         kept = [m for m in matches if m.service.lower() in named] or ([] if named else matches)
         single = [m for m in kept if ", " not in m.value.value]
         own = [m for m in (single or kept) if self._own(m)]
@@ -378,5 +377,5 @@ def _holds(placed: Placed, word: str) -> bool:
     """Whether a word stands in a value or in the keys that lead to it."""
     tokens = set(WORDS.findall(placed.value.value.lower()))
     keys = key_words(placed.value.path[2:])
-    said = strength_of(word, keys, placed.value.path[-1].lower(), "", tokens, set())
+    said = strength_of(word, keys, placed.value.path[-1], "", tokens, set())
     return said >= 0.5 or akin_any(word, tokens)

@@ -70,9 +70,11 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     "time": ("time", "schedule", "cron"),
     "timezone": ("tz", "timezone"),
     "token": ("token", "key"),
+    "ui": ("ui", "webui", "gui"),
     "url": ("url", "uri", "endpoint", "address", "domain"),
     "user": ("user", "username", "uid"),
     "username": ("user", "username"),
+    "web": ("web", "webui"),
     "eviction": ("eviction", "maxmemory"),
 }
 
@@ -173,12 +175,14 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
         keys = key_words(placed.value.path[placed.lead :])
         if not keys or not _suits(question, placed.value.value):
             continue
+        if "depends_on" in placed.value.path and "condition" not in question.lower:
+            continue  # who depends on whom is an edge
         inside = set(WORDS.findall(placed.value.value.lower()))
         around = [placed.value.comment, *placed.value.path[2 if placed.service else 0 : placed.lead]]
         beside = set(WORDS.findall(" ".join(around).lower()))
         total, key_hits, hits = 0.0, 0, set()
         for i, word in wanted.items():
-            last = placed.value.path[-1].lower()
+            last = placed.value.path[-1]
             strength = strength_of(word, keys, last, placed.value.value, inside, beside)
             if strength:
                 total += strength
@@ -331,7 +335,8 @@ def strength_of(
     word: str, keys: Sequence[str], last: str, value: str, inside: set[str], beside: set[str]
 ) -> float:
     """How surely a word of the question is said by a key (from 0.8), by its value or by what stands beside it
-    (below); 0: not at all. ``last``: the last key as it is written, in lower case."""
+    (below); 0: not at all. ``last``: the last key as it is written; names of variables run together.
+    """
     stem = stem_of(word)
     if stem in keys or word in keys:
         return 1.0
@@ -339,7 +344,7 @@ def strength_of(
         return 0.95
     if any(stem_of(s) in keys for s in _SYNONYMS.get(word, _SYNONYMS.get(stem, ()))):
         return 0.85
-    if len(stem) >= 3 and stem in re.sub(r"[^a-z0-9]", "", last):
+    if len(stem) >= 3 and last.isupper() and stem in re.sub(r"[^a-z0-9]", "", last.lower()):
         return 0.85
     if word in inside or stem in {stem_of(w) for w in inside}:
         return 0.6

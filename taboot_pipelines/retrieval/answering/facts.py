@@ -17,8 +17,8 @@ from taboot_pipelines.retrieval.answering.inventory import Inventory
 from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.ports import Ports
 from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import Found
+from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
+from taboot_pipelines.retrieval.answering.statements import MAX_SCOPES, Found
 
 
 class Facts:
@@ -37,6 +37,7 @@ class Facts:
             "image_users": images.image_users,
             "networks": networks.networks,
             "network_members": networks.network_members,
+            "network_peers": networks.network_peers,
             "shared_networks": networks.shared_networks,
             "sharers": networks.sharers,
             "dependencies": dependencies.dependencies,
@@ -66,4 +67,9 @@ class Facts:
     def find(self, kind: str, scoped: Scoped) -> Found | None:
         """What the graph says to a question of this kind; None if it says nothing."""
         handler = self._handlers.get(kind)
-        return handler(scoped) if handler is not None else None
+        found = handler(scoped) if handler is not None else None
+        if found is not None and len(found.statements) == MAX_SCOPES:
+            subject = subject_of(scoped)
+            if subject is not None and len(subject[1]) > MAX_SCOPES:
+                found.statements[-1].text += f" In all {len(subject[1])} services have that name."
+        return found

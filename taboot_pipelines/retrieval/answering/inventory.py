@@ -17,6 +17,10 @@ from taboot_pipelines.retrieval.answering.statements import (
 )
 from taboot_pipelines.retrieval.answering.topic import Topic
 
+_NOUN = re.compile(
+    r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies))\b"
+)
+
 
 class Inventory(Topic):
     """Where things run, what is in a project or on a host, and all that there is."""
@@ -39,7 +43,25 @@ class Inventory(Topic):
                 statements.append(Statement(f"{self.called(service)} runs on {host}.", cites(edges)))
         return Found(statements, used, looked_for="the host") if statements else None
 
+    def _is_member(self, scoped: Scoped) -> Found | None:
+        """Whether a service belongs to a project."""
+        for mention in scoped.mentions:
+            for other in scoped.mentions:
+                projects = scoped.projects(other)
+                if other is mention or not projects or not mention.of("service"):
+                    continue
+                services = [self.house.services[t.node] for t in mention.of("service") if t.how != "alias"]
+                inside = [s for s in services if (s.place, s.project) in projects]
+                known = inside or [s for s in services if s.own]
+                if known:
+                    said = "Yes" if inside else "No"
+                    text = f"{said}: {known[0].name} is a service of the project {known[0].project}."
+                    return Found([Statement(text, self.declaration(known[:1]))], scoped.words(mention, other))
+        return None
+
     def members(self, scoped: Scoped) -> Found | None:
+        if scoped.question.yes_no:
+            return self._is_member(scoped)
         question = scoped.question
         for mention in scoped.mentions:
             projects = scoped.projects(mention)
@@ -99,7 +121,8 @@ class Inventory(Topic):
         """All that there is of a kind, in a question that names nothing."""
         if scoped.mentions:
             return None
-        lower = scoped.question.lower
+        noun_asked = _NOUN.search(scoped.question.lower)
+        lower = noun_asked[0] if noun_asked else ""
         services = [s for s in self.house.services.values() if s.declared]
         services = [s for s in services if s.own] or services
         if not services:

@@ -1,7 +1,7 @@
 """Names in a question to the things of a house that they may mean: the longest name first, on the borders
 of words, and each mention with all things of that name, surest first.
 
-How sure: ``exact`` (the name as declared), ``normalized`` (other case or separators), ``alias`` (a
+How sure: ``exact`` (the name as declared, in any case), ``normalized`` (other separators), ``alias`` (a
 container's name, the last part of an image's repository, a file's or a folder's name, the first label of a
 host name) and ``typo`` (one letter off, where nothing else fits).
 """
@@ -14,13 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, OVERRIDE_FILES
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.retrieval.answering.house import House, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
 
 #: Characters of a question that are read, and words of a name.
-MAX_QUESTION_CHARS = 1000
+MAX_QUESTION_CHARS = 400
 _MAX_NAME_WORDS = 8
+#: Names of one question that are followed.
+MAX_MENTIONS = 8
 #: Things of one name that are kept.
 MAX_THINGS = 2000
 #: Names beyond which slips of the pen are not looked for.
@@ -212,10 +215,9 @@ class Names:
         for document in self._house.config_documents:
             name = posixpath.basename(document.path)
             self._add(name, Thing("file", "exact", value=document.doc_id))
-            if document.mime == "application/yaml":
-                if document.folder:
-                    self._add(document.folder, Thing("file", "alias", value=document.doc_id))
-            else:
+            if document.mime == "application/yaml" and document.folder:
+                self._add(document.folder, Thing("file", "alias", value=document.doc_id))
+            if name not in (*DEFAULT_FILES, *OVERRIDE_FILES):
                 self._add(name.split(".", 1)[0], Thing("file", "alias", value=document.doc_id))
                 parts = name.split(".")
                 if len(parts) > 1:
@@ -246,6 +248,7 @@ class Names:
         labels = {i for m in linked.mentions if m.label in ("conf", "config", "file") for i in m.label_at}
         linked.mentions = [m for m in linked.mentions if not set(range(m.first, m.last)) <= labels]
         self._slips(linked, taken)
+        linked.mentions = linked.mentions[:MAX_MENTIONS]
         return linked
 
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:
@@ -323,13 +326,12 @@ class Names:
             if not plain or word.text in stopwords() or word.text in FILLER or not word.text.isalpha():
                 continue
             near = [n for n in self._nearby(word.text) if one_off(word.text, n)]
-            things = [
-                Thing(t.kind, "typo", t.node, t.value, t.place)
-                for name in near
-                for _, t in self._things[name]
-                if t.kind in ("service", "network", "project", "proxy", "route", "image", "host")
-            ]
-            if things and len(near) == 1:
+            if len(near) != 1:
+                continue
+            held = [t for _, t in self._things[near[0]] if t.kind not in ("file", "address")]
+            best = min((_ORDER[t.how] for t in held), default=0)
+            things = [Thing(t.kind, "typo", t.node, t.value, t.place) for t in held if _ORDER[t.how] == best]
+            if things:
                 linked.mentions.append(
                     Mention(i, i + 1, linked.text[word.start : word.end], things, weak=True)
                 )

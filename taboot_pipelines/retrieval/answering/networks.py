@@ -123,6 +123,28 @@ class Networks(Topic):
             )
         return None
 
+    def network_peers(self, scoped: Scoped) -> Found | None:
+        """The other services on the networks of a service, or on the one of them that is named."""
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        named = [m for m in scoped.mentions if not m.of("service") and scoped.nodes(m, "network")]
+        wanted = {t.node for m in named for t in scoped.nodes(m, "network")}
+        own = {e.end for s in services[:MAX_SCOPES] for e in self.networks_of(s)}
+        edges = [
+            e
+            for node in sorted(own & wanted if wanted else own)
+            for e in self.house.into(node, "RUNS_IN")
+            if self.house.service_of.get(e.start) not in {None, *(s.number for s in services)}
+        ]
+        if not edges:
+            return None
+        others = [self.house.services[self.house.service_of[e.start]] for e in edges]
+        networks = listed(sorted({self.house.name(e.end) for e in edges}))
+        what = f"are on {networks} with {listed([s.name for s in services])}"
+        return self.listing(scoped, others, edges, what, used | scoped.words(*named))
+
     def _on_all(self, scoped: Scoped, mentions: Sequence[Mention]) -> Found | None:
         """The services that are on each of several networks."""
         sets = []

@@ -34,7 +34,7 @@ class Ports(Topic):
                 return routed_ports
         subject = self.subject(scoped)
         if subject is None:
-            return self._routes.route_ports(scoped)
+            return self._of_project(scoped) or self._routes.route_ports(scoped)
         _, services, used = subject
         published = bool(
             re.search(
@@ -68,6 +68,20 @@ class Ports(Topic):
                 if w.text.isdigit() and any(w.text in s.text for s in statements)
             }
         return Found(statements, used, looked_for="ports")
+
+    def _of_project(self, scoped: Scoped) -> Found | None:
+        """What the services of a project publish, of one that has many."""
+        for mention in scoped.mentions:
+            services = [
+                self.house.services[n]
+                for project in sorted(scoped.projects(mention))
+                for n in self.house.projects.get(project, ())
+            ]
+            held = [(s, e) for s in services for e in [self.house.out(s.number, "BINDS")] if e]
+            statements = [self.published(s, e, scoped.question) for s, e in held[:MAX_SCOPES]]
+            if statements:
+                return Found(statements, scoped.words(mention), looked_for="ports")
+        return None
 
     def _reached(self, service: Service) -> Statement | None:
         """The port at which proxies, else other services, reach one that publishes none."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering.linking import Linked, Mention, one_off
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
 
@@ -20,6 +21,10 @@ _TRANSITIVE = re.compile(
     r"\b(?:transitive(?:ly)?|indirect(?:ly)?|everything that|recursive(?:ly)?|in turn|whole chain)\b"
 )
 _NEGATED = re.compile(r"\b(?:not|no|never|without|n't|doesn't|don't|isn't|aren't|neither|none|except)\b")
+
+
+#: Ways to read one question that are tried.
+MAX_READINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,12 @@ class Question:
                 for i, w in enumerate(self.linked.words)
                 if match.start() <= w.start and w.end <= match.end()
             )
-            other = {i for m in self.mentions if not m.of("address") for i in range(m.first, m.last)}
+            other = {
+                i
+                for m in self.mentions
+                if m.of("service", "route", "host", "image")
+                for i in range(m.first, m.last)
+            }
             if not other.intersection(words):
                 found[match[0]] = words
         return found
@@ -185,65 +195,10 @@ def readings(linked: Linked) -> list[Question]:
                 for m in linked.mentions
                 if m.weak
             ]
-    return found
+    return found[:MAX_READINGS]
 
 
-_ASKING = frozenset(
-    [
-        "published",
-        "publish",
-        "publishes",
-        "exposed",
-        "exposes",
-        "network",
-        "networks",
-        "depend",
-        "depends",
-        "dependencies",
-        "dependency",
-        "version",
-        "image",
-        "images",
-        "container",
-        "containers",
-        "service",
-        "services",
-        "database",
-        "timeout",
-        "timezone",
-        "volume",
-        "volumes",
-        "restart",
-        "memory",
-        "subnet",
-        "hostname",
-        "address",
-        "addresses",
-        "environment",
-        "variable",
-        "healthcheck",
-        "password",
-        "traffic",
-        "reach",
-        "route",
-        "routes",
-        "routed",
-        "proxy",
-        "upstream",
-        "mounted",
-        "command",
-        "project",
-        "profile",
-        "profiles",
-        "policy",
-        "listens",
-        "listen",
-        "running",
-        "schedule",
-        "interval",
-        "retries",
-    ]
-)
+_ASKING = word_list("taboot_pipelines.retrieval.answering", "asking.txt")
 
 
 def _spelled(word: str) -> str:

@@ -18,6 +18,8 @@ from taboot_pipelines.retrieval.answering.statements import (
 )
 from taboot_pipelines.retrieval.answering.topic import Topic
 
+_PLURAL_NAMES = re.compile(r"\b(?:(?:host ?|domain )?names|(?:sub ?)?domains|urls|hosts|addresses)\b")
+
 
 class Routes(Topic):
     """How traffic reaches a service: host name, proxy, target, TLS and authentication."""
@@ -177,6 +179,12 @@ class Routes(Topic):
         edges, used = self.routes_of(scoped)
         edges = [e for e in edges if e.properties.get("host") or e.properties.get("path")]
         subject = self.subject(scoped)
+        meant = {s.number for m in scoped.mentions for s in scoped.services(m)[0]}
+        # The host names of a proxy are all that it serves; its one name is its own.
+        every = any(m.of("proxy") for m in scoped.mentions) and _PLURAL_NAMES.search(scoped.question.lower)
+        hosts = {t.value for m in scoped.mentions for t in m.of("route")}
+        if meant and not every:
+            edges = [e for e in edges if e.end in meant or e.properties.get("host") in hosts]
         if not edges:
             return None
         ways = [self.way(e) for e in edges if e.properties.get("host")] or [self.way(e) for e in edges]
