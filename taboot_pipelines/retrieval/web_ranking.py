@@ -23,11 +23,11 @@ from taboot_pipelines.retrieval.ranking import RankedRow, arm_depth, rank_rows
 from taboot_pipelines.retrieval.request import Mode, SearchRequest
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.retrieval.timing import Clock
-from taboot_pipelines.retrieval.web import Named
 from taboot_pipelines.settings import RetrievalSettings
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.candidates import Candidates
+    from taboot_pipelines.retrieval.web import Named
 
 #: Documents of the hybrid's best hits where a walk also begins, and with which weights beside the 1 of each
 #: name: a question that names one of two documents needs the other, but a walk must not begin everywhere.
