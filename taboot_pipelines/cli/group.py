@@ -5,6 +5,7 @@ Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -53,24 +54,36 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the console script with ``arguments`` (default: the process's own), and end the process."""
+    end = SystemExit()
     try:
         _run(sys.argv[1:] if arguments is None else list(arguments))
-    except SystemExit as end:
-        if arguments is None:
-            _leave(end)
-        raise
+    except SystemExit as ended:
+        end = ended
+    if arguments is None:
+        _leave(end)
+    if end.code is not None:
+        raise end
 
 
 def _leave(end: SystemExit) -> None:
-    """End the process at once if a part that was asked how it is has still not answered.
+    """End the process at once where its libraries would keep it, or abort it.
 
-    Its thread may be inside a library written in C++, which aborts the process when Python takes the thread
-    away at the end.
+    A part that was asked how it is and has still not answered has a thread that may be inside a library
+    written in C++, which aborts the process when Python takes the thread away at the end. Without any, the
+    model and what else a search loaded take a tenth of a second to take down, which the system does anyway:
+    then other threads are awaited, and what asked to be called at the end is called.
     """
-    if any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+    waiting = any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate())
+    if not waiting and "openvino" not in sys.modules:
+        return
+    if not waiting:
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+        atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow.compute as pc
-
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
@@ -143,6 +141,8 @@ def _holder(view: View, sha256: str, doc_id: str) -> dict[str, Any]:
 
     A file that is read as environment is no document: it is shown by its hash, as text of the edge's source.
     """
+    import pyarrow.compute as pc
+
     documents = view.graph.documents
     own = documents.filter(pc.equal(documents.column("doc_id"), doc_id)).to_pylist()
     same: list[dict[str, Any]] = documents.filter(

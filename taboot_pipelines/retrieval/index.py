@@ -6,6 +6,7 @@ texts and postings stay in the mapped files.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.filters import Filter, as_micros
@@ -23,6 +23,9 @@ from taboot_pipelines.shards.columns import numbers
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+
+
+_KEPT_BYTES = 24 * 1024 * 1024
 
 
 class _Encoded(NamedTuple):
@@ -70,18 +73,17 @@ class Index:
         #: How long the longest vector can be.
         self.longest = float((self.radius + self.error).max(initial=0.0))
 
-        texts = self._hashes().dictionary_encode()
         #: Number of the chunk's text: equal texts have equal numbers.
-        self.group: Rows = numbers(texts.indices, np.int32).astype(np.int64)
+        self.group = _groups(self._hashes())
         #: Chunks of each text (one element a text).
-        self.sizes = np.bincount(self.group, minlength=len(texts.dictionary))
-        self.repeats = len(texts.dictionary) < len(self)
+        self.sizes = np.bincount(self.group)
+        self.repeats = len(self.sizes) < len(self)
         self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
 
-        # What filters ask of each document.
-        self._sources = _encode(self.documents, "source_id")
-        self._languages = _encode(self.documents, "lang")
-        self._moments = _moments(self.documents)
+        # The arrays of a query are larger than what glibc keeps for the next: it would return them to the
+        # system and fetch them again page by page, a fifth of a query's time. It keeps as much as the
+        # largest array, up to 32 MiB, that came and went.
+        np.empty(_KEPT_BYTES, dtype=np.uint8)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -143,6 +145,20 @@ class Index:
         """Whether one of ``collections`` is the source's id or one of its tags."""
         entry = self.manifest.sources.get(source)
         return source in collections or (entry is not None and not collections.isdisjoint(entry.tags))
+
+    # What filters ask of each document, made for the first query that has such a filter.
+
+    @cached_property
+    def _sources(self) -> _Encoded:
+        return _encode(self.documents, "source_id")
+
+    @cached_property
+    def _languages(self) -> _Encoded:
+        return _encode(self.documents, "lang")
+
+    @cached_property
+    def _moments(self) -> Rows:
+        return _moments(self.documents)
 
     @cached_property
     def domains(self) -> _Encoded:
@@ -209,16 +225,22 @@ class Index:
 
     def row_of(self, doc_id: str, chunk_index: int) -> int | None:
         """The row of a chunk, if there is one."""
-        at = pc.index(self.documents.column("doc_id"), doc_id).as_py() if self.documents.num_rows else -1
-        if at < 0:
+        at = self.document_row(doc_id)
+        if at is None:
             return None
         # A document's chunks stand together.
-        first, last = np.searchsorted(self.document, [at, at + 1])
-        for row in range(int(first), int(last)):
+        first, behind = np.searchsorted(self.document, (at, at + 1)).tolist()
+        for row in range(first, behind):
             shard, local = self.locate(row)
             if self.shards[shard].chunks.column("chunk_index")[local].as_py() == chunk_index:
                 return row
         return None
+
+    def document_row(self, doc_id: str) -> int | None:
+        """The row of ``documents`` of a document, if it is one of the manifest's."""
+        ids = self.documents.column("doc_id")
+        at = bisect_left(range(len(ids)), doc_id, key=lambda i: ids[i].as_py())
+        return at if at < len(ids) and ids[at].as_py() == doc_id else None
 
     def gather(self, rows: Rows) -> npt.NDArray[np.float32]:
         """The exact vectors of ascending ``rows``, (len(rows), dimension)."""
@@ -252,9 +274,24 @@ def _encode(table: pa.Table, name: str) -> _Encoded:
     return _Encoded(encoded.dictionary.to_pylist(), numbers(encoded.indices, np.int32).astype(np.int64))
 
 
+def _groups(hashes: pa.Array) -> Rows:
+    """A number for each SHA-256, the same for equal ones, from 0 on without gaps."""
+    words = np.frombuffer(
+        hashes.buffers()[1] or b"", dtype=np.uint64, count=4 * len(hashes), offset=32 * hashes.offset
+    ).reshape(-1, 4)
+    _, first, group = np.unique(words[:, 0], return_index=True, return_inverse=True)
+    if len(first) == len(words) or np.array_equal(words[first][group], words):
+        return group.astype(np.int64)
+    # Two texts share the first eight bytes.
+    group = np.unique(words, axis=0, return_inverse=True)[1]
+    return group.reshape(-1).astype(np.int64)
+
+
 def _moments(documents: pa.Table) -> Rows:
     """Of each document its own date, else when its bytes were first seen, in microseconds since the epoch."""
     if not documents.num_rows:
         return np.zeros(0, dtype=np.int64)
+    import pyarrow.compute as pc
+
     moments: Rows = numbers(pc.coalesce(documents.column("date"), documents.column("since")), np.int64)
     return moments

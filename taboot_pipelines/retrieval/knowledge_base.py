@@ -19,7 +19,6 @@ from taboot_pipelines.retrieval import caching, comparing, tables
 from taboot_pipelines.retrieval.answering import fact_answer
 from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
 from taboot_pipelines.retrieval.caching import CacheKind
-from taboot_pipelines.retrieval.document_links import document_links
 from taboot_pipelines.retrieval.evidence import Blobs, Evidence
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
@@ -262,6 +261,8 @@ class KnowledgeBase:
         ``document``: a doc_id, a URL or a path. Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` naming a
         wrong argument.
         """
+        from taboot_pipelines.retrieval.document_links import document_links
+
         return self._session.ask(lambda view: document_links(view, document, limit))
 
     def explain(self, what: str | Hit | Edge | Mapping[str, Any]) -> Explanation:

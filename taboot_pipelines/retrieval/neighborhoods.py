@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import NodeRef
-from taboot_pipelines.retrieval.graph import check_types
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.results import Subgraph
 from taboot_pipelines.retrieval.session import Session, View
@@ -36,6 +35,8 @@ class Neighborhoods:
             raise TabootError("E_QUERY", "hops must be 1 or 2.")
         if not isinstance(limit, int) or not 1 <= limit <= _MAX_EDGES:
             raise TabootError("E_QUERY", f"limit must be a whole number from 1 to {_MAX_EDGES}.")
+        from taboot_pipelines.retrieval.graph import check_types
+
         wanted = check_types(types)
         return self._session.ask(lambda view: self._around(view, node, hops, wanted, limit))
 

@@ -36,6 +36,30 @@ class RankedRow:
     ranks: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class RankedRows:
+    """A ranking, best first, whose :class:`RankedRow` are made when they are asked for. ``scores``: what each
+    is ranked by; ``arms``: its score in every arm asked; ``places``: by arm the place of each row.
+    """
+
+    ids: Ids
+    scores: Scores
+    arms: dict[str, Scores]
+    places: dict[str, dict[int, int]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def row(self, i: int) -> RankedRow:
+        row = int(self.ids[i])
+        return RankedRow(
+            row,
+            float(self.scores[i]),
+            {arm: round(float(own[i]), DIGITS) for arm, own in self.arms.items()},
+            {arm: at[row] for arm, at in self.places.items() if row in at},
+        )
+
+
 def rank_rows(
     view: View,
     request: SearchRequest,
@@ -44,7 +68,7 @@ def rank_rows(
     candidates: Candidates | None,
     settings: RetrievalSettings,
     clock: Clock,
-) -> list[RankedRow]:
+) -> RankedRows:
     """The best ``request.limit`` of ``rows`` (ascending; None: all), best first.
 
     ``vector``: the query's, shape (dimension,); None leaves its arm out. ``candidates``: Qdrant, if it is
@@ -88,15 +112,7 @@ def rank_rows(
         scores["keyword"] = words[best.ids]
     places = {arm: {row: n for n, row in enumerate(own.ids.tolist(), 1)} for arm, own in arms.items()}
     clock.lap("fusion")
-    return [
-        RankedRow(
-            int(row),
-            float(score),
-            {arm: round(float(own[i]), DIGITS) for arm, own in scores.items()},
-            {arm: at[row] for arm, at in places.items() if row in at},
-        )
-        for i, (row, score) in enumerate(zip(best.ids.tolist(), best.scores.tolist(), strict=True))
-    ]
+    return RankedRows(best.ids, best.scores, scores, places)
 
 
 def arm_depth(request: SearchRequest, settings: RetrievalSettings) -> int:

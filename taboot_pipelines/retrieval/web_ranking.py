@@ -19,15 +19,15 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import vectors
 from taboot_pipelines.retrieval.fusion import DIGITS, Ids, Scores, rank
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.retrieval.ranking import RankedRow, arm_depth, rank_rows
+from taboot_pipelines.retrieval.ranking import RankedRow, RankedRows, arm_depth, rank_rows
 from taboot_pipelines.retrieval.request import Mode, SearchRequest
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.retrieval.timing import Clock
-from taboot_pipelines.retrieval.web import Named
 from taboot_pipelines.settings import RetrievalSettings
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.candidates import Candidates
+    from taboot_pipelines.retrieval.web import Named
 
 #: Documents of the hybrid's best hits where a walk also begins, and with which weights beside the 1 of each
 #: name: a question that names one of two documents needs the other, but a walk must not begin everywhere.
@@ -93,14 +93,15 @@ def rank_request(
     choice = choose(view, request)
     if choice.mode != "graph":
         request = replace(request, mode=choice.mode)
-        return rank_rows(view, request, vector, rows, candidates, settings, clock)
+        found = rank_rows(view, request, vector, rows, candidates, settings, clock)
+        return [found.row(i) for i in range(len(found))]
     # The whole list is made, so that all pages of it are cut from one.
     depth = arm_depth(request, settings)
     deep = replace(request, mode="hybrid", limit=2 * depth)
     hybrid = rank_rows(view, deep, vector, rows, candidates, settings, clock)
-    ranked = rank_reached(view, choice.named, hybrid, vector, rows, depth)
+    ranked = rank_reached(view, choice.named, hybrid, vector, rows, depth, request.limit)
     clock.lap("graph")
-    return ranked[: request.limit]
+    return ranked
 
 
 def _listed(named: Sequence[Named]) -> str:
@@ -112,21 +113,22 @@ def _listed(named: Sequence[Named]) -> str:
 def rank_reached(
     view: View,
     named: Sequence[Named],
-    hybrid: Sequence[RankedRow],
+    hybrid: RankedRows,
     vector: Vectors | None,
     rows: Ids | None,
     documents: int,
+    limit: int,
 ) -> list[RankedRow]:
-    """Passages of the best ``documents`` that a walk reaches, among ``rows`` (ascending; None: all), by the
-    walk and the hybrid ranking; behind them, in its own order, what is left of ``hybrid``, which is the head
-    of that ranking, best first.
+    """The first ``limit`` of these: passages of the best ``documents`` that a walk reaches, among ``rows``
+    (ascending; None: all), by the walk and the hybrid ranking; behind them, in its own order, what is left of
+    ``hybrid``, which is the head of that ranking.
     """
     index = view.index
     spent = view.web.walk(*_seeds(index, named, hybrid))
     reached = rank(np.flatnonzero(spent), spent[spent > 0], documents)
     passages = _passages(index, reached.ids, rows)
-    own = {ranked.row: ranked for ranked in hybrid}
-    fused = np.array([own[row].score if row in own else 0.0 for row in passages.tolist()])
+    own = {row: i for i, row in enumerate(hybrid.ids.tolist())}
+    fused = _scores_of(passages, hybrid)
     near = (
         np.zeros(len(passages))
         if vector is None
@@ -137,35 +139,51 @@ def rank_reached(
     best = rank(
         passages, share * (fused + _REACHED) * _FURTHER ** _place(held_by, fused, near), len(passages)
     )
-    at = np.searchsorted(passages, best.ids)
+    head = best.ids[:limit]
+    at = np.searchsorted(passages, head)
     ranked = []
     for row, score, walked, cosine in zip(
-        best.ids.tolist(), best.scores.tolist(), share[at].tolist(), near[at].tolist(), strict=True
+        head.tolist(), best.scores[:limit].tolist(), share[at].tolist(), near[at].tolist(), strict=True
     ):
+        known = hybrid.row(own[row]) if row in own else None
         scores = {} if vector is None else {"vector": round(cosine, DIGITS)}
-        known = own.get(row)
         if known is not None:
-            scores = dict(known.scores)
+            scores = known.scores
         ranks = known.ranks if known is not None else {}
         ranked.append(RankedRow(row, score, {**scores, "graph": round(walked, DIGITS)}, ranks))
+    if len(ranked) == limit:
+        return ranked
     there = set(best.ids.tolist())
-    last, top = (ranked[-1].score if ranked else 1.0), max((r.score for r in hybrid), default=1.0)
-    behind = [
-        replace(r, score=round(last * _FURTHER * r.score / max(top, _TINY), DIGITS))
-        for r in hybrid
-        if r.row not in there
-    ]
-    return [*ranked, *behind]
+    last = ranked[-1].score if ranked else 1.0
+    top = float(hybrid.scores.max()) if len(hybrid) else 1.0
+    for i, row in enumerate(hybrid.ids.tolist()):
+        if row not in there and len(ranked) < limit:
+            known = hybrid.row(i)
+            ranked.append(
+                replace(known, score=round(last * _FURTHER * known.score / max(top, _TINY), DIGITS))
+            )
+    return ranked
 
 
-def _seeds(index: Index, named: Sequence[Named], hybrid: Sequence[RankedRow]) -> tuple[Ids, Scores]:
+def _scores_of(rows: Ids, ranked: RankedRows) -> Scores:
+    """The score of each of ``rows``; 0 where it is not ranked."""
+    scores = np.zeros(len(rows))
+    if len(ranked):
+        order = np.argsort(ranked.ids)
+        at = order[np.searchsorted(ranked.ids, rows, sorter=order).clip(max=len(order) - 1)]
+        known = ranked.ids[at] == rows
+        scores[known] = ranked.scores[at[known]]
+    return scores
+
+
+def _seeds(index: Index, named: Sequence[Named], hybrid: RankedRows) -> tuple[Ids, Scores]:
     """The nodes of the web where a walk begins, and their weights; some nodes may come twice."""
     nodes: list[int] = []
     weights: list[float] = []
     for name in named:
         nodes += name.nodes
         weights += [1.0 / len(name.nodes)] * len(name.nodes)
-    hits = list(dict.fromkeys(int(index.document[ranked.row]) for ranked in hybrid))[:_HITS]
+    hits = list(dict.fromkeys(index.document[hybrid.ids].tolist()))[:_HITS]
     nodes += hits
     weights += np.linspace(*_HIT_WEIGHTS, len(hits)).tolist()
     return np.array(nodes, dtype=np.int64), np.array(weights)
@@ -175,8 +193,9 @@ def _passages(index: Index, documents: Ids, rows: Ids | None) -> Ids:
     """The rows of some documents, best document first, that are to be ranked; ascending."""
     first, behind = (np.searchsorted(index.document, documents, side=side) for side in ("left", "right"))
     enough = int(np.searchsorted(np.cumsum(behind - first), _MAX_PASSAGES)) + 1
-    spans = [np.arange(a, b) for a, b in zip(first[:enough], behind[:enough], strict=True)]
-    found = np.sort(np.concatenate(spans)) if spans else np.zeros(0, dtype=np.int64)
+    first, count = first[:enough], (behind - first)[:enough]
+    # The rows of all of these documents, one behind the other.
+    found = np.sort(np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum())))
     return found if rows is None else found[np.isin(found, rows, assume_unique=True)]
 
 

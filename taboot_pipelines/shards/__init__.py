@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards.access import damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.files import verified_at
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.plan import plan
@@ -63,13 +64,14 @@ def open_shards(settings: Settings) -> ShardStore:
     home, url = settings.home_dir, settings.shard_url
     from taboot_pipelines.shards.directory import DirectoryShards
 
+    verified = verified_at(home / "cache" / "verified.json")
     if not url:
-        return DirectoryShards(home / "kb")
+        return DirectoryShards(home / "kb", verified)
     from taboot_pipelines.stores.objects import place
 
     at = place("TABOOT_SHARD_URL", url, settings.storage)
     if at.directory is not None:
-        return DirectoryShards(at.directory)
+        return DirectoryShards(at.directory, verified)
     from taboot_pipelines.shards.bucket import BucketShards
 
-    return BucketShards(at, home / "cache" / "shards")
+    return BucketShards(at, home / "cache" / "shards", verified)

@@ -52,19 +52,20 @@ def verify(store: ShardStore, manifest: Manifest) -> None:
     for shard in manifest.shards:
         for f in shard.files:
             path = store.fetch(manifest.namespace, shard, f.name, fresh=True)
-            files.forget(path)
+            store.verified.forget(path)
             verified_path(store, manifest.namespace, shard, f.name)
+    store.verified.keep()
 
 
 def verified_path(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> Path:
-    """The local path of a shard's file. Its size is checked always, its SHA-256 on first use in this process.
+    """The local path of a shard's file. Its size is checked always, its SHA-256 as ``files.Verified`` says.
 
     Raises ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT``, which name the file. A corrupt shard is marked, so that
     the next publish builds it again.
     """
     path = store.fetch(namespace, shard, name)
     with files.opened(path, shard, name) as f:
-        if not files.matches(path, f, shard.file(name), lambda: files.hash_open(f)):
+        if not store.verified.matches(path, f, shard.file(name), lambda: files.hash_open(f)):
             store.mark_damaged(namespace, shard)
             raise files.corrupt(shard, name)
     return path
@@ -88,7 +89,7 @@ def map_file(store: ShardStore, namespace: str, shard: ShardEntry, name: str) ->
                 "E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)
             ) from error
         # Hashing the mapping rather than the file loads the pages that the scan will read.
-        if not files.matches(path, f, shard.file(name), lambda: hashlib.sha256(data).hexdigest()):
+        if not store.verified.matches(path, f, shard.file(name), lambda: hashlib.sha256(data).hexdigest()):
             store.mark_damaged(namespace, shard)
             raise files.corrupt(shard, name)
     return data

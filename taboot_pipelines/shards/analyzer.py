@@ -65,7 +65,7 @@ class QueryTerm(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 16)
-def _stem(word: str) -> str:
+def stem_of(word: str) -> str:
     """The stem of a lower-cased word; empty if it is a function word or none that is indexed."""
     if word in STOP_WORDS or len(word) > _MAX_TERM_CHARS:
         return ""
@@ -119,7 +119,7 @@ def form_stem(form: str) -> str:
     """The stem of a word that the postings hold as it is written; empty for a function word and for what is
     no such word.
     """
-    return _stem(form[1:]) if is_form(form) else ""
+    return stem_of(form[1:]) if is_form(form) else ""
 
 
 def analyze_query(text: str) -> list[QueryTerm]:
@@ -129,7 +129,7 @@ def analyze_query(text: str) -> list[QueryTerm]:
     words, wholes = _split(text)
     forms: dict[str, set[str]] = {}
     for word in words:
-        stem = _stem(word)
+        stem = stem_of(word)
         if stem:
             forms.setdefault(stem, set()).add(_AS_WRITTEN + word)
     wanted = [QueryTerm(stem, tuple(sorted(own))) for stem, own in forms.items()]
@@ -143,7 +143,7 @@ def analyze_query(text: str) -> list[QueryTerm]:
 
 
 def _stems(words: list[str], wholes: list[str]) -> Analysis:
-    terms = Counter(map(_stem, words))
+    terms = Counter(map(stem_of, words))
     terms.pop("", None)
     length = terms.total()
     terms.update(wholes)

@@ -58,8 +58,9 @@ _PUBLISHER = "publisher"
 class BucketShards:
     """See ``ShardStore``. ``root`` is the folder of the cache for this URL, with one folder a namespace."""
 
-    def __init__(self, at: Place, cache: Path) -> None:
+    def __init__(self, at: Place, cache: Path, verified: files.Verified | None = None) -> None:
         self._at = at
+        self.verified = verified or files.verified_at(None)
         self._store = at.store()
         self.root = cache / sha256_hex(at.url.rstrip("/"))[:16]
         self._lock = threading.Lock()
@@ -268,7 +269,7 @@ class BucketShards:
         expected = shard.file(name)
         with self._cached("read"):
             target = self._folder(namespace) / expected.sha256
-            if not fresh and files.holds(target, expected):
+            if not fresh and self.verified.holds(target, expected):
                 return target
         for _ in range(2):  # once more, since the bytes may have been damaged on the way
             if self._download(_path(namespace, shard.key, expected), target, shard, expected):
@@ -296,7 +297,7 @@ class BucketShards:
                     Path(temporary).replace(target)
                 except FileNotFoundError:  # an erasure has emptied the cache meanwhile
                     raise files.missing(shard, expected.name) from None
-                return files.holds(target, expected)
+                return self.verified.holds(target, expected)
         finally:
             Path(temporary).unlink(missing_ok=True)
 

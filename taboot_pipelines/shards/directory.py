@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.files import hash_file
+from taboot_pipelines.shards.files import Verified, hash_file, verified_at
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
 from taboot_pipelines.shards.protocol import Build, Left, Seen, doomed
 from taboot_pipelines.stores.objects import directory_health
@@ -28,8 +28,9 @@ from taboot_pipelines.stores.objects import directory_health
 class DirectoryShards:
     """See ``ShardStore``. ``root`` holds the manifests and the folders of shards."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, verified: Verified | None = None) -> None:
         self.root = root
+        self.verified = verified or verified_at(None)
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
         path = layout.manifest_path(self.root, namespace)

@@ -19,14 +19,12 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.analyzer import ANALYZER
-from taboot_pipelines.shards.build import build_documents, build_entities
 from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import ShardEntry
 
@@ -70,6 +68,9 @@ def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Pla
         rows = orjson.dumps([doc_ids, chunk_counts, prints[lo:hi]])
 
         def write(folder: Path, doc_ids: list[str] = doc_ids, chunk_counts: list[int] = chunk_counts) -> int:
+            # What only writes shards is no part of a search's start.
+            from taboot_pipelines.shards.build import build_documents
+
             return build_documents(folder, doc_ids, chunk_counts, given.load(doc_ids), given.space.dimension)
 
         entry = ShardEntry(
@@ -84,6 +85,8 @@ def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Pla
 
 def _positions(doc_ids: pa.ChunkedArray) -> list[int]:
     """The bits of doc_ids (hashes in the form of a UUID); their order is the order of the texts."""
+    import pyarrow.compute as pc
+
     if pc.all(pc.match_substring_regex(doc_ids, _UUID)).as_py() is False:
         raise TabootError("E_TABLE", "A doc_id is not a UUID.", table="docs")
     bits = bytes.fromhex("".join(doc_ids.to_pylist()).replace("-", ""))
@@ -118,6 +121,8 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
         first, last = int(ordered[lo]), int(ordered[hi - 1])
 
         def write(folder: Path, first: int = first, last: int = last, names: pa.Table = own_names) -> int:
+            from taboot_pipelines.shards.build import build_entities
+
             loaded = given.load_entities(first, last).select(list(_ENTITY_COLUMNS))
             build_entities(
                 folder, loaded.sort_by([("key", "ascending"), ("label", "ascending")]).combine_chunks(), names
@@ -139,6 +144,8 @@ def _fingerprint(table: pa.Table) -> str:
     """SHA-256 of the rows in their order: of each column the lengths of its texts (-1 for null), then the
     texts; of a column of lists the lengths of the lists before that.
     """
+    import pyarrow.compute as pc
+
     h = hashlib.sha256()
     for name in table.column_names:
         column = table.column(name).combine_chunks()
@@ -158,6 +165,8 @@ def _fingerprint(table: pa.Table) -> str:
 
 def _lengths(lengths: pa.Array) -> bytes:
     """Lengths as little-endian 64-bit integers, -1 for null."""
+    import pyarrow.compute as pc
+
     data: bytes = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False).astype("<i8").tobytes()
     return data
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze_fields, form_stem, is_form
 from taboot_pipelines.shards.columns import numbers
@@ -93,6 +92,8 @@ def portable(postings: pa.Table) -> pa.Table:
     """The stems and compounds of a postings table in the form of DuckDB's ``postings``, ascending by term: of
     each its document frequency ``df`` and a blob of little-endian int32 pairs (row, frequency).
     """
+    import pyarrow.compute as pc
+
     stems = [not is_form(t) for t in postings.column("term").to_pylist()]
     postings = postings.filter(pa.array(stems, type=pa.bool_())).combine_chunks()
     rows, tfs = postings.column("rows").combine_chunks(), postings.column("tfs").combine_chunks()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.shards.files import Verified
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
 
 #: Fills an empty folder with a shard's files, each synced to disk, and returns the entry that describes them.
@@ -55,8 +56,11 @@ def doomed(
 class ShardStore(Protocol):
     """Every method raises ``E_STORAGE`` where the store refuses or does not answer.
 
-    Namespaces that come here have been checked to be valid names.
+    Namespaces that come here have been checked to be valid names. ``verified``: the local files that were
+    hashed.
     """
+
+    verified: Verified
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
         """The current manifest's bytes and its ETag for :meth:`swap_manifest`; None if there is none."""

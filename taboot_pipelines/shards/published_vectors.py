@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
@@ -52,6 +51,8 @@ class PublishedVectors:
 
 
 def _rows(shard: DocumentShard, wanted: pa.Array) -> pa.Table:
+    import pyarrow.compute as pc
+
     held = shard.chunks.column("sha256").combine_chunks()
     at = pc.index_in(wanted, value_set=held)
     here = pc.is_valid(at)

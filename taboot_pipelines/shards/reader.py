@@ -119,10 +119,11 @@ class Shards:
         return cls(store, manifest, tuple(documents))
 
     def prepare(self) -> None:
-        """Map every document shard. On first use in a process their bytes are hashed, in parallel."""
+        """Map every document shard. On first use their bytes are hashed, in parallel."""
         with ThreadPoolExecutor(max_workers=8) as pool:
             for _ in pool.map(DocumentShard.prepare, self.documents):
                 pass
+        self.store.verified.keep()
 
     def document(self, doc_id: str) -> dict[str, Any] | None:
         """The row of the database's ``documents`` table for one document; None if there is none."""
@@ -179,4 +180,5 @@ class Shards:
             ) from error
         finally:
             connection.close()
+        self.store.verified.keep()
         return [pa.concat_tables(part) if part else pa.table({}) for part in parts]

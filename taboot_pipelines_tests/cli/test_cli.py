@@ -207,6 +207,19 @@ def test_questions_load_no_dagster_and_no_table_format(shell: Shell) -> None:
         assert shell.err == "", arguments
 
 
+def test_a_search_loads_nothing_that_it_has_no_use_for(shell: Shell) -> None:
+    program = (
+        "import sys, atexit\natexit.register(lambda: sys.stderr.write(' '.join(sorted({m.split('.')[0] for m"
+        " in sys.modules} & {'pandas', 'duckdb', 'httpcore', 'lxml', 'obstore'}) + ['pyarrow.compute'] *"
+        " ('pyarrow.compute' in sys.modules))))\n" + PROGRAM
+    )
+    assert "sessions.md" in shell.process("search", "where are sessions kept", program=program)
+    # What was asked to be called at the end was called, though the process does not wait for OpenVINO.
+    assert shell.err == ""
+    shell.process("search", "cache", program=program.replace("'pandas', ", "'click', "))
+    assert shell.err == "click"
+
+
 def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -> None:
     shell.environment["TABOOT_TEI__API_KEY"] = "hidden-key-value"
     try:
