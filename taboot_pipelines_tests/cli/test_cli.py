@@ -213,11 +213,19 @@ def test_a_search_loads_nothing_that_it_has_no_use_for(shell: Shell) -> None:
         " in sys.modules} & {'pandas', 'duckdb', 'httpcore', 'lxml', 'obstore'}) + ['pyarrow.compute'] *"
         " ('pyarrow.compute' in sys.modules))))\n" + PROGRAM
     )
-    assert "sessions.md" in shell.process("search", "where are sessions kept", program=program)
-    # What was asked to be called at the end was called, though the process does not wait for OpenVINO.
-    assert shell.err == ""
-    shell.process("search", "cache", program=program.replace("'pandas', ", "'click', "))
-    assert shell.err == "click"
+    found = shell.process("search", "where are sessions kept", "--mode", "keyword", program=program)
+    assert "sessions.md" in found and shell.err == ""
+
+
+def test_a_process_that_ends_at_once_says_all_and_calls_what_asked_for_it(shell: Shell) -> None:
+    program = (
+        "import atexit, sys\nsys.modules['openvino'] = sys\n"
+        "atexit.register(lambda: sys.stderr.write('called'))\n" + PROGRAM
+    )
+    assert "sessions.md" in shell.process("search", "sessions", "--mode", "keyword", program=program)
+    assert shell.err == "called"
+    shell.process("search", "sessions", "--cursor", "none", program=program, code=1)
+    assert "E_CURSOR" in shell.err and shell.err.endswith("called")
 
 
 def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -> None:
