@@ -108,6 +108,17 @@ class Config:
             if other_doc is not None:
                 self._of_service(other_doc, other, found, seen)
 
+    def whole(self, service: Service) -> bool:
+        """Whether all that a service is declared with is known: no file that it extends is missing."""
+        documents = self.house.declaring(service)
+        for doc_id in documents:
+            path, _ = self.file(doc_id).extends.get(service.name, ("", ""))
+            document = self.house.documents[doc_id]
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
+            if path and (document.source, target) not in self.house.by_path:
+                return False
+        return bool(documents)
+
     def of_document(self, doc_id: str) -> list[Placed]:
         """The values of a file. What leads to one is its service, in an nginx conf the blocks around it."""
         document = self.house.documents[doc_id]
@@ -154,6 +165,8 @@ class Config:
             if not values:
                 continue
             found = best_value(question, values, used)
+            if found is not None and not scoped.mentions and question.unexplained(found.used):
+                found = None  # the word may name the thing that is asked about, which is not known here
             if found is not None:
                 found.weight *= sure
             if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
