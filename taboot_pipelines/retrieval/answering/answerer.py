@@ -92,8 +92,8 @@ class Answerer:
     def __init__(self, view: View) -> None:
         self.house = House(view.graph, view.index, view.manifest)
         self.names = Names(self.house)
-        self.facts = Facts(self.house)
         self.config = Config(self.house)
+        self.facts = Facts(self.house, self.config)
         self.holders = Holders(self.house, self.config)
 
     def answer(self, text: str) -> FactAnswer | None:
@@ -117,7 +117,8 @@ class Answerer:
                     found = self.config.listening(scoped)
                 if found is not None and found.statements:
                     sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
-                    if question.yes_no and not found.statements[0].text.startswith(("Yes", "No")):
+                    certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
+                    if question.yes_no and not certain:
                         sure -= 0.05  # a reading that answers yes or no is before one that does not
                     if best is None or sure > best[0]:
                         best = (sure, asked.kind, found)

@@ -214,9 +214,13 @@ class Config:
                 yield self.of_service(service), used, 1.0
             for service, words in self._siblings(scoped, services, used):
                 yield self.of_service(service), words, 0.95
+        seen: set[str] = set()
         for mention in scoped.mentions:
+            if mention.text.lower() in seen:
+                continue
+            seen.add(mention.text.lower())
             words = scoped.words(mention)
-            first = about is None or mention is not about[0]
+            first = about is None or mention.text.lower() != about[0].text.lower()
             if first:
                 services, used = scoped.services(mention)
                 for service in services[:3]:
@@ -376,6 +380,8 @@ class Config:
             )
         )
         used |= question.words_matching(re.compile(r"mounted|mount"))
+        used |= question.words_matching(re.compile(r"networks?"))
+        used |= question.words_matching(re.compile(r"sub ?nets?|(?:ip )?ranges?|cidrs?|gateways?"))
         used |= question.words_matching(re.compile(r"(?:static |fixed )*(?:ip|address)(?: address)?"))
         return Found(
             [value_statement(kept[:MAX_SHOWN])], used, 1.0, f"what has {listed(list(question.literals))}"

@@ -170,7 +170,8 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
     """The values whose key, value or comment holds the words that are left, best key first."""
     left = question.unexplained(used)
     # Words that fill a sentence may still be a key's: "default", "host".
-    wanted = {i: spelled([question.linked.words[i].text])[0] for i in left}
+    once = {question.linked.words[i].text: i for i in reversed(left)}
+    wanted = {i: spelled([word])[0] for word, i in once.items()}
     if not wanted:
         return []
     best: list[Match] = []
@@ -194,7 +195,7 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
             if strength:
                 total += strength
                 key_hits += strength >= 0.8
-                hits.add(i)
+                hits |= {n for n in left if question.linked.words[n].text == question.linked.words[i].text}
         if not key_hits:
             continue
         owner = {stem_of(w) for w in WORDS.findall(placed.service.lower())}
