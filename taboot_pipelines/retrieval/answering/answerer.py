@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.facts import Facts
+from taboot_pipelines.retrieval.answering.holders import Holders
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Linked, Names
 from taboot_pipelines.retrieval.answering.question import Question, readings
@@ -91,8 +92,9 @@ class Answerer:
     def __init__(self, view: View) -> None:
         self.house = House(view.graph, view.index, view.manifest)
         self.names = Names(self.house)
-        self.facts = Facts(self.house)
         self.config = Config(self.house)
+        self.facts = Facts(self.house, self.config)
+        self.holders = Holders(self.house, self.config)
 
     def answer(self, text: str) -> FactAnswer | None:
         """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
@@ -115,9 +117,17 @@ class Answerer:
                     found = self.config.listening(scoped)
                 if found is not None and found.statements:
                     sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
+                    certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
+                    if question.yes_no and not certain:
+                        sure -= 0.05  # a reading that answers yes or no is before one that does not
                     if best is None or sure > best[0]:
                         best = (sure, asked.kind, found)
-            found = self.config.find(scoped)
+            found = self.holders.find(scoped)
+            if found is not None:
+                sure = _confidence(question, found, set()) - 0.01 * n
+                if best is None or sure > best[0]:
+                    best = (sure, "holders", found)
+            found = None if self.holders.asks(question) else self.config.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set(), config=True) - 0.05 - 0.01 * n
                 if best is None or sure > best[0]:

@@ -108,6 +108,17 @@ class Config:
             if other_doc is not None:
                 self._of_service(other_doc, other, found, seen)
 
+    def whole(self, service: Service) -> bool:
+        """Whether all that a service is declared with is known: no file that it extends is missing."""
+        documents = self.house.declaring(service)
+        for doc_id in documents:
+            path, _ = self.file(doc_id).extends.get(service.name, ("", ""))
+            document = self.house.documents[doc_id]
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
+            if path and (document.source, target) not in self.house.by_path:
+                return False
+        return bool(documents)
+
     def of_document(self, doc_id: str) -> list[Placed]:
         """The values of a file. What leads to one is its service, in an nginx conf the blocks around it."""
         document = self.house.documents[doc_id]
@@ -154,6 +165,8 @@ class Config:
             if not values:
                 continue
             found = best_value(question, values, used)
+            if found is not None and not scoped.mentions and question.unexplained(found.used):
+                found = None  # the word may name the thing that is asked about, which is not known here
             if found is not None:
                 found.weight *= sure
             if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
@@ -201,9 +214,13 @@ class Config:
                 yield self.of_service(service), used, 1.0
             for service, words in self._siblings(scoped, services, used):
                 yield self.of_service(service), words, 0.95
+        seen: set[str] = set()
         for mention in scoped.mentions:
+            if mention.text.lower() in seen:
+                continue
+            seen.add(mention.text.lower())
             words = scoped.words(mention)
-            first = about is None or mention is not about[0]
+            first = about is None or mention.text.lower() != about[0].text.lower()
             if first:
                 services, used = scoped.services(mention)
                 for service in services[:3]:
@@ -363,6 +380,8 @@ class Config:
             )
         )
         used |= question.words_matching(re.compile(r"mounted|mount"))
+        used |= question.words_matching(re.compile(r"networks?"))
+        used |= question.words_matching(re.compile(r"sub ?nets?|(?:ip )?ranges?|cidrs?|gateways?"))
         used |= question.words_matching(re.compile(r"(?:static |fixed )*(?:ip|address)(?: address)?"))
         return Found(
             [value_statement(kept[:MAX_SHOWN])], used, 1.0, f"what has {listed(list(question.literals))}"

@@ -27,6 +27,10 @@ _SECRET_KEY = re.compile(
 )
 _PARTS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
 WORDS = re.compile(r"[a-z0-9]+")
+#: The sections of a Compose file under which a name stands, which is compared whole and in no other form.
+_SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
+#: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
+_RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
 #: Words of a question to the words that a key may have for them.
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     "address": ("address", "host", "url", "server", "endpoint"),
@@ -101,7 +105,7 @@ class Match:
 def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> Found | None:
     """The values that answer a question about the thing that the words ``used`` name; None if none fits."""
     matches = _by_table(question, values, used)
-    words = _by_words(question, values, used)
+    words = [] if _RUNS_AS.search(question.lower) else _by_words(question, values, used)
     by_words = False
     if words and (not matches or _left(question, words, used) < _left(question, matches, used)):
         matches, by_words = words, True
@@ -166,28 +170,32 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
     """The values whose key, value or comment holds the words that are left, best key first."""
     left = question.unexplained(used)
     # Words that fill a sentence may still be a key's: "default", "host".
-    wanted = {i: spelled([question.linked.words[i].text])[0] for i in left}
+    once = {question.linked.words[i].text: i for i in reversed(left)}
+    wanted = {i: spelled([word])[0] for word, i in once.items()}
     if not wanted:
         return []
     best: list[Match] = []
     score = 0.0
     for placed in values:
-        keys = key_words(placed.value.path[placed.lead :])
+        path = placed.value.path
+        keys = key_words(path[placed.lead :] if placed.lead or path[0] not in _SECTIONS else path[2:])
         if not keys or not _suits(question, placed.value.value):
             continue
         if "depends_on" in placed.value.path and "condition" not in question.lower:
             continue  # who depends on whom is an edge
         inside = set(WORDS.findall(placed.value.value.lower()))
-        around = [placed.value.comment, *placed.value.path[2 if placed.service else 0 : placed.lead]]
+        around = [placed.value.comment, *path[2 if placed.service else 0 : placed.lead]]
         beside = set(WORDS.findall(" ".join(around).lower()))
+        named_here = set(WORDS.findall(path[1].lower())) if not placed.lead and len(path) > 2 else set()
         total, key_hits, hits = 0.0, 0, set()
         for i, word in wanted.items():
             last = placed.value.path[-1]
             strength = strength_of(word, keys, last, placed.value.value, inside, beside)
+            strength = max(strength, 0.5 * (word in named_here))
             if strength:
                 total += strength
                 key_hits += strength >= 0.8
-                hits.add(i)
+                hits |= {n for n in left if question.linked.words[n].text == question.linked.words[i].text}
         if not key_hits:
             continue
         owner = {stem_of(w) for w in WORDS.findall(placed.service.lower())}
@@ -275,6 +283,8 @@ def ends_in(placed: Placed, key: str) -> bool:
     if not path:
         return False
     if key.isupper():
+        if placed.document.mime == "text/x-nginx-conf":
+            return False  # ``proxy_pass`` is no password
         last = path[-1].upper()
         return last == key or last.endswith("_" + key)
     parts = key.lower().split(".")
@@ -298,6 +308,8 @@ def key_words(path: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=1 << 14)
 def stem_of(word: str) -> str:
     """A word without its ending, alike for a question and a key."""
+    if word == "backed":
+        return "backup"
     if word.endswith("ies") and len(word) > 5:
         return word[:-3] + "y"
     for end in ("ing", "sses", "xes", "ches", "shes", "ed"):

@@ -19,6 +19,16 @@ from taboot_pipelines.retrieval.answering.statements import (
 )
 from taboot_pipelines.retrieval.answering.topic import Topic
 
+#: The words for a condition of ``depends_on``, and how each is said.
+_CONDITIONS = (
+    (r"\bhealth", "service_healthy"),
+    (r"\b(?:complet\w+|finish\w*|exit\w*|succe\w+)\b", "service_completed_successfully"),
+)
+_SAID = {
+    "service_healthy": "healthy",
+    "service_started": "started",
+    "service_completed_successfully": "completed successfully",
+}
 #: Services that a transitive question walks over.
 _MAX_WALK = 500
 
@@ -106,6 +116,8 @@ class Dependencies(Topic):
         for service in closed[:MAX_SCOPES]:
             edges = self.house.out(service.number, "DEPENDS_ON", "CONNECTS_TO")
             hit = [e for e in edges if e.end in wanted]
+            if hit and (waiting := self._waits(scoped, service, hit)):
+                return Found([waiting], used | more, looked_for="the condition")
             if hit:
                 other = self.house.services[hit[0].end]
                 verb = "depends on" if any(e.type == "DEPENDS_ON" for e in hit) else "connects to"
@@ -150,6 +162,25 @@ class Dependencies(Topic):
             )
         return None
 
+    def _waits(self, scoped: Scoped, service: Service, edges: list[Edge]) -> Statement | None:
+        """Whether a service waits for the condition that the question names; None if it names none."""
+        lower = scoped.question.lower
+        if not re.search(r"\b(?:wait\w*|start\w*|come\w*)\b", lower):
+            return None
+        asked = next((c for pattern, c in _CONDITIONS if re.search(pattern, lower)), "")
+        declared = [e for e in edges if e.type == "DEPENDS_ON"]
+        if not asked or not declared:
+            return None
+        stated = [str(e.properties.get("condition") or "service_started") for e in declared]
+        other = self.house.services[declared[0].end].name
+        if asked in stated:
+            at = stated.index(asked)
+            text = f"Yes: {self.called(service)} waits for {other} to be {_SAID[asked]} ({asked})."
+            return Statement(text, cites(declared[at : at + 1]))
+        said = _SAID.get(stated[0], stated[0])
+        text = f"No: {self.called(service)} waits only for {other} to be {said} ({stated[0]})."
+        return Statement(text, cites(declared))
+
     def _walk(self, node: int, *, forward: bool) -> list[Edge]:
         """The dependency edges reached from a service, nearest first, each service once."""
         seen, found, layer = {node}, [], [node]
@@ -176,10 +207,8 @@ class Dependencies(Topic):
     def users(self, scoped: Scoped) -> Found | None:
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped) or self._images.image_users(scoped)
-        if not scoped.question.yes_no:
-            active = re.search(r"\b(?:do|does) @\w* (?:\w+ )?(?:use|connect|talk)", scoped.question.masked[0])
-            if active:
-                return None
+        if re.search(r"\b(?:do|does) @\w* (?:\w+ )?(?:use|connect|talk)", scoped.question.masked[0]):
+            return None  # what it uses itself is not who uses it
         return (
             self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
             or self._images.image_users(scoped)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.dependencies import Dependencies
+from taboot_pipelines.retrieval.answering.exposure import Exposure
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.images import Images
 from taboot_pipelines.retrieval.answering.inventory import Inventory
@@ -24,12 +26,14 @@ from taboot_pipelines.retrieval.answering.statements import MAX_SCOPES, Found
 class Facts:
     """The typed patterns over one house."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, config: Config) -> None:
         routes, images, networks = Routes(house), Images(house), Networks(house)
         ports, dependencies = Ports(house, routes), Dependencies(house, images, networks)
-        inventory = Inventory(house, routes)
+        inventory, exposure = Inventory(house, routes), Exposure(house, config, routes)
         self._handlers: dict[str, Callable[[Scoped], Found | None]] = {
-            "ports": ports.ports,
+            "exposed": exposure.exposed,
+            "admitted": exposure.admitted,
+            "ports": lambda scoped: exposure.shared(scoped) or ports.ports(scoped),
             "port_owner": ports.port_owner,
             "publishers": ports.publishers,
             "images": images.images,
@@ -47,7 +51,7 @@ class Facts:
             "users": dependencies.users,
             "routes": routes.routes,
             "behind": routes.behind,
-            "hostnames": routes.hostnames,
+            "hostnames": lambda scoped: routes.hostnames(scoped) or exposure.shared(scoped),
             "proxy_scheme": routes.proxy_scheme,
             "proxied": routes.proxied,
             "proxy_hosts": routes.proxy_hosts,

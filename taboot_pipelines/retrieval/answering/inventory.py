@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.house import House
+from taboot_pipelines.retrieval.answering.house import House, Service
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.scoping import Scoped
 from taboot_pipelines.retrieval.answering.statements import (
@@ -119,8 +119,9 @@ class Inventory(Topic):
 
     def inventory(self, scoped: Scoped) -> Found | None:
         """All that there is of a kind, in a question that names nothing."""
-        if scoped.mentions:
-            return None
+        asking = {i for asked in scoped.question.asked() if asked.kind == "inventory" for i in asked.words}
+        if scoped.mentions or scoped.question.unexplained(asking):
+            return None  # a further word asks for some of them
         noun_asked = _NOUN.search(scoped.question.lower)
         lower = noun_asked[0] if noun_asked else ""
         services = [s for s in self.house.services.values() if s.declared]
@@ -208,7 +209,7 @@ class Inventory(Topic):
         _, services, used = subject
         edges = [e for s in services[:MAX_SCOPES] for e in self.house.out(s.number, "USES_VPN")]
         if not edges:
-            return None
+            return self._without_vpn(scoped, services, used)
         begin = "Yes: " if scoped.question.yes_no else ""
         tunnels = listed([self.house.name(e.end) for e in edges])
         return Found(
@@ -222,6 +223,19 @@ class Inventory(Topic):
             used,
             looked_for="its VPN",
         )
+
+    def _without_vpn(self, scoped: Scoped, services: list[Service], used: set[int]) -> Found | None:
+        """A declared service that is on networks of its own goes through no tunnel of another."""
+        if not scoped.question.yes_no or len(services) != 1 or not services[0].declared:
+            return None
+        edges = self.networks_of(services[0])
+        tunnels = {e.end for e in self.house.of_type("USES_VPN")}
+        if not edges or services[0].number in tunnels or self.house.into(services[0].number, "USES_VPN"):
+            return None
+        names = listed([self.network(e.end, services[0].project) for e in edges])
+        noun = "network" if len(edges) == 1 else "networks"
+        text = f"No: {self.called(services[0])} goes through no VPN tunnel; it is on the {noun} {names}."
+        return Found([Statement(text, cites(edges))], used, looked_for="its VPN")
 
     def vpn_users(self, scoped: Scoped) -> Found | None:
         edges = self.house.of_type("USES_VPN")

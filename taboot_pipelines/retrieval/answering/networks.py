@@ -20,6 +20,11 @@ from taboot_pipelines.retrieval.answering.topic import Topic
 _NAMESPACE_WORDS = frozenset({"network", "namespace", "mode", "service", "share", "stack"})
 
 
+def _shares(edge: Edge) -> bool:
+    """Whether a service uses the network namespace of the one that it depends on."""
+    return "compose_network_mode" in edge.methods
+
+
 class Networks(Topic):
     """Networks of services, services of networks, and what two have in common."""
 
@@ -109,6 +114,8 @@ class Networks(Topic):
             ]
             if not pairs:
                 continue
+            if scoped.question.negated:
+                return self._not_on(scoped, mention, [s for s, _ in pairs])
             total = sum(self.house.count_into(t.node, "RUNS_IN") for t in things)
             services = [s for s, _ in pairs]
             names = listed(sorted({self.house.name(t.node) for t in things}))
@@ -122,6 +129,24 @@ class Networks(Topic):
                 scoped, services, [e for _, e in pairs], f"are on the network {names}", used, total
             )
         return None
+
+    def _not_on(self, scoped: Scoped, mention: Mention, members: Sequence[Service]) -> Found | None:
+        """The services of the house that are on other networks than the one that is named."""
+        inside = {s.number for s in members}
+        sharing = {e.start for n in inside for e in self.house.into(n, "DEPENDS_ON") if _shares(e)}
+        pairs = [
+            (s, e)
+            for s in self.house.services.values()
+            if s.declared and s.own and s.number not in inside | sharing
+            for e in self.networks_of(s)[:1]
+        ]
+        if not pairs:
+            return None
+        others, used = self.scope_pairs(scoped, pairs)
+        what = f"are not on the network {mention.text}"
+        return self.listing(
+            scoped, [s for s, _ in others], [e for _, e in others], what, used | scoped.words(mention)
+        )
 
     def network_peers(self, scoped: Scoped) -> Found | None:
         """The other services on the networks of a service, or on the one of them that is named."""
@@ -211,10 +236,7 @@ class Networks(Topic):
             return None
         _, services, used = subject
         edges = [
-            e
-            for s in services[:MAX_SCOPES]
-            for e in self.house.into(s.number, "DEPENDS_ON")
-            if "compose_network_mode" in e.methods
+            e for s in services[:MAX_SCOPES] for e in self.house.into(s.number, "DEPENDS_ON") if _shares(e)
         ]
         others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
         if not others:

@@ -21,6 +21,9 @@ from taboot_pipelines.retrieval.answering.topic import Topic
 _PLURAL_NAMES = re.compile(r"\b(?:(?:host ?|domain )?names|(?:sub ?)?domains|urls|hosts|addresses)\b")
 
 
+_SITES = frozenset({"site", "sites", "vhost", "vhosts", "page", "pages", "sit", "sits", "auth"})
+
+
 class Routes(Topic):
     """How traffic reaches a service: host name, proxy, target, TLS and authentication."""
 
@@ -170,7 +173,12 @@ class Routes(Topic):
         ways = listed([self.way(e) for e in edges][:8])
         proxies = listed([self.house.name(e.start) for e in edges])
         return Found(
-            [Statement(f"{ways} leads to {targets} through {proxies}.", cites(edges))],
+            [
+                Statement(
+                    f"{ways} {'leads' if len(edges) == 1 else 'lead'} to {targets} through {proxies}.",
+                    cites(edges),
+                )
+            ],
             used,
             looked_for="what stands behind it",
         )
@@ -318,20 +326,36 @@ class Routes(Topic):
 
     def _protected(self, scoped: Scoped) -> Found | None:
         """What a named product guards at the proxy."""
-        if scoped.question.yes_no or len(scoped.mentions) != 1:
+        if scoped.question.yes_no or len(scoped.mentions) > 1 or scoped.question.negated:
             return None
-        name = scoped.mentions[0].text.lower()
-        edges = [
-            e
-            for e in self.house.of_type("EXPOSES_ENDPOINT")
-            if str(e.properties.get("authInclude") or "").startswith(name)
-            and not self.house.is_example(e.doc_id)
-        ]
+        guarded = [e for e in self.house.of_type("EXPOSES_ENDPOINT") if not self.house.is_example(e.doc_id)]
+        if scoped.mentions:
+            names = [scoped.mentions[0].text.lower()]
+        else:
+            names = [w.text for w in scoped.question.linked.words]
+        kept = [(n, e) for n in names for e in guarded if _guards(n, e)]
+        name, edges = (kept[0][0] if kept else ""), [e for n, e in kept if n == kept[0][0]]
         services = [self.house.services[e.start] for e in edges if e.start in self.house.services]
         if not services:
             return None
-        words = scoped.words(scoped.mentions[0])
-        return self.listing(scoped, services, edges, f"are protected by {name} at the proxy", words)
+        asked = {i for i, w in enumerate(scoped.question.linked.words) if w.text in _SITES or w.text == name}
+        words = asked | scoped.words(*scoped.mentions)
+        shown = "basic authentication" if name == "basic" else name
+        found = self.listing(scoped, services, edges, f"are protected by {shown} at the proxy", words)
+        documents = {e.doc_id for e in edges}
+        routes = [
+            r for s in services for r in self.house.into(s.number, "ROUTES_TO") if r.doc_id in documents
+        ]
+        if routes:
+            ways = listed(distinct(self.way(r) for r in routes))
+            found.statements[0].text = f"{found.statements[0].text.removesuffix('.')}: {ways}."
+        return found
+
+
+def _guards(name: str, edge: Edge) -> bool:
+    """Whether an endpoint is protected by what is called so: a product, or ``basic``."""
+    product = str(edge.properties.get("authInclude") or "").split("-")[0]
+    return name == product or (name == "basic" and edge.properties.get("auth") == "basic")
 
 
 def _include(edge: Edge) -> str:

@@ -1,0 +1,187 @@
+"""What can be reached, how and from where: through a proxy, by a published port, by a service whose network
+is shared, and whom a proxy lets in.
+
+Whether the internet itself reaches a proxy is stated in no file, so what is said is which proxy leads where
+and which ports are published.
+"""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.config_values import Placed
+from taboot_pipelines.retrieval.answering.house import Edge, House, Service, distinct
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.scoping import Scoped
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_CITED,
+    MAX_SCOPES,
+    Cite,
+    Found,
+    Statement,
+    cites,
+    in_force,
+    listed,
+)
+from taboot_pipelines.retrieval.answering.topic import Topic
+
+_NAMES = re.compile(r"\b(?:(?:host ?)?names?|domains?|sub ?domains?|urls?)\b")
+_PAGE = frozenset({"web", "ui", "webui", "interface", "page"})
+_PROXY_ONLY = re.compile(r"\b(?:behind|prox(?:y|ied))\b")
+
+
+class Exposure(Topic):
+    """What of a house can be reached, and by whom."""
+
+    def __init__(self, house: House, config: Config, routes: Routes) -> None:
+        super().__init__(house)
+        self._config = config
+        self._routes = routes
+
+    def exposed(self, scoped: Scoped) -> Found | None:
+        """The services that a proxy leads to, and those that publish ports; of one service that is named,
+        its own."""
+        subject = self.subject(scoped)
+        if subject is not None:
+            return self._exposed(scoped, subject[1], subject[2])
+        if any(not m.of("proxy") for m in scoped.mentions):
+            return None
+        used = scoped.words(*scoped.mentions)
+        routes = [
+            e
+            for e in in_force(self.house, self.house.of_type("ROUTES_TO"))
+            if not self.house.is_example(e.doc_id)
+        ]
+        if not routes:
+            return None
+        if scoped.question.negated:
+            return self._unproxied(scoped, routes, used)
+        if _NAMES.search(scoped.question.lower):
+            routes = [e for e in routes if e.properties.get("host")]
+            ways = distinct(self._routes.way(e) for e in routes)
+            text = f"The names that are served are {listed(ways)}."
+            return Found([Statement(text, cites(routes))] if ways else [], used, looked_for="names")
+        ways_of: dict[str, list[str]] = {}
+        for edge in routes:
+            ways_of.setdefault(self._routes.target_name(edge), []).append(self._routes.way(edge))
+        proxies = listed(distinct(self.house.name(e.start) for e in routes))
+        said = listed([f"{name} ({listed(ways)})" for name, ways in sorted(ways_of.items())])
+        count = f"{len(ways_of)}: " if scoped.question.counts else ""
+        statements = [Statement(f"{proxies} leads to {count}{said}.", cites(routes))]
+        if not _PROXY_ONLY.search(scoped.question.lower):
+            statements += self._publishing()
+        return Found(statements, used, looked_for="what can be reached")
+
+    def _publishing(self) -> list[Statement]:
+        """Who publishes ports on an address that others reach."""
+        edges = [
+            e
+            for e in self.house.of_type("BINDS")
+            if e.start in self.house.services
+            and self.house.services[e.start].own
+            and not str(e.properties.get("hostIp") or "").startswith(("127.", "::1"))
+        ]
+        ports: dict[str, list[str]] = {}
+        for edge in edges:
+            ports.setdefault(self.house.services[edge.start].name, []).append(str(edge.properties["port"]))
+        said = listed([f"{name} ({listed(numbers)})" for name, numbers in sorted(ports.items())])
+        return [Statement(f"Ports are published by {said}.", cites(edges))] if edges else []
+
+    def _unproxied(self, scoped: Scoped, routes: list[Edge], used: set[int]) -> Found | None:
+        """The services of the house that no proxy leads to."""
+        reached = {e.end for e in routes} | {e.start for e in routes}
+        names = {self.house.name(n) for n in reached}
+        services = [
+            s
+            for s in self.house.services.values()
+            if s.declared and s.own and s.number not in reached and s.name not in names
+        ]
+        if not services:
+            return None
+        found = self.listing(scoped, services, (), "are behind no proxy", used)
+        found.statements[0].cites = self.declarations(services)[:MAX_CITED]
+        return found
+
+    def _exposed(self, scoped: Scoped, services: list[Service], used: set[int]) -> Found | None:
+        """Whether a proxy leads to a service, from where it may be reached, and what it publishes."""
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            routes = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
+            bound = self.house.out(service.number, "BINDS")
+            if routes:
+                ways = listed([self._routes.way(e) for e in routes])
+                proxies = listed(distinct(self.house.name(e.start) for e in routes))
+                rules = [p for e in routes for p in self._rules(e)]
+                only = _only(rules)
+                begin = "Yes: " if scoped.question.yes_no and not only else ""
+                text = f"{begin}{self.called(service)} is reached through {proxies} at {ways}{only}."
+                statements.append(Statement(text, [*cites(routes), *map(_place, rules)]))
+            elif bound:
+                made = self.published(service, bound, scoped.question)
+                said = made.text.removeprefix("Yes: ")
+                statements.append(Statement(f"No proxy leads to it; {said}", made.cites))
+            elif service.declared:
+                text = f"No: no proxy leads to {self.called(service)}, and it publishes no port."
+                statements.append(Statement(text, self.declaration([service])))
+        statements = [s for s in statements if s.cites]
+        return Found(statements, used, looked_for="how it is reached") if statements else None
+
+    def admitted(self, scoped: Scoped) -> Found | None:
+        """From which addresses a proxy lets in to what is named."""
+        edges, used = self._routes.routes_of(scoped)
+        rules = [p for e in edges for p in self._rules(e)]
+        allowed = [p for p in rules if p.value.path[-1] == "allow"]
+        if not allowed:
+            return None
+        ways = listed([self._routes.way(e) for e in edges])
+        text = f"{ways} may be opened from {listed([p.value.value for p in allowed])}"
+        text += " only." if len(rules) > len(allowed) else "."
+        return Found(
+            [Statement(text, [*map(_place, rules), *cites(edges)][:MAX_CITED])], used, looked_for="who may"
+        )
+
+    def _rules(self, edge: Edge) -> list[Placed]:
+        """The ``allow`` and ``deny`` of the nginx location that a route is, each once."""
+        location = f"location {edge.properties.get('location')}"
+        return [
+            p
+            for p in self._config.of_document(edge.doc_id)
+            if p.value.path[-1] in ("allow", "deny") and location in p.value.path
+        ]
+
+    def shared(self, scoped: Scoped) -> Found | None:
+        """The ports by which a service is reached that shares another's network and publishes them there."""
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        for service in services[:MAX_SCOPES]:
+            owners = [
+                e for e in self.house.out(service.number, "DEPENDS_ON") if "compose_network_mode" in e.methods
+            ]
+            bound = [b for e in owners for b in self.house.out(e.end, "BINDS")]
+            if not bound or self.house.out(service.number, "BINDS"):
+                continue
+            own = {
+                p.value.value for p in self._config.of_service(service) if p.value.path[-1].endswith("PORT")
+            }
+            kept = [b for b in bound if str(b.properties.get("targetPort") or b.properties["port"]) in own]
+            owner = self.house.services[owners[0].end]
+            if not kept:
+                continue  # which of the ports leads to it is not stated
+            made = self.published(owner, kept, scoped.question)
+            said = made.text.removeprefix("Yes: ")
+            text = f"{self.called(service)} shares the network of {owner.name}; {said}"
+            used = used | {i for i, w in enumerate(scoped.question.linked.words) if w.text in _PAGE}
+            return Found([Statement(text, [*made.cites, *cites(owners)])], used, looked_for="its ports")
+        return None
+
+
+def _only(rules: list[Placed]) -> str:
+    allowed = [p.value.value for p in rules if p.value.path[-1] == "allow"]
+    return f", only from {listed(allowed)}" if allowed and len(rules) > len(allowed) else ""
+
+
+def _place(placed: Placed) -> Cite:
+    return Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)

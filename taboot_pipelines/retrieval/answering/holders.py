@@ -1,0 +1,376 @@
+"""Which services have a property of their declaration, and whether one has it: host networking, a device, a
+health check, a mount below a path.
+
+A property is more than its key: the value asked for is compared with the value that is set, and what is not
+set is said only of services whose declarations are known whole.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.config_values import WORDS, Placed, ends_in
+from taboot_pipelines.retrieval.answering.house import House, Service
+from taboot_pipelines.retrieval.answering.question import Question
+from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
+from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
+from taboot_pipelines.retrieval.answering.topic import Topic
+
+#: Services whose values a listing looks at.
+_MAX_LISTED = 400
+
+_LISTING = re.compile(
+    r"(?:(?:which|what|list|show|how many|all|name|any)(?: me)?(?: all| the| of the| of our| our)*"
+    r" (?:services?|containers?|apps?|stacks?|images?)\b"
+    r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b))"
+)
+_WRITING = re.compile(r"\b(?:writes?|written|writing|saves?|stores?)\b")
+_MOUNTING = re.compile(
+    r"(?:bind )?(?:mounts?|mounted|mounting|binds?)(?: something| anything)?(?: from| under| below)?"
+    r"|(?:writes?|saves?|stores?|reads?|access(?:es)?|uses?)(?: something| anything)?(?: to| from| in)?"
+)
+
+
+class Trait(NamedTuple):
+    """A property that a service has or lacks. ``pattern``: the words that ask for it; ``keys``: the ends of
+    key paths that hold it; ``value``: what the value must be; ``has`` and ``lacks``: how it is said of
+    several; ``shows``: whether the values are said too."""
+
+    pattern: re.Pattern[str]
+    keys: tuple[str, ...]
+    value: re.Pattern[str]
+    has: str
+    lacks: str
+    shows: bool
+
+
+def _trait(pattern: str, keys: str, value: str, has: str, lacks: str, *, shows: bool = False) -> Trait:
+    return Trait(
+        re.compile(rf"\b(?:{pattern})(?!\w)"),
+        tuple(keys.split()),
+        re.compile(value, re.IGNORECASE),
+        has,
+        lacks,
+        shows,
+    )
+
+
+_TRUE = r"(?:true|yes|on)$"
+_NOUNS = frozenset({"list", "image", "images"})
+#: Special before general: the first whose words are there is asked for.
+_TRAITS = (
+    _trait(
+        r"host(?:'s)? network(?:ing|s)?(?: mode| stack)?|host mode|network mode(?: is| set to| of)? host",
+        "network_mode",
+        r"host$",
+        "are on the host network",
+        "are not on the host network",
+    ),
+    _trait(
+        r"privileged(?: mode)?",
+        "privileged",
+        _TRUE,
+        "are privileged",
+        "are not privileged",
+    ),
+    _trait(
+        r"(?:i?gpu|graphics card|hardware acceleration)(?: pass ?through| access| acceleration)?",
+        "devices runtime devices.capabilities",
+        r".*(?:/dev/(?:dri|kfd|nvidia)|nvidia|gpu)",
+        "have a GPU",
+        "have no GPU",
+        shows=True,
+    ),
+    _trait(
+        r"(?:only )?(?:(?:starts?|started|runs?|active|enabled|launched) )?(?:only )?"
+        r"(?:with|in|under|by|have|has)? ?(?:the |a )?(?:[\w-]+ )?profiles?",
+        "profiles",
+        r"",
+        "start only with the profile",
+        "start without a profile",
+        shows=True,
+    ),
+    _trait(
+        r"health ?checks?", "healthcheck.test", r"(?!none$)", "have a health check", "declare no health check"
+    ),
+    _trait(
+        r"(?:automatically )?restart(?:s|ed|ing)?"
+        r"(?: automatically| by (?:itself|themselves|docker)| polic(?:y|ies))?",
+        "restart restart_policy.condition",
+        r"(?!no$|none$|false$)",
+        "are restarted",
+        "are not restarted automatically",
+        shows=True,
+    ),
+    _trait(
+        r"(?:memory|ram|mem) (?:limits?|cap|ceiling)|limit\w* (?:of )?(?:memory|ram)",
+        "mem_limit limits.memory",
+        r"",
+        "have a memory limit",
+        "have no memory limit",
+        shows=True,
+    ),
+    _trait(
+        r"cpu (?:limits?|cap|quota)|limit\w* (?:of )?cpus?",
+        "cpus limits.cpus cpu_quota",
+        r"",
+        "have a CPU limit",
+        "have no CPU limit",
+        shows=True,
+    ),
+    _trait(
+        r"(?:static|fixed) (?:ip(?:v[46])?|ip address\w*|address\w*)",
+        "ipv4_address ipv6_address",
+        r"",
+        "have a fixed address",
+        "have no fixed address",
+        shows=True,
+    ),
+    _trait(
+        r"(?:(?:reads?|gets?|mounts?) )?(?:the )?secrets?",
+        "secrets",
+        r"",
+        "use the secret",
+        "use no secret",
+        shows=True,
+    ),
+    _trait(
+        r"read[- _]?only(?: (?:root )?file ?system)?",
+        "read_only",
+        _TRUE,
+        "are read-only",
+        "are not read-only",
+    ),
+    _trait(r"tmpfs", "tmpfs", r"", "use tmpfs", "use no tmpfs", shows=True),
+    _trait(
+        r"(?:built|build)(?: locally| here| ourselves| from source| by us)?",
+        "build build.context",
+        r"",
+        "are built here",
+        "are not built here",
+    ),
+    _trait(
+        r"(?:passed |has |have |gets? )?(?:the |a )?(?:devices?(?: passed(?: through)?)?"
+        r"|[\w-]+ (?:sticks?|dongles?|coordinators?))|attached to(?= (?:the )?(?:tty|usb))",
+        "devices",
+        r"",
+        "have the device",
+        "have no device",
+        shows=True,
+    ),
+    _trait(
+        r"time ?zones?",
+        "TZ",
+        r"",
+        "have the time zone",
+        "have no time zone",
+        shows=True,
+    ),
+)
+#: What is followed by the value itself, and where a word before the property may be the value.
+_NAMING = frozenset(
+    {"start only with the profile", "use the secret", "have the device", "have the time zone"}
+)
+_QUALIFIED = frozenset({"start only with the profile", "have the device"})
+#: Words of those patterns that are no value.
+_ASKING = frozenset(
+    [
+        *("a", "the", "any", "no", "only", "with", "in", "under", "by", "has", "have", "get", "gets", "to"),
+        *("start", "starts", "started", "run", "runs", "active", "enabled", "launched", "attached"),
+        *("passed", "through", "profile", "profiles", "device", "devices", "stick", "sticks", "dongle"),
+        *("dongles", "coordinator", "coordinators", "which", "what"),
+    ]
+)
+
+
+class Holders(Topic):
+    """The services that have a property, over one house."""
+
+    def __init__(self, house: House, config: Config) -> None:
+        super().__init__(house)
+        self._config = config
+
+    def find(self, scoped: Scoped) -> Found | None:
+        """The services that have what is asked for, or whether one has it; None if nothing says so."""
+        question = scoped.question
+        if question.yes_no and not re.match(r"(?:is|does) anything\b", question.lower):
+            return self._has(scoped)
+        if not _LISTING.match(question.lower) or any(m.of("service") for m in scoped.mentions):
+            return None
+        services, used = self._among(scoped)
+        if question.paths:
+            return self._mounting(question, services, used)
+        return self._having(question, services, used)
+
+    def asks(self, question: Question) -> bool:
+        """Whether a question asks for services by a property, which its words alone would not decide."""
+        return bool(_LISTING.match(question.lower)) and _asked(question) is not None
+
+    def _among(self, scoped: Scoped) -> tuple[list[Service], set[int]]:
+        """The declared services of the projects and hosts that are named, else the house's own."""
+        services = [s for s in self.house.services.values() if s.declared]
+        used: set[int] = set()
+        for mention in scoped.mentions:
+            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
+            kept = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+            if kept:
+                services, used = kept, used | scoped.words(mention)
+        if not used:
+            services = [s for s in services if s.own] or services
+        return services, used
+
+    def _having(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
+        asked = _asked(question)
+        if asked is None or len(services) > _MAX_LISTED:
+            return None
+        trait, words = asked
+        wanted = [
+            i for i in question.unexplained(used | words) if question.linked.words[i].text not in _NOUNS
+        ]
+        wanted += [i for i in words if trait.shows and _valued(question, trait, i)]
+        held = {s.number: self._values(s, trait, question, wanted) for s in services}
+        having = [s for s in services if held[s.number]]
+        explained = used | words | set(wanted)
+        if question.negated:
+            lacking = [s for s in services if not held[s.number]]
+            known = all(self._config.whole(s) for s in lacking)
+            if wanted or not having or not lacking or not known:
+                return None
+            return self._listing(question, lacking, trait.lacks, self.declarations(lacking), explained)
+        if not having:
+            return None
+        places = [_place(p) for s in having for p in held[s.number][:2]]
+        if not trait.shows:
+            return self._listing(question, having, trait.has, places, explained)
+        shown: dict[str, list[Service]] = {}
+        for service in having:
+            shown.setdefault(listed([_shown(p) for p in held[service.number]]), []).append(service)
+        text = "; ".join(
+            f"{listed(self._names_among(group, having))} {_agree(trait.has, len(group))}"
+            + (f" {value}" if trait.has in _NAMING else f" ({value})")
+            for value, group in shown.items()
+        )
+        count = f"{plural(len(having), 'service')}: " if question.counts else ""
+        return Found([Statement(f"{count}{text}.", places[:MAX_CITED])], explained, looked_for=trait.has)
+
+    def _names_among(self, group: Sequence[Service], among: Sequence[Service]) -> list[str]:
+        one = len({(s.place, s.project) for s in among}) == 1
+        return [s.name if one else self.called(s) for s in group]
+
+    def _listing(
+        self, question: Question, services: Sequence[Service], said: str, places: list[Cite], used: set[int]
+    ) -> Found:
+        names = listed(self.names(services), len(services))
+        count = f"{plural(len(services), 'service')}: " if question.counts else ""
+        text = f"{count}{names} {_agree(said, len(services))}."
+        return Found([Statement(text, places[:MAX_CITED])], used, looked_for=said)
+
+    def _values(
+        self, service: Service, trait: Trait, question: Question, wanted: Sequence[int]
+    ) -> list[Placed]:
+        """The values by which a service has a property, of those that hold all words asked for."""
+        found: dict[tuple[str, ...], Placed] = {}
+        for placed in self._config.of_service(service):
+            if not any(ends_in(placed, k) for k in trait.keys) or not trait.value.match(placed.value.value):
+                continue
+            said = set(WORDS.findall(placed.value.value.lower()))
+            if all(question.linked.words[i].text in said for i in wanted):
+                found.setdefault((*placed.value.path, placed.value.value), placed)
+        return list(found.values())
+
+    def _has(self, scoped: Scoped) -> Found | None:
+        """Whether one service has a property."""
+        subject, asked = subject_of(scoped), _asked(scoped.question)
+        if subject is None or asked is None or scoped.question.negated:
+            return None
+        trait, words = asked
+        _, services, used = subject
+        left = scoped.question.unexplained(used | words)
+        if left or len(services) != 1 or not services[0].declared or trait.keys[0] in ("TZ", "devices"):
+            return None
+        service = services[0]
+        values = self._values(service, trait, scoped.question, ())
+        if values:
+            shown = f" ({listed([_shown(p) for p in values])})" if trait.shows else ""
+            text = f"Yes: {self.called(service)} {_agree(trait.has, 1)}{shown}."
+            return Found([Statement(text, [_place(p) for p in values])], used | words, looked_for=trait.has)
+        if not self._config.whole(service):
+            return None
+        text = f"No: {self.called(service)} {_agree(trait.lacks, 1)}."
+        return Found([Statement(text, self.declaration([service]))], used | words, looked_for=trait.has)
+
+    def _mounting(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
+        """The services that mount what lies at or below a path of this machine."""
+        words = question.words_matching(_MOUNTING)
+        if not words or question.negated or len(services) > _MAX_LISTED:
+            return None
+        at = {i for p in question.paths for i in question.literals.get(p, ())}
+        hits: list[tuple[Service, str, Placed]] = []
+        for service in services:
+            for placed in self._config.of_service(service):
+                source, _, rest = placed.value.value.partition(":")
+                listed_whole = ", " in placed.value.value
+                if placed.value.path[2] != "volumes" or listed_whole or placed.value.path[-1] == "target":
+                    continue
+                reads = rest.rpartition(":")[2].startswith("ro")
+                below = any(_below(source.lower(), p) for p in question.paths)
+                if below and not (reads and _WRITING.search(question.lower)):
+                    hits.append((service, source, placed))
+        if not hits:
+            return None
+        names = {s.number: s for s, *_ in hits}
+        text = listed(
+            [
+                f"{name} mounts {listed([src for s, src, _ in hits if s.number == number])}"
+                for number, name in zip(names, self.names(list(names.values())), strict=True)
+            ]
+        )
+        count = f"{plural(len(names), 'service')}: " if question.counts else ""
+        places = [_place(p) for *_, p in hits]
+        return Found(
+            [Statement(f"{count}{text}.", places[:MAX_CITED])], used | words | at, looked_for="mounts"
+        )
+
+
+def _asked(question: Question) -> tuple[Trait, set[int]] | None:
+    """The property that the question asks for, and the words that say so."""
+    text, spans = "", []
+    for word in question.linked.words:
+        text += " " if text else ""
+        spans.append((len(text), len(text) + len(word.text)))
+        text += word.text
+    for trait in _TRAITS:
+        match = trait.pattern.search(text)
+        if match:
+            return trait, {i for i, (a, b) in enumerate(spans) if a < match.end() and b > match.start()}
+    return None
+
+
+def _valued(question: Question, trait: Trait, number: int) -> bool:
+    """Whether a word among those that ask names the value: ``soulseek`` of the soulseek profile."""
+    return trait.has in _QUALIFIED and question.linked.words[number].text not in _ASKING
+
+
+def _below(source: str, path: str) -> bool:
+    return source == path or source.startswith(posixpath.join(path, ""))
+
+
+def _shown(placed: Placed) -> str:
+    return placed.value.value.strip()
+
+
+def _place(placed: Placed) -> Cite:
+    return Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
+
+
+def _agree(said: str, count: int) -> str:
+    """What is said of several, of one where there is one."""
+    if count != 1:
+        return said
+    verb, _, rest = said.partition(" ")
+    one = {"are": "is", "have": "has"}.get(verb, f"{verb}s")
+    return f"{one} {rest}"
