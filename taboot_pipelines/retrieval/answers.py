@@ -194,7 +194,7 @@ class Answers:
         return Answer(
             question=found.asked.question,
             found=True,
-            text=" ".join(f"{read_out(s)} [{number}]" for number, s in enumerate(chosen, 1)),
+            text=" ".join(f"{read_out(found.asked, s)} [{number}]" for number, s in enumerate(chosen, 1)),
             citations=tuple(_cite(number, s) for number, s in enumerate(chosen, 1)),
             confidence=found.sure,
             kind="text",
@@ -209,7 +209,7 @@ class Answers:
         if found.facts is not None and found.facts.found:
             given += [(c.text, c) for c in found.facts.citations]
         if found.sure >= _WORTH_ASKING * THRESHOLD:
-            given += [(read_out(s), _cite(0, s)) for s in found.ranked[: synthesis.MAX_PASSAGES]]
+            given += [(read_out(found.asked, s), _cite(0, s)) for s in found.ranked[: synthesis.MAX_PASSAGES]]
         passages = synthesis.usable(
             synthesis.Passage(number, text, citation.title)
             for number, (text, citation) in enumerate(given, 1)

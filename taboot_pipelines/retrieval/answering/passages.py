@@ -82,6 +82,8 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     question_runs = frozenset(words.runs(words.fold(asked.question)))
     best: dict[tuple[str, int], Scored] = {}
     for place in places:
+        if asked.inventory and not place.own:
+            continue  # no vendor knows what the house has
         document = place.document
         for number in document.between(place.start, place.end):
             scored = _score(asked, question_runs, place, number)
@@ -140,6 +142,8 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     if asked.value in (Value.STEPS, Value.REASON, Value.MEANING) and _CHANGE.match(statement.said):
         return None
     if asked.future and not to_come(statement.said):
+        return None
+    if not _holds_what_is_denied(asked, held) or not _compared(asked, held):
         return None
     length = len(statement.said.split())
     if statement.form is Form.CODE and len(statement.said) > _MAX_CODE and asked.value not in _COMMANDS:
@@ -235,6 +239,23 @@ def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
     if carries(Value.COMMAND, statement.said, frozenset()):
         return 0.08
     return 0.04 if _TELLS.search(statement.said) else -0.12
+
+
+def _holds_what_is_denied(asked: Asked, held: Words) -> bool:
+    """Whether a statement denies something, where the things that are not so are asked for: those cannot be
+    told from a statement about one that is.
+    """
+    if not asked.inventory or not any(t.form == words.DENIAL for t in asked.terms):
+        return True
+    return any(words.DENIAL in said for said in (held.own, held.lead, held.section))
+
+
+def _compared(asked: Asked, held: Words) -> bool:
+    """Whether a statement makes the comparison that is asked for: one value among others makes none."""
+    if not asked.compares:
+        return True
+    made = forms_of(asked.compares) or {words.stem(asked.compares)}
+    return any(made <= said for said in (held.own, held.lead, held.section))
 
 
 #: The column of a table that says what a thing is.
