@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
@@ -70,6 +71,13 @@ class Scored:
     @property
     def statement(self) -> Statement:
         return self.place.document.statements[self.number]
+
+
+class Said(NamedTuple):
+    """A part of an answer: its words, and the statement that it is taken from."""
+
+    text: str
+    scored: Scored
 
 
 def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
@@ -195,11 +203,16 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
             score += _INTRODUCES
     elif asked.value is Value.STEPS:
         score += _instructs(asked, statement, held)
+    elif asked.value is Value.PERSON and _TOLD.search(asked.question) and _TELL.match(statement.said):
+        score += _INTRODUCES
     elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
         score += 0.02
     return Scored(place, number, score, features, own)
 
 
+#: Whom somebody is to speak to, and an instruction to.
+_TOLD = re.compile(r"\b(?:tell|told|informed?|notif\w+|ask(?:ed)?|call(?:ed)?)\b", re.IGNORECASE)
+_TELL = re.compile(r"\W*(?:Tell|Inform|Notify|Ask|Call|Warn) [A-Z]")
 _TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
 
 
@@ -211,9 +224,11 @@ _TELLS = re.compile(
 )
 
 
-def headed(asked: Asked, statement: Statement) -> bool:
-    """Whether the innermost heading asks the same as the question: each has the other's words."""
-    leaf = statement.section.rsplit(" > ", 1)[-1]
+def headed(asked: Asked, statement: Statement, section: str | None = None) -> bool:
+    """Whether the innermost heading (of ``section``, if another than the statement's) asks the same as the
+    question: each has the other's words.
+    """
+    leaf = (statement.section if section is None else section).rsplit(" > ", 1)[-1]
     if not leaf:
         return False
     heading = forms_of(leaf)

@@ -302,7 +302,27 @@ CUPBOARD = """# What stands in the cupboard
 
 The proxy listens on hearth.lan.
 """
-HOUSE_FILES = {"cupboard.md": CUPBOARD}
+ROLLOUT = """# Upgrading Frigate
+
+Frigate breaks things. Never let Watchtower do it.
+
+## Steps
+
+1. Read the release notes.
+2. Tell Ines, she watches the cameras.
+3. Snapshot the dataset: `zfs snapshot tank/cams@pre`.
+4. Change the tag. Both must match.
+
+If the migration fails, roll back.
+
+## Doorbell
+
+The doorbell hangs on the hall radio. When the doorbell is silent:
+
+1. Press it twice.
+2. Restart the radio, then wait.
+"""
+HOUSE_FILES = {"cupboard.md": CUPBOARD, "rollout.md": ROLLOUT}
 VENDOR_FILES = {
     "docker-gate.md": """# vendor/gate
 
@@ -367,6 +387,51 @@ def test_what_no_vendor_and_no_single_sentence_can_know_is_not_answered(house, q
 )
 def test_of_a_row_the_cell_that_is_asked_for_is_said(house, question, text):
     assert house.answer(question).text == text
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("what is the first step when the doorbell is silent?", "Press it twice. [1]"),
+        ("doorbell silent, what first?", "Press it twice. [1]"),
+        ("what is step 4 of the frigate upgrade?", "Change the tag. [1] Both must match. [2]"),
+        (
+            "what comes after the release notes in the frigate upgrade",
+            "Tell Ines, she watches the cameras. [1]",
+        ),
+        ("what comes before the snapshot when upgrading frigate?", "Tell Ines, she watches the cameras. [1]"),
+        ("what is the last step of the doorbell", "Restart the radio, then wait. [1]"),
+        ("how many steps does upgrading frigate have?", "4 steps. [1]"),
+    ],
+)
+def test_a_step_of_an_ordered_list_is_found_by_its_place(house, question, text):
+    assert house.answer(question).text == text
+
+
+def test_the_way_to_do_it_is_the_list_under_its_heading(house):
+    answer = house.answer("how do I upgrade frigate?")
+    assert answer.text.startswith("Read the release notes. [1] Tell Ines") and len(answer.citations) == 5
+    assert house.answer("who should be told before upgrading frigate?").text.startswith("Tell Ines")
+    assert not house.answer("what is step 9 of the frigate upgrade?").found
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("which box draws the most?", "alder: 58 W (Idle draw) [1]"),
+        ("which box has the least memory", "hazel: 8 GB (RAM) [1]"),
+        ("boxes with more than 16 GB RAM", "larch: 64 GB ECC (RAM) [1] alder: 32 GB ECC (RAM) [2]"),
+        ("which boxes have less than 16 GB RAM", "hazel: 8 GB (RAM) [1]"),
+    ],
+)
+def test_a_column_of_quantities_is_compared(house, question, text):
+    assert house.answer(question).text == text
+
+
+def test_a_column_of_quantities_is_added_up(house):
+    answer = house.answer("total idle draw of the boxes")
+    assert answer.text.startswith("98 W in all") and len(answer.citations) == 3
+    assert not house.answer("average idle draw of the boxes").found
 
 
 # --- replay -------------------------------------------------------------------------------------------------
