@@ -18,8 +18,10 @@ from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
 from taboot_pipelines.retrieval.answering.documents import Documents
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.answering.passages import Place, Scored, rank_statements
+from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, rank_statements
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
+from taboot_pipelines.retrieval.answering.steps import find_steps
+from taboot_pipelines.retrieval.answering.tables import compare_column
 from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import terms_of
@@ -55,17 +57,21 @@ Facts = Callable[[View, SearchRequest, int], Answer | None]
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found before anything is said. ``facts``: an answer from facts, which then is the answer."""
+    """What was found before anything is said. ``facts``: an answer from facts, which then is the answer;
+    ``told``: what a list of steps or the comparison of a table says, which comes before single statements.
+    """
 
     asked: Asked
     hits: tuple[Hit, ...]
     ranked: list[Scored]
     facts: Answer | None
+    told: list[Said]
     version: int
 
     @property
     def sure(self) -> float:
-        return confidence(self.ranked[0].features) if self.ranked else 0.0
+        best = self.told[0].scored if self.told else self.ranked[0] if self.ranked else None
+        return confidence(best.features) if best else 0.0
 
 
 class Answers:
@@ -167,8 +173,11 @@ class Answers:
         if facts is not None and asked.value in _TIMES and not says(asked, facts.text):
             facts = None
         needless = facts_suffice and facts is not None
-        ranked = [] if needless else rank_statements(asked, self._places(view, hits))
-        return _Found(asked, hits, ranked, facts, view.manifest.version)
+        if needless:
+            return _Found(asked, hits, [], facts, [], view.manifest.version)
+        places = self._places(view, hits)
+        told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
+        return _Found(asked, hits, rank_statements(asked, places), facts, told, view.manifest.version)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:
         places = []
@@ -188,14 +197,16 @@ class Answers:
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
         if found.facts is not None:
             return found.facts
-        if found.sure < THRESHOLD:
+        if not found.told and found.sure < THRESHOLD:
             return _nothing(found)
-        chosen = choose(found.asked, found.ranked, limit)
+        chosen = found.told or [
+            Said(read_out(found.asked, s), s) for s in choose(found.asked, found.ranked, limit)
+        ]
         return Answer(
             question=found.asked.question,
             found=True,
-            text=" ".join(f"{read_out(s)} [{number}]" for number, s in enumerate(chosen, 1)),
-            citations=tuple(_cite(number, s) for number, s in enumerate(chosen, 1)),
+            text=" ".join(f"{s.text} [{number}]" for number, s in enumerate(chosen, 1)),
+            citations=tuple(_cite(number, s.scored) for number, s in enumerate(chosen, 1)),
             confidence=found.sure,
             kind="text",
             looked_for=looked_for(found.asked),
@@ -209,7 +220,8 @@ class Answers:
         if found.facts is not None and found.facts.found:
             given += [(c.text, c) for c in found.facts.citations]
         if found.sure >= _WORTH_ASKING * THRESHOLD:
-            given += [(read_out(s), _cite(0, s)) for s in found.ranked[: synthesis.MAX_PASSAGES]]
+            given += [(s.text, _cite(0, s.scored)) for s in found.told]
+            given += [(read_out(found.asked, s), _cite(0, s)) for s in found.ranked[: synthesis.MAX_PASSAGES]]
         passages = synthesis.usable(
             synthesis.Passage(number, text, citation.title)
             for number, (text, citation) in enumerate(given, 1)

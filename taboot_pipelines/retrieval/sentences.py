@@ -24,6 +24,7 @@ _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|no|nr|fig|[
 _LABEL = re.compile(r"\s*(\*\*|__)[^*_\n]{1,40}\1\s*")
 _HEADING_MARK = re.compile(r"\s*#{1,6}\s+|\s+#+\s*\Z")
 _ITEM = re.compile(r"[>\s]*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
+_ORDINAL = re.compile(r"[>\s]*(\d{1,9})[.)]\s")
 _QUOTE = re.compile(r"(?m)^[ \t]*>[ \t]?")
 _FENCE = re.compile(r"[>\s]*(?:```|~~~)")
 _ADMONITION = re.compile(r"\s*(?:!!!|\?\?\?\+?|===)\s")
@@ -37,6 +38,11 @@ _ATTRIBUTES = re.compile(r"\{[:#.][^{}\n]*\}")
 _WORD = re.compile(r"[^\W_]+")
 #: A lead-in that holds one may say something by itself.
 _VALUE = re.compile(r"\d|`|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half) ")
+#: ASCII punctuation behind a backslash stands for itself (CommonMark 0.31, 2.4), but not in code.
+_ESCAPED = re.compile(r"(`[^`\n]*`)|\\([!-/:-@\[-`{-~])")
+#: Escaped characters are kept apart as private ones, which no mark is made of.
+_PRIVATE = 0xE000
+_PRIVATE_CHARACTERS = {_PRIVATE + n: chr(n) for n in range(0x21, 0x7F)}
 #: A table's columns end at a bar that is not escaped.
 _BAR = re.compile(r"(?<!\\)\|")
 #: A comment of so many words says something to people; a shorter one may be a setting that is switched off.
@@ -63,7 +69,8 @@ class Statement:
     read out, without marks; a row with its header. ``lead``: what introduces it: the sentence before a list
     or a block of code, the comment above a line. ``keys``: the lines that a line of code lies under,
     outermost first. ``before``: the rest of its paragraph so far. ``section``: its headings, outermost first.
-    ``block``: the list, table, paragraph or code block that it belongs to.
+    ``block``: the list, table, paragraph or code block that it belongs to. ``cells``: of a table's row the
+    header and the text of each that is not empty. ``ordinal``: of an item of an ordered list its number.
     """
 
     start: int
@@ -75,6 +82,8 @@ class Statement:
     section: str
     block: int
     keys: tuple[str, ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()
+    ordinal: int | None = None
 
 
 class _Lines(NamedTuple):
@@ -85,12 +94,14 @@ class _Lines(NamedTuple):
 
 def plain(text: str) -> str:
     """``text`` on one line without what only a browser needs: images, targets of links, tags, emphasis."""
+    if "\\" in text:
+        text = _ESCAPED.sub(lambda m: m[1].replace("\\|", "|") if m[1] else chr(_PRIVATE + ord(m[2])), text)
     text = _IMAGE.sub(" ", text)
     text = _LINK.sub(lambda m: m[1] or m[2], text)
     text = _ATTRIBUTES.sub("", _TAG.sub(lambda m: m[1] or " ", text))
-    text = text.replace("**", "").replace("__", "").replace("\\_", "_").replace("\\|", "|")
+    text = text.replace("**", "").replace("__", "")
     text = re.sub(r"(?<![\w*])\*(?=[^\s*])([^*\n]*)(?<=[^\s*])\*(?![\w*])", r"\1", text)
-    return " ".join(text.split())
+    return " ".join(text.translate(_PRIVATE_CHARACTERS).split())
 
 
 def statements(text: str, *, code: bool) -> list[Statement]:
@@ -196,6 +207,8 @@ class _Reader:
         before: str,
         section: str,
         keys: tuple[str, ...] = (),
+        cells: tuple[tuple[str, str], ...] = (),
+        ordinal: int | None = None,
     ) -> None:
         part = self._text[start:end]
         start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
@@ -211,6 +224,8 @@ class _Reader:
                     section,
                     self._block,
                     keys,
+                    cells,
+                    ordinal,
                 )
             )
 
@@ -240,6 +255,8 @@ class _Reader:
         if _only_links(body):
             return
         lead = self._led_in(first) if listed else ""
+        ordinal = _ORDINAL.match(texts[first]) if listed else None
+        number = int(ordinal[1]) if ordinal else None
         before = ""
         quoted = body.lstrip().startswith(">")
         for a, b in split_sentences(body):
@@ -248,7 +265,7 @@ class _Reader:
             leads_in = said.endswith(":")
             if not leads_in or _VALUE.search(said):
                 form = Form.LEAD_IN if leads_in else Form.ITEM if listed else Form.SENTENCE
-                self._add(offset + a, offset + b, form, said, lead, before, section)
+                self._add(offset + a, offset + b, form, said, lead, before, section, ordinal=number)
             before = f"{before} {said}".strip()
             if not listed or leads_in:
                 self._lead, self._lead_section = said, self._outline.section[first]
@@ -260,12 +277,13 @@ class _Reader:
             cells = [plain(c) for c in _cells(texts[i])]
             if not any(cells):
                 continue
-            pairs = [
-                f"{header[n]}: {cell}" if n < len(header) and header[n].strip(": ") else cell
+            named = tuple(
+                (header[n] if n < len(header) and header[n].strip(": ") else "", cell)
                 for n, cell in enumerate(cells)
                 if cell
-            ]
-            self._add(starts[i], starts[i + 1], Form.ROW, "; ".join(pairs), lead, "", section)
+            )
+            said = "; ".join(f"{name}: {cell}" if name else cell for name, cell in named)
+            self._add(starts[i], starts[i + 1], Form.ROW, said, lead, "", section, cells=named)
 
     def _read_code(self, first: int, last: int, lead: str) -> None:
         """Lines of code: each is read with the keys (lines indented less) and the comment above it."""

@@ -77,7 +77,29 @@ _HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
 _NUMBER = re.compile(rf"\d+(?:[.,]\d+)?|(?:{AMOUNT}|no|none|both|single)")
 #: Words between a number and what it counts.
 _COUNT_REACH = 3
+#: What the house consists of.
+_THINGS = (
+    r"(?:services?|containers?|stacks?|projects?|sites?|vhosts?|hosts?|host ?names?|(?:sub)?domains?"
+    r"|networks?|volumes|secrets|machines?|box(?:es)?|servers?|backups)"
+)
+_WHICH_OF = (
+    rf"\b(?:which|what|how many|list|show)(?: (?:me|all|of|the|our|my|other|public|every))* {_THINGS}\b"
+)
+_USERS = (
+    r"^(?:what|who) (?:else )?(?:depends?|uses?|mounts?|relies|needs|requires|reads|writes|runs on|breaks"
+    r"|would break|(?:is|are) (?:behind|exposed|published|protected|open|reachable))\b"
+    r"|^what (?:does|do) .* depends? on\b"
+)
+#: A question about the things of the house and what joins them.
+_INVENTORY = re.compile(rf"{_WHICH_OF}|{_USERS}")
+_COMPARES = re.compile(
+    r"\b(?<!at )(?:most(?! recent)|least|fewest|(?:larg|bigg|small|high|low|long|short|fast|slow|old|heavi"
+    r"|great|cheap)est)\b|\b(?:more|less|fewer|larger|bigger|smaller|higher|lower"
+    r"|older|longer|shorter) than \d|\b(?:total|altogether|sum|average|combined)\b"
+)
 _OURS = re.compile(r"\b(?:we|our|ours|us)\b")
+#: What vendors document for everybody.
+_DOCUMENTED = (Value.STEPS, Value.MEANING, Value.COMMAND)
 _HARD = re.compile(rf"\d|^(?:{MONTH}|{WEEKDAY})$")
 
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking_words.txt")
@@ -107,7 +129,8 @@ class Term:
 class Asked:
     """``values``: the kinds of value, of which one must be carried; ``future``: what is to come is asked;
     ``many``: several things are asked for; ``ours``: the house's own is asked about;
-    ``counts``: the stem of what "how many" counts.
+    ``counts``: the stem of what "how many" counts; ``inventory``: which of the house's things are so is
+    asked, what no vendor knows; ``compares``: the words that ask for a comparison or a sum, in lower case.
     """
 
     question: str
@@ -117,6 +140,8 @@ class Asked:
     many: bool
     ours: bool
     counts: str | None = None
+    inventory: bool = False
+    compares: str = ""
 
     @property
     def weight(self) -> float:
@@ -184,6 +209,8 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         found[form] = Term(run, form, own, words.group(form), weight, missing, name, strange)
     if words.DENIES.search(folded) and value is not Value.YES_NO:
         found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, 1.0, name=False)
+    ours = bool(_OURS.search(folded))
+    compares = _COMPARES.search(folded)
     many_of = _HOW_MANY.search(folded)
     many = bool(
         re.search(r"\b(?:which|what|list|all)\s+(?:are\s+)?(?:the\s+)?\w+s\b", folded)
@@ -195,8 +222,10 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         value=value,
         future=bool(_FUTURE.search(folded)) and value in (Value.MOMENT, Value.DATE, Value.VERSION),
         many=many,
-        ours=bool(_OURS.search(folded)),
+        ours=ours,
         counts=words.stem(many_of[1]) if many_of else None,
+        inventory=bool(_INVENTORY.search(folded)) or (ours and value not in _DOCUMENTED),
+        compares=compares[0] if compares else "",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from taboot_pipelines.retrieval.answering.asking import Asked
 from taboot_pipelines.retrieval.answering.passages import Scored, headed
+from taboot_pipelines.retrieval.answering.tables import asked_cell
 from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.sentences import Form, split_sentences
 
@@ -74,7 +75,10 @@ def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
         labelled = bool(_LABELLED.match(own.said)) and best.own >= _LITTLE
         if labelled or best.own < _LITTLE or headed(asked, own):
             return _continued(best)
+    cell = asked_cell(asked, own) is not None
     for s in ranked[1:]:
+        if cell and (s.statement.block != own.block or s.place.document is not best.place.document):
+            continue  # what stands elsewhere adds nothing to a cell
         if s.score < best.score - _SAME_PARAGRAPH:
             break
         beside = (
@@ -104,11 +108,13 @@ def _continued(best: Scored) -> list[Scored]:
     return found
 
 
-def read_out(s: Scored) -> str:
-    """A statement as it is shown in an answer: a line of code with the keys above it, or with what leads in
-    to it.
+def read_out(asked: Asked, s: Scored) -> str:
+    """A statement as it is shown in an answer: of a row the cell that is asked for, a line of code with the
+    keys above it, or with what leads in to it.
     """
     statement = s.statement
+    if statement.form is Form.ROW:
+        return asked_cell(asked, statement) or statement.said
     if statement.form is not Form.CODE:
         return statement.said
     code = statement.said.removeprefix("$ ")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
@@ -72,6 +73,13 @@ class Scored:
         return self.place.document.statements[self.number]
 
 
+class Said(NamedTuple):
+    """A part of an answer: its words, and the statement that it is taken from."""
+
+    text: str
+    scored: Scored
+
+
 def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     """The statements of ``places`` that are about what is asked, best first; equal ones once. The order of
     ``places`` does not matter.
@@ -82,6 +90,8 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     question_runs = frozenset(words.runs(words.fold(asked.question)))
     best: dict[tuple[str, int], Scored] = {}
     for place in places:
+        if asked.inventory and not place.own:
+            continue  # no vendor knows what the house has
         document = place.document
         for number in document.between(place.start, place.end):
             scored = _score(asked, question_runs, place, number)
@@ -141,6 +151,8 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
         return None
     if asked.future and not to_come(statement.said):
         return None
+    if not _holds_what_is_denied(asked, held) or not _compared(asked, held):
+        return None
     length = len(statement.said.split())
     if statement.form is Form.CODE and len(statement.said) > _MAX_CODE and asked.value not in _COMMANDS:
         return None
@@ -191,11 +203,16 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
             score += _INTRODUCES
     elif asked.value is Value.STEPS:
         score += _instructs(asked, statement, held)
+    elif asked.value is Value.PERSON and _TOLD.search(asked.question) and _TELL.match(statement.said):
+        score += _INTRODUCES
     elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
         score += 0.02
     return Scored(place, number, score, features, own)
 
 
+#: Whom somebody is to speak to, and an instruction to.
+_TOLD = re.compile(r"\b(?:tell|told|informed?|notif\w+|ask(?:ed)?|call(?:ed)?)\b", re.IGNORECASE)
+_TELL = re.compile(r"\W*(?:Tell|Inform|Notify|Ask|Call|Warn) [A-Z]")
 _TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
 
 
@@ -207,9 +224,11 @@ _TELLS = re.compile(
 )
 
 
-def headed(asked: Asked, statement: Statement) -> bool:
-    """Whether the innermost heading asks the same as the question: each has the other's words."""
-    leaf = statement.section.rsplit(" > ", 1)[-1]
+def headed(asked: Asked, statement: Statement, section: str | None = None) -> bool:
+    """Whether the innermost heading (of ``section``, if another than the statement's) asks the same as the
+    question: each has the other's words.
+    """
+    leaf = (statement.section if section is None else section).rsplit(" > ", 1)[-1]
     if not leaf:
         return False
     heading = forms_of(leaf)
@@ -235,6 +254,23 @@ def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
     if carries(Value.COMMAND, statement.said, frozenset()):
         return 0.08
     return 0.04 if _TELLS.search(statement.said) else -0.12
+
+
+def _holds_what_is_denied(asked: Asked, held: Words) -> bool:
+    """Whether a statement denies something, where the things that are not so are asked for: those cannot be
+    told from a statement about one that is.
+    """
+    if not asked.inventory or not any(t.form == words.DENIAL for t in asked.terms):
+        return True
+    return any(words.DENIAL in said for said in (held.own, held.lead, held.section))
+
+
+def _compared(asked: Asked, held: Words) -> bool:
+    """Whether a statement makes the comparison that is asked for: one value among others makes none."""
+    if not asked.compares:
+        return True
+    made = forms_of(asked.compares) or {words.stem(asked.compares)}
+    return any(made <= said for said in (held.own, held.lead, held.section))
 
 
 #: The column of a table that says what a thing is.

@@ -263,14 +263,14 @@ def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
 
 def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
     said = Answer(question="q", found=True, text="7 days. [1]", citations=(), confidence=0.9, kind="facts")
-    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: said)
+    monkeypatch.setattr(kb._answers, "_facts", lambda *_: said)
     assert kb.answer("who looks after the proxy").kind == "facts"
     facts = kb.answer("How long does restic keep snapshots?")
     assert (facts.kind, facts.text, facts.confidence) == ("facts", said.text, 0.9) and facts.answer_id
     other = said.model_copy(update={"text": "restic runs version 0.17.3. [1]"})
-    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: other)
+    monkeypatch.setattr(kb._answers, "_facts", lambda *_: other)
     assert kb.answer("How long does restic keep snapshots?").kind == "text"
-    monkeypatch.setattr(kb._answers, "_facts", lambda view, request: None)
+    monkeypatch.setattr(kb._answers, "_facts", lambda *_: None)
     assert kb.answer("How long does restic keep snapshots?").kind == "text"
 
 
@@ -288,6 +288,150 @@ def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
 )
 def test_one_slip_of_the_pen_is_told_from_another_word(typed, meant, slip):
     assert is_slip(typed, meant) is slip and is_slip(meant, typed) is slip
+
+
+# --- a house with tables, lists of steps and a vendor ------------------------------------------------------
+
+CUPBOARD = """# What stands in the cupboard
+
+| Box | Role | RAM | Idle draw | Rack unit |
+|---|---|---|---|---|
+| `larch` | Docker host | 64 GB ECC | 31 W | U3 |
+| `alder` | TrueNAS | 32 GB ECC | 58 W | U5 |
+| `hazel` | firewall | 8 GB | 9 W | U1 |
+
+The proxy listens on hearth.lan.
+"""
+ROLLOUT = """# Upgrading Frigate
+
+Frigate breaks things. Never let Watchtower do it.
+
+## Steps
+
+1. Read the release notes.
+2. Tell Ines, she watches the cameras.
+3. Snapshot the dataset: `zfs snapshot tank/cams@pre`.
+4. Change the tag. Both must match.
+
+If the migration fails, roll back.
+
+## Doorbell
+
+The doorbell hangs on the hall radio. When the doorbell is silent:
+
+1. Press it twice.
+2. Restart the radio, then wait.
+"""
+HOUSE_FILES = {"cupboard.md": CUPBOARD, "rollout.md": ROLLOUT}
+VENDOR_FILES = {
+    "docker-gate.md": """# vendor/gate
+
+You can protect your sites with authelia. Containers use port 443 behind it. Gate depends on lantern.
+
+| Tag | Available | Image |
+|---|---|---|
+| arm64 | yes | arm64v8-\\<version\\> |
+"""
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    world = World(tmp_path_factory.mktemp("house"), None)
+    for source, files in (("notes", HOUSE_FILES), ("vendor", VENDOR_FILES)):
+        folder = world.source(source, tags=["ours"] if source == "notes" else ["vendor"])
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    stack = world.source("stacks", "compose", host="hearth.lan") / "core"
+    stack.mkdir()
+    (stack / "compose.yaml").write_text(HOUSE_COMPOSE)
+    world.overrides = {"retrieval": {"own_tags": ["ours"]}}
+    world.ingest()
+    world.workspace.close()
+    return KnowledgeBase.open(settings=world.settings(world.home))
+
+
+HOUSE_COMPOSE = """services:
+  drop:
+    image: example/drop:1.2.0
+    environment:
+      DROP_REMOTE_CONFIGURATION: "false"
+    healthcheck:
+      test: drop --check
+"""
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "which sites are protected by authelia?",
+        "which containers use port 443",
+        "what depends on lantern",
+        "which services have no healthcheck?",
+        "which box hums the most?",
+        "what is the total price",
+    ],
+)
+def test_what_no_vendor_and_no_single_sentence_can_know_is_not_answered(house, question):
+    assert not house.answer(question).found
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("how much RAM does alder have?", "alder: 32 GB ECC (RAM) [1]"),
+        ("idle draw of hazel", "hazel: 9 W (Idle draw) [1]"),
+        ("which rack unit is larch in", "larch: U3 (Rack unit) [1]"),
+        ("which image of gate is there for arm64?", "arm64: arm64v8-<version> (Image) [1]"),
+    ],
+)
+def test_of_a_row_the_cell_that_is_asked_for_is_said(house, question, text):
+    assert house.answer(question).text == text
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("what is the first step when the doorbell is silent?", "Press it twice. [1]"),
+        ("doorbell silent, what first?", "Press it twice. [1]"),
+        ("what is step 4 of the frigate upgrade?", "Change the tag. [1] Both must match. [2]"),
+        (
+            "what comes after the release notes in the frigate upgrade",
+            "Tell Ines, she watches the cameras. [1]",
+        ),
+        ("what comes before the snapshot when upgrading frigate?", "Tell Ines, she watches the cameras. [1]"),
+        ("what is the last step of the doorbell", "Restart the radio, then wait. [1]"),
+        ("how many steps does upgrading frigate have?", "4 steps. [1]"),
+    ],
+)
+def test_a_step_of_an_ordered_list_is_found_by_its_place(house, question, text):
+    assert house.answer(question).text == text
+
+
+def test_the_way_to_do_it_is_the_list_under_its_heading(house):
+    answer = house.answer("how do I upgrade frigate?")
+    assert answer.text.startswith("Read the release notes. [1] Tell Ines") and len(answer.citations) == 5
+    assert house.answer("who should be told before upgrading frigate?").text.startswith("Tell Ines")
+    assert not house.answer("what is step 9 of the frigate upgrade?").found
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("which box draws the most?", "alder: 58 W (Idle draw) [1]"),
+        ("which box has the least memory", "hazel: 8 GB (RAM) [1]"),
+        ("boxes with more than 16 GB RAM", "larch: 64 GB ECC (RAM) [1] alder: 32 GB ECC (RAM) [2]"),
+        ("which boxes have less than 16 GB RAM", "hazel: 8 GB (RAM) [1]"),
+    ],
+)
+def test_a_column_of_quantities_is_compared(house, question, text):
+    assert house.answer(question).text == text
+
+
+def test_a_column_of_quantities_is_added_up(house):
+    answer = house.answer("total idle draw of the boxes")
+    assert answer.text.startswith("98 W in all") and len(answer.citations) == 3
+    assert not house.answer("average idle draw of the boxes").found
 
 
 # --- replay -------------------------------------------------------------------------------------------------
