@@ -163,9 +163,8 @@ class Exposure(Topic):
             bound = [b for e in owners for b in self.house.out(e.end, "BINDS")]
             if not bound or self.house.out(service.number, "BINDS"):
                 continue
-            own = {
-                p.value.value for p in self._config.of_service(service) if p.value.path[-1].endswith("PORT")
-            }
+            settings = [p for p in self._config.of_service(service) if p.value.path[-1].endswith("PORT")]
+            own = {p.value.value for p in settings}
             kept = [b for b in bound if str(b.properties.get("targetPort") or b.properties["port"]) in own]
             owner = self.house.services[owners[0].end]
             if not kept:
@@ -174,7 +173,11 @@ class Exposure(Topic):
             said = made.text.removeprefix("Yes: ")
             text = f"{self.called(service)} shares the network of {owner.name}; {said}"
             used = used | {i for i, w in enumerate(scoped.question.linked.words) if w.text in _PAGE}
-            return Found([Statement(text, [*made.cites, *cites(owners)])], used, looked_for="its ports")
+            return Found(
+                [Statement(text, [*made.cites, *map(_place, settings), *cites(owners)])],
+                used,
+                looked_for="its ports",
+            )
         return None
 
 
