@@ -25,6 +25,7 @@ _LABEL = re.compile(r"\s*(\*\*|__)[^*_\n]{1,40}\1\s*")
 _HEADING_MARK = re.compile(r"\s*#{1,6}\s+|\s+#+\s*\Z")
 _ITEM = re.compile(r"[>\s]*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
 _ORDINAL = re.compile(r"[>\s]*(\d{1,9})[.)]\s")
+_LIST_MARK = re.compile(r"(?:- +)+(?=\S)")
 _QUOTE = re.compile(r"(?m)^[ \t]*>[ \t]?")
 _FENCE = re.compile(r"[>\s]*(?:```|~~~)")
 _ADMONITION = re.compile(r"\s*(?:!!!|\?\?\?\+?|===)\s")
@@ -321,7 +322,11 @@ class _Reader:
             said = " ".join(raw.replace("\\\n", " ").split())
             above = f"{lead} {said_above}".strip()
             self._add(starts[i], starts[j], Form.CODE, said, above, "", section, path)
-            keys.append((indent, text.removeprefix("- ").rstrip(":{ ")[:80]))
+            # What stands beside the first key of a list's item lies under the list, not under that key.
+            marked = _LIST_MARK.match(text)
+            keys.append(
+                (indent + (marked.end() if marked else 0), text.removeprefix("- ").rstrip(":{ ")[:80])
+            )
             said_above = said_above if j < last and indent_of(texts[j]) > indent else ""
             i = j
         self._comments(comment, lead, section)

@@ -124,3 +124,13 @@ def test_what_only_a_browser_needs_is_not_read_out():
 def test_a_hundred_thousand_lines_are_read_in_time():
     text = "- item [a](b) **c** | d\n" * 100_000
     assert len(statements(text, code=False)) == 100_000
+
+
+def test_the_first_key_of_a_list_item_is_no_heading_of_its_neighbours():
+    text = "volumes:\n  - type: bind\n    source: /tank\n  - name:\n      first: a\n"
+    keys = {s.said: s.keys for s in statements(text, code=True)}
+    assert keys["source: /tank"] == ("volumes",) and keys["first: a"] == ("volumes", "name")
+
+
+def test_an_escaped_mark_stands_for_itself():
+    assert plain(r"amd64-\<version\> of \*all\* in `a\<b\>`") == r"amd64-<version> of *all* in `a\<b\>`"

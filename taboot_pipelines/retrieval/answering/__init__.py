@@ -20,6 +20,7 @@ Answers out of text, and what they share with those from facts:
   and synonyms; ``ownership``: which sources speak of the house;
 - ``documents``: documents as statements (``retrieval.sentences``); ``passages``: the statements about what is
   asked, best first; ``choosing``: those that make the answer; ``confidence``: how sure it is;
+- ``steps``: what ordered lists say; ``tables``: the cell that is asked for, and comparisons of a column;
 - ``synthesis``: a model's words, checked against what they cite; ``replays``: what is kept of answers.
 """
 

@@ -75,6 +75,7 @@ _TRUTH = re.compile(
 _FUTURE = re.compile(r"\b(?:will|going to|shall|next|planned for|upcoming|future|tomorrow)\b")
 _HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
 _NUMBER = re.compile(rf"\d+(?:[.,]\d+)?|(?:{AMOUNT}|no|none|both|single)")
+_COUNT_FIRST = re.compile(rf"\W*(?:{AMOUNT}) [^\W\d_]", re.IGNORECASE)
 #: Words between a number and what it counts.
 _COUNT_REACH = 3
 #: What the house consists of.
@@ -262,9 +263,13 @@ def implied(term: Term, value: Value | None, said: str) -> bool:
     return term.form in _MEASURED and bool(_BYTES.search(said))
 
 
-def counted(asked: Asked, said: str) -> bool:
-    """Whether a statement counts what "how many" asks for: a number stands near it."""
+def counted(asked: Asked, said: str, above: Collection[str] = ()) -> bool:
+    """Whether a statement counts what "how many" asks for: a number stands near it, or begins the statement
+    below a heading that names it (``above``: the forms of headings and lead-in).
+    """
     if asked.counts is None:
+        return True
+    if asked.counts in above and _COUNT_FIRST.match(said):
         return True
     runs = words.runs(words.fold(said))
     stems = [[words.stem(p) for p in words.parts(run)] for run in runs]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked
-from taboot_pipelines.retrieval.answering.passages import Scored, headed
+from taboot_pipelines.retrieval.answering.passages import SWITCH, Scored, headed
 from taboot_pipelines.retrieval.answering.tables import asked_cell
 from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.sentences import Form, split_sentences
@@ -108,7 +109,37 @@ def _continued(best: Scored) -> list[Scored]:
     return found
 
 
+#: So much of a question must be covered to say yes or no to it.
+_SURE_ENOUGH = 0.7
+_ANSWERED = re.compile(r"\W*(?:yes|no)\b", re.IGNORECASE)
+#: What such a setting may be called if it switches something off.
+_INVERTED = re.compile(r"disable|without|skip|deny|block|(?:\b|_)no(?:\b|_)(?!\W*[\"']?\Z)", re.IGNORECASE)
+_REPLY = re.compile(r"(?:Yes|No)[.,:;] +(?=\S+ \S+ \S)")
+
+
 def read_out(asked: Asked, s: Scored) -> str:
+    """A statement as it is shown in an answer. A question for yes or no is answered so where a switch says
+    it; a reply to a heading's question is no reply to another one.
+    """
+    said = _read(asked, s)
+    statement = s.statement
+    if asked.value is not Value.YES_NO:
+        heading = statement.section.rsplit(" > ", 1)[-1]
+        reply = _REPLY.match(said) if heading.rstrip().endswith("?") else None
+        said = said[reply.end() :] if reply else said
+    elif (
+        s.features.coverage >= _SURE_ENOUGH
+        and not _ANSWERED.match(said)
+        and not words.DENIES.search(words.fold(asked.question))
+    ):
+        switch = SWITCH.search(statement.said)
+        label = statement.said[: switch.start()] if switch else ""
+        if switch and not _INVERTED.search(label) and ". " not in label:
+            said = f"{'Yes' if switch[1] else 'No'}: {said}"
+    return said
+
+
+def _read(asked: Asked, s: Scored) -> str:
     """A statement as it is shown in an answer: of a row the cell that is asked for, a line of code with the
     keys above it, or with what leads in to it.
     """

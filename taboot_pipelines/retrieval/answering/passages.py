@@ -40,6 +40,11 @@ _OWN = 0.15
 _MAX_CODE = 240
 #: The group of what passwords are called.
 _SECRET = "~password"
+#: A setting that is on or off, an item "label: yes", a cell that says so.
+SWITCH = re.compile(
+    r"[:=]\s*[\"']?(?:(true|yes|on|enabled|✅)|(?:false|no|off|disabled|❌))[\"']?\s*(?:[;,.].*)?\Z",
+    re.IGNORECASE,
+)
 _COMMANDS = (Value.STEPS, Value.COMMAND)
 
 
@@ -141,7 +146,7 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     fits = carries(asked.value, statement.said, question_runs)
     if not fits and asked.value in TOLD:
         return None
-    if not counted(asked, statement.said):
+    if not counted(asked, statement.said, held.section | held.lead):
         return None
     if asked.value is Value.SECRET and not any(
         _stands(t, held.own) for t in asked.terms if t.group == _SECRET
@@ -174,8 +179,10 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
         return None
     coverage, own = kept * covered / total, own / total
     # It must say something that the question does not.
-    news = held.own - {f for t in asked.terms for f in (t.form, *t.parts)}
-    if not news or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
+    said = held.own | held.lead if statement.keys else held.own
+    news = said - {f for t in asked.terms for f in (t.form, *t.parts)}
+    switched = asked.value is Value.YES_NO and SWITCH.search(statement.said)
+    if not (news or switched) or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
         return None
     near = max(0.0, min(1.0, place.similarity))
     features = Features(coverage, names, near)

@@ -28,6 +28,8 @@ _PHRASES = (
     (re.compile(r"\bturn(?:s|ed)? on\b|\bswitch(?:es|ed)? on\b"), "enable"),
     (re.compile(r"\bturn(?:s|ed)? off\b|\bswitch(?:es|ed)? off\b"), "disable"),
     (re.compile(r"\btak(?:es?|ing) place\b|\btook place\b"), "happen"),
+    (re.compile(r"\bth(?:rew|row|rows|rown|rowing) (?:out|away)\b|\bphas(?:e|es|ed|ing) out\b"), "retire"),
+    (re.compile(r"\b(?:gave|gives?|given) way to\b|\bt(?:ook|akes?|aken) over\b"), "replace"),
     (re.compile(r"\bget(?:s|ting)? rid of\b"), "remove"),
 )
 #: The form of every word that denies.

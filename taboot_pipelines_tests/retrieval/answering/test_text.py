@@ -322,7 +322,26 @@ The doorbell hangs on the hall radio. When the doorbell is silent:
 1. Press it twice.
 2. Restart the radio, then wait.
 """
-HOUSE_FILES = {"cupboard.md": CUPBOARD, "rollout.md": ROLLOUT}
+NOTES = """# Notes
+
+## Disks in alder
+
+Six Toshiba of 18 TB as RAIDZ2. A cold spare lies in the drawer.
+
+## Uplink
+
+- Provider: Kabelplus, fibre
+- Static IPv4: no; dynamic DNS is updated by the firewall
+
+## Moved and retired
+
+- 2023-11: Telegraf gave way to Vector since it ate 9 GB of memory.
+
+## Can I watch films while I am away?
+
+No. Only photos and graphs can be opened abroad.
+"""
+HOUSE_FILES = {"notes.md": NOTES, "cupboard.md": CUPBOARD, "rollout.md": ROLLOUT}
 VENDOR_FILES = {
     "docker-gate.md": """# vendor/gate
 
@@ -331,6 +350,7 @@ You can protect your sites with authelia. Containers use port 443 behind it. Gat
 | Tag | Available | Image |
 |---|---|---|
 | arm64 | yes | arm64v8-\\<version\\> |
+| armhf | ❌ | |
 """
 }
 
@@ -432,6 +452,22 @@ def test_a_column_of_quantities_is_added_up(house):
     answer = house.answer("total idle draw of the boxes")
     assert answer.text.startswith("98 W in all") and len(answer.citations) == 3
     assert not house.answer("average idle draw of the boxes").found
+
+
+@pytest.mark.parametrize(
+    ("question", "begins"),
+    [
+        ("how many disks are in alder", "Six Toshiba"),
+        ("who is our internet provider?", "Provider: Kabelplus"),
+        ("do we have a static IP?", "No: Static IPv4"),
+        ("is a gate image available for the tag armhf?", "No: Tag: armhf"),
+        ("why was Telegraf thrown out?", "2023-11: Telegraf gave way"),
+        ("why was Telegraf decommissioned?", "2023-11: Telegraf gave way"),
+        ("what can be opened abroad", "Only photos and graphs"),
+    ],
+)
+def test_labels_headings_switches_and_other_words_for_it_answer(house, question, begins):
+    assert house.answer(question).text.startswith(begins)
 
 
 # --- replay -------------------------------------------------------------------------------------------------
