@@ -7,8 +7,9 @@ For facts a question passes through these modules, one after the other:
 2. ``question`` says what is asked, by the tables of ``vocabulary`` (``kinds.txt``, the words of
    ``filler.txt`` and ``asking.txt``).
 3. ``scoping`` narrows names by each other ("the db of household").
-4. ``facts`` says it out of edges, by ``ports``, ``images``, ``networks``, ``dependencies``, ``routes`` and
-   ``inventory``, which share ``topic`` and ``statements``.
+4. ``facts`` says it out of edges, by ``ports``, ``images``, ``networks``, ``dependencies``, ``routes``,
+   ``exposure`` (what can be reached from where) and ``inventory``, which share ``topic`` and ``statements``;
+   ``holders`` says which services have a property of their declaration.
 5. ``config`` says it out of a file's value with its key path: ``config_files`` reads the formats,
    ``config_values`` chooses among the values (``properties.txt``).
 6. ``answerer`` takes what leaves the fewest words unexplained, or says what was looked for. It is the one
