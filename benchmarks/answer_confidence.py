@@ -25,8 +25,7 @@ from answer_labels import DATA, QUESTIONS, Cited, Corpus, Question, Reply, house
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
-from taboot_pipelines.retrieval.answers import PASSAGES
-from taboot_pipelines.retrieval.request import read_request
+from taboot_pipelines.retrieval.request import PASSAGES, read_request
 from taboot_pipelines.settings import load_settings
 
 PENALTY = 0.01
@@ -39,7 +38,7 @@ BINS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 def observe(kb: KnowledgeBase, question: Question, corpus: Corpus) -> tuple[Features, bool] | None:
     """The features of the best statement, and whether what text would answer is right."""
     request = read_request(question.question, PASSAGES, defaults=kb.settings.retrieval)
-    asked, ranked = kb._answers.candidates(request)
+    asked, ranked = kb._answers().candidates(request)
     if not ranked:
         return None
     chosen = choose(asked, ranked, 5)

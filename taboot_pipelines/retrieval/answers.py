@@ -28,7 +28,7 @@ from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.hits import make_hit
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.ranking import RankedRow
-from taboot_pipelines.retrieval.request import SearchRequest
+from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
 from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
@@ -37,10 +37,6 @@ from taboot_pipelines.settings import Settings
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel
 
-#: Sentences that an answer may be asked for.
-MAX_SENTENCES = 50
-#: Passages whose statements are looked at: the best of each arm, in equal parts.
-PASSAGES = 40
 #: Documents that an abstention names.
 _NAMED = 3
 #: What stands for the cosine where the search compares words only.

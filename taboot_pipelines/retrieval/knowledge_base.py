@@ -16,14 +16,21 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import caching, comparing, tables
-from taboot_pipelines.retrieval.answering import fact_answer
-from taboot_pipelines.retrieval.answers import MAX_SENTENCES, PASSAGES, Answers
 from taboot_pipelines.retrieval.caching import CacheKind
 from taboot_pipelines.retrieval.evidence import Blobs, Evidence
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
+from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.request import Mode, SearchOptions, SearchRequest, check_limit, read_request
+from taboot_pipelines.retrieval.request import (
+    MAX_SENTENCES,
+    PASSAGES,
+    Mode,
+    SearchOptions,
+    SearchRequest,
+    check_limit,
+    read_request,
+)
 from taboot_pipelines.retrieval.results import (
     Answer,
     CacheStats,
@@ -47,6 +54,7 @@ from taboot_pipelines.shards import Manifest
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel
     from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.retrieval.answers import Answers
     from taboot_pipelines.stages.deletion import Receipt, Restored
 
 
@@ -74,8 +82,8 @@ class KnowledgeBase:
         evidence = Evidence(settings, namespace, blobs)
         self._search = Search(settings, namespace, self._session, query_vectors, reranker)
         self._why_not = WhyNotFound(self._session, self._search)
-        self._answers = Answers(
-            settings, namespace, self._session, self._search, evidence, facts=fact_answer, chat=chat
+        self._answers = Once(
+            lambda: _open_answers(settings, namespace, self._session, self._search, evidence, chat)
         )
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
@@ -214,7 +222,7 @@ class KnowledgeBase:
         """
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
-        return self._answers.answer(request, limit, _truth("synthesis", synthesis))
+        return self._answers().answer(request, limit, _truth("synthesis", synthesis))
 
     def answer_stream(
         self,
@@ -229,7 +237,7 @@ class KnowledgeBase:
         """
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
-        return self._answers.stream(request, limit, _truth("synthesis", synthesis))
+        return self._answers().stream(request, limit, _truth("synthesis", synthesis))
 
     def replay(self, answer_id: str) -> Replay:
         """The candidates that an answer (``Answer.answer_id``) was chosen from, with their scores.
@@ -240,7 +248,7 @@ class KnowledgeBase:
         """
         if not isinstance(answer_id, str):
             raise TabootError("E_QUERY", "answer_id must be the answer_id of an answer.")
-        return self._answers.replay(answer_id)
+        return self._answers().replay(answer_id)
 
     def neighbors(
         self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100
@@ -310,6 +318,21 @@ class KnowledgeBase:
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
         return self._writing.restore(doc_ids)
+
+
+def _open_answers(
+    settings: Settings,
+    namespace: str,
+    session: Session,
+    search: Search,
+    evidence: Evidence,
+    chat: ChatModel | None,
+) -> Answers:
+    """What answers questions; its modules and their tables of words are loaded when first asked for."""
+    from taboot_pipelines.retrieval.answering import fact_answer
+    from taboot_pipelines.retrieval.answers import Answers
+
+    return Answers(settings, namespace, session, search, evidence, facts=fact_answer, chat=chat)
 
 
 def _truth(name: str, value: bool | None) -> bool | None:

@@ -24,6 +24,11 @@ Mode = Literal["hybrid", "vector", "keyword", "graph", "adaptive"]
 JOINING = frozenset({"hybrid", "graph", "adaptive"})
 Arm = Literal["vector", "keyword"]
 
+#: Sentences that an answer may be asked for.
+MAX_SENTENCES = 50
+#: Passages whose statements an answer looks at: the best of each arm, in equal parts.
+PASSAGES = 40
+
 _MAX_HITS = 10_000
 #: What of a query is searched (seed 001 §8.5). It has at most 500 words, less than the seed's 512 tokens.
 _MAX_QUERY_CHARACTERS = 1_000

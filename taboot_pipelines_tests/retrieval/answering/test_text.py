@@ -263,14 +263,14 @@ def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
 
 def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
     said = Answer(question="q", found=True, text="7 days. [1]", citations=(), confidence=0.9, kind="facts")
-    monkeypatch.setattr(kb._answers, "_facts", lambda *_: said)
+    monkeypatch.setattr(kb._answers(), "_facts", lambda *_: said)
     assert kb.answer("who looks after the proxy").kind == "facts"
     facts = kb.answer("How long does restic keep snapshots?")
     assert (facts.kind, facts.text, facts.confidence) == ("facts", said.text, 0.9) and facts.answer_id
     other = said.model_copy(update={"text": "restic runs version 0.17.3. [1]"})
-    monkeypatch.setattr(kb._answers, "_facts", lambda *_: other)
+    monkeypatch.setattr(kb._answers(), "_facts", lambda *_: other)
     assert kb.answer("How long does restic keep snapshots?").kind == "text"
-    monkeypatch.setattr(kb._answers, "_facts", lambda *_: None)
+    monkeypatch.setattr(kb._answers(), "_facts", lambda *_: None)
     assert kb.answer("How long does restic keep snapshots?").kind == "text"
 
 
@@ -513,7 +513,7 @@ def test_a_replay_after_another_publish_says_so_and_erased_documents_leave_the_r
 
 def test_an_answer_does_not_fail_for_its_record(home, monkeypatch, tmp_path):
     kb = home.kb()
-    monkeypatch.setattr(kb._answers._replays, "_path", tmp_path / "missing" / "answers.db")
+    monkeypatch.setattr(kb._answers()._replays, "_path", tmp_path / "missing" / "answers.db")
     answer = kb.answer("How long does restic keep snapshots?")
     assert answer.found
     with pytest.raises(TabootError) as caught:
