@@ -7,6 +7,7 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``,
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -26,6 +27,7 @@ from taboot_pipelines.model.records import (
     Gone,
     Known,
     NotModified,
+    Role,
     Skipped,
     Unchanged,
 )
@@ -182,7 +184,8 @@ class _Batch:
                 case Enumerated():
                     enumerated = event
                 case Unchanged():
-                    self._keep(event)
+                    self.report.add("discovered", len(event.roles))
+                    self._keep(event.roles)
                 case _:
                     self._take(event)
         self._flush()
@@ -243,17 +246,17 @@ class _Batch:
     def _doc_id(self, path: str) -> str:
         return ids.doc_id(self.namespace, ids.locator(self.source_id, path))
 
-    def _keep(self, items: Unchanged) -> None:
+    def _keep(self, roles: Mapping[str, Role]) -> None:
+        """Take what is unchanged, by path."""
         counts = self.report.counts
-        counts["discovered"] += len(items.roles)
-        counts["not_modified"] += len(items.roles)
+        counts["not_modified"] += len(roles)
         self.progress(STAGE, counts["discovered"], 0)
-        self.seen.update(items.roles)
-        for path in self.fresh & items.roles.keys():
+        self.seen.update(roles)
+        for path in self.fresh & roles.keys():
             self.appeared[self.known[path].sha256] += 1
         self.changed += [
             old._replace(role=role, job_id=self.job_id)
-            for path, role in items.roles.items()
+            for path, role in roles.items()
             if (old := self.known[path]).role != role
         ]
 
@@ -277,7 +280,7 @@ class _Batch:
                 else:
                     self._store(event)
             case NotModified():
-                self._keep(Unchanged({event.path: event.role}))
+                self._keep({event.path: event.role})
             case Skipped():
                 counts["skipped"] += 1
                 old = self.known.get(event.path)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def fill(catalog: Catalog, ns: str) -> None:
         "suppressed": False,
     }
     job = catalog.jobs.start(ns, "s")
-    rows = [replace(locator(f"p{i}", f"sha{i}", job), url=mark, mime=mark) for i in range(4)]
+    rows = [locator(f"p{i}", f"sha{i}", job)._replace(url=mark, mime=mark) for i in range(4)]
     catalog.locators.record_fetched(ns, "s", "files", job, rows, mark)
     catalog.locators.record_absent(ns, "s", job, rows[3:], confirmed=1)
     catalog.uploads.enqueue(ns, "sha0", mark, 1, max_retries=1, next_retry_at=0, error_message=mark)
@@ -138,7 +137,7 @@ def calls(
     """Each public method, asked in ``alpha`` with the keys and ids of the others."""
     path, sha, doc = (f"{kind}{random_.randrange(4)}" for kind in ("p", "sha", "doc-p"))
     job = random_.choice(others)["job_id"]
-    x = replace(locator(path, random_.choice([sha, "new"]), job), url="of-alpha")
+    x = locator(path, random_.choice([sha, "new"]), job)._replace(url="of-alpha")
     return {
         "sources.find": lambda: catalog.sources.find(MINE),
         "sources.set_state": lambda: catalog.sources.set_state(
