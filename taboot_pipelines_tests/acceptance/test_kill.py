@@ -48,6 +48,7 @@ TIMES = {
     "chunks_fingerprint",
     "relations_fingerprint",
     "claims",
+    "links_fingerprint",
     "recency",
 }
 
