@@ -310,15 +310,7 @@ class Config:
         """Which services have a property, or a value in it: every word of the question that means something
         must be in one value of theirs or its key."""
         question = scoped.question
-        services = [s for s in self.house.services.values() if s.declared]
-        used: set[int] = set()
-        for mention in scoped.mentions:
-            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
-            kept = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
-            if kept:
-                services, used = kept, used | scoped.words(mention)
-        if not used:
-            services = [s for s in services if s.own] or services
+        services, used = scoped.declared()
         left = set(question.unexplained(used)) - {
             i for i, w in enumerate(question.linked.words) if w.text in ("list", "mounted", "have", "has")
         }

@@ -201,7 +201,7 @@ class Holders(Topic):
             return self._has(scoped)
         if not _LISTING.match(question.lower) or any(m.of("service") for m in scoped.mentions):
             return None
-        services, used = self._among(scoped)
+        services, used = scoped.declared()
         if question.paths:
             return self._mounting(question, services, used)
         return self._having(question, services, used)
@@ -209,19 +209,6 @@ class Holders(Topic):
     def asks(self, question: Question) -> bool:
         """Whether a question asks for services by a property, which its words alone would not decide."""
         return bool(_LISTING.match(question.lower)) and _asked(question) is not None
-
-    def _among(self, scoped: Scoped) -> tuple[list[Service], set[int]]:
-        """The declared services of the projects and hosts that are named, else the house's own."""
-        services = [s for s in self.house.services.values() if s.declared]
-        used: set[int] = set()
-        for mention in scoped.mentions:
-            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
-            kept = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
-            if kept:
-                services, used = kept, used | scoped.words(mention)
-        if not used:
-            services = [s for s in services if s.own] or services
-        return services, used
 
     def _having(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         asked = _asked(question)

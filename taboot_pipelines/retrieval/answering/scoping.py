@@ -37,14 +37,31 @@ class Scoped:
     def hosts(self, mention: Mention) -> set[str]:
         return {self.house.name(t.node) for t in mention.of("host")}
 
+    def _inside(self, services: list[Service], mention: Mention) -> list[Service]:
+        """Those of ``services`` that lie in a project or on a host that a mention names."""
+        projects, hosts = self.projects(mention), self.hosts(mention)
+        return [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+
+    def declared(self) -> tuple[list[Service], set[int]]:
+        """The declared services of the projects and hosts that are named, else the house's own; and the words
+        that name these."""
+        services = [s for s in self.house.services.values() if s.declared]
+        used: set[int] = set()
+        for mention in self.mentions:
+            kept = self._inside(services, mention)
+            if kept:
+                services, used = kept, used | self.words(mention)
+        if not used:
+            services = [s for s in services if s.own] or services
+        return services, used
+
     def scope(self, services: list[Service], besides: Mention) -> tuple[list[Service], set[int]]:
         """Those of ``services`` that lie in what the other mentions name, and the words of those mentions."""
         used: set[int] = set()
         for other in self.mentions:
             if other is besides:
                 continue
-            projects, hosts = self.projects(other), self.hosts(other)
-            kept = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+            kept = self._inside(services, other)
             if kept and (len(kept) < len(services) or not other.of("service")):
                 services, used = kept, used | self.words(other)
         if len(services) > 1:
