@@ -7,7 +7,7 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -26,6 +26,7 @@ from taboot_pipelines.model.records import (
     Fetched,
     Gone,
     Known,
+    KnownItems,
     NotModified,
     Role,
     Skipped,
@@ -38,6 +39,7 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
+from taboot_pipelines.stores.catalog.locators import Locators
 
 STAGE = "raw_blobs"
 #: Deletions that exceed both limits wait for a confirmation (rule ``complete-enumeration``).
@@ -46,6 +48,9 @@ MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
+#: So many locators are read one by one, then all. It is less than what is written at once, so that they are
+#: read as they were before.
+_READ_SINGLY = 16
 #: A longer path is refused, whatever the catalog: entries of PostgreSQL's indexes, which paths are part of,
 #: hold at most 2,704 bytes, and one page must not fail its batch there.
 MAX_PATH_BYTES = 2048
@@ -100,6 +105,65 @@ def _shown(path: str) -> str:
     return f"{path[:200]}…{ids.sha256_hex(path.encode())[:16]}" if _is_long(path) else path
 
 
+class _Present(Mapping[str, Locator]):
+    """The present locators of a source as they are when a batch begins, by path.
+
+    What is known of all of them is read at once: their paths, ETags and roles. The rest is read when it is
+    asked for, since of a source that is as it was nothing more is needed.
+    """
+
+    def __init__(self, locators: Locators, namespace: str, source_id: str) -> None:
+        self._locators, self._namespace, self._source_id = locators, namespace, source_id
+        self._read: dict[str, Locator] = {}
+        self.etags: dict[str, str | None] = {}
+        self.roles: dict[str, str] = {}
+        for path, etag, role in locators.etags(namespace, source_id):
+            self.etags[path], self.roles[path] = etag, role
+
+    def __getitem__(self, path: str) -> Locator:
+        if path not in self.etags:
+            raise KeyError(path)
+        if path not in self._read:
+            if len(self._read) < _READ_SINGLY:
+                self._read |= self._locators.at(self._namespace, self._source_id, [path])
+            else:
+                self.read_all()
+        return self._read[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.etags)
+
+    def __len__(self) -> int:
+        return len(self.etags)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.etags
+
+    def read_all(self) -> list[Locator]:
+        """Read everything and return the locators, in the order of their paths."""
+        self._read = self._locators.of_source(self._namespace, self._source_id) | self._read
+        return [self._read[path] for path in sorted(self.etags)]
+
+
+class _Known(KnownItems):
+    """The same in the words of a connector; of ``damaged`` sources without what would spare an answer."""
+
+    def __init__(self, present: _Present, damaged: bool) -> None:
+        self._present, self._damaged = present, damaged
+        self.etags = {} if damaged else present.etags
+
+    def __getitem__(self, path: str) -> Known:
+        x = self._present[path]
+        spared = (None, None) if self._damaged else (x.etag, x.last_modified)
+        return Known(x.sha256, *spared, x.final_url or x.url)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._present)
+
+    def __len__(self) -> int:
+        return len(self._present)
+
+
 @dataclass
 class _Batch:
     """One enumeration of one source: the job of seed 000."""
@@ -120,7 +184,7 @@ class _Batch:
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
-        self.known = self.catalog.locators.of_source(self.namespace, self.source_id)
+        self.known = _Present(self.catalog.locators, self.namespace, self.source_id)
         self.fresh = self._fresh()
         self.job_id = self.catalog.jobs.start(
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
@@ -150,7 +214,7 @@ class _Batch:
         if not unfinished:
             return set()
         whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
-        return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
+        return {x.path for x in self.known.read_all() if x.job_id in unfinished and x.created_at > whole}
 
     def fetch(self, confirm_deletes: bool) -> None:
         done, left = uploads.drain(self.workspace, self.namespace)
@@ -172,12 +236,7 @@ class _Batch:
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
-        known = {
-            p: Known(
-                x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url
-            )
-            for p, x in self.known.items()
-        }
+        known = _Known(self.known, self.damaged)
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
             match event:
@@ -217,7 +276,7 @@ class _Batch:
             )
 
     def retire(self) -> None:
-        gone = list(self.known.values())
+        gone = self.known.read_all()
         self.catalog.locators.record_absent(self.namespace, self.source_id, self.job_id, gone)
         self.report.counts["removed"] = len(gone)
         self.catalog.jobs.end(
@@ -226,7 +285,6 @@ class _Batch:
             {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)},
             namespace=self.namespace,
         )
-        self.known = {}
 
     def fail(self, error: TabootError) -> None:
         self._flush()
@@ -254,10 +312,11 @@ class _Batch:
         self.seen.update(roles)
         for path in self.fresh & roles.keys():
             self.appeared[self.known[path].sha256] += 1
+        before = self.known.roles
         self.changed += [
-            old._replace(role=role, job_id=self.job_id)
+            self.known[path]._replace(role=role, job_id=self.job_id)
             for path, role in roles.items()
-            if (old := self.known[path]).role != role
+            if before[path] != role
         ]
 
     def _take(self, event: Event) -> None:
@@ -389,12 +448,16 @@ class _Batch:
 
     def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
         """Mark as absent what a complete enumeration did not see, and what the origin called gone."""
-        absent = [
-            x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)
-        ]
-        if not absent:
+        paths = self.known.etags.keys() & self.gone.keys()
+        if enumerated.complete:
+            paths |= self.known.etags.keys() - self.seen
+        if not paths:
             return
-        documents = [x for p, x in self.known.items() if x.role == "document" and p not in self.fresh]
+        located = self.catalog.locators.at(self.namespace, self.source_id, paths)
+        absent = [located[path] for path in sorted(paths)]
+        documents = sum(
+            role == "document" and path not in self.fresh for path, role in self.known.roles.items()
+        )
         vanished = [x for x in absent if x.role == "document" and x.path not in self.fresh]
         appeared = self.appeared.copy()
         deletions = []
@@ -404,12 +467,12 @@ class _Batch:
                 appeared[x.sha256] -= 1
             else:
                 deletions.append(x)
-        everything = len(deletions) > 0 and len(deletions) == len(documents)
-        many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * len(documents)
+        everything = len(deletions) > 0 and len(deletions) == documents
+        many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * documents
         if (many or everything) and not confirmed:
             error = TabootError(
                 "E_MASS_DELETE",
-                f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted;"
+                f"{len(deletions)} of {documents} documents of source {self.source_id} would be deleted;"
                 " they are kept.",
                 remedy=(
                     f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if"
