@@ -115,10 +115,9 @@ class _Present(Mapping[str, Locator]):
     def __init__(self, locators: Locators, namespace: str, source_id: str) -> None:
         self._locators, self._namespace, self._source_id = locators, namespace, source_id
         self._read: dict[str, Locator] = {}
-        self.etags: dict[str, str | None] = {}
-        self.roles: dict[str, str] = {}
-        for path, etag, role in locators.etags(namespace, source_id):
-            self.etags[path], self.roles[path] = etag, role
+        rows = locators.etags(namespace, source_id)
+        self.etags: dict[str, str | None] = {path: etag for path, etag, _ in rows}
+        self.roles: dict[str, str] = {path: role for path, _, role in rows}
 
     def __getitem__(self, path: str) -> Locator:
         if path not in self.etags:
