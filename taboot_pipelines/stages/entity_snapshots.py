@@ -611,16 +611,10 @@ def _reduce(snapshot: _Snapshot, names: _Names, related: _Related) -> int:
     differing = {row["bucket"] for node, row in after.items() if before.get(node) != row}
     differing |= {row["bucket"] for node, row in before.items() if node not in after}
     if differing:
-        mask = np.ones(old.num_rows, bool)
+        mask = np.isin(old.column("bucket").to_numpy(), sorted(differing))
         mask[at] = False
-        kept = old.filter(pa.array(mask))
         rows = [row for row in after.values() if row["bucket"] in differing]
-        table = pa.concat_tables(
-            [
-                kept.filter(pc.is_in(kept.column("bucket"), pa.array(sorted(differing), pa.int32()))),
-                pa.Table.from_pylist(rows, schema=ENTITIES),
-            ]
-        )
+        table = pa.concat_tables([old.filter(pa.array(mask)), pa.Table.from_pylist(rows, schema=ENTITIES)])
         snapshot.replace("entities", table.sort_by([("label", "ascending"), ("key", "ascending")]), differing)
     return len(after)
 

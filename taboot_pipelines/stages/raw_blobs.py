@@ -7,7 +7,7 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -25,8 +25,6 @@ from taboot_pipelines.model.records import (
     Failed,
     Fetched,
     Gone,
-    Known,
-    KnownItems,
     NotModified,
     Role,
     Skipped,
@@ -34,12 +32,12 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.present_locators import KnownLocators, PresentLocators
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
-from taboot_pipelines.stores.catalog.locators import Locators
 
 STAGE = "raw_blobs"
 #: Deletions that exceed both limits wait for a confirmation (rule ``complete-enumeration``).
@@ -48,9 +46,6 @@ MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
-#: So many locators are read one by one, then all. It is less than what is written at once, so that they are
-#: read as they were before.
-_READ_SINGLY = 16
 #: A longer path is refused, whatever the catalog: entries of PostgreSQL's indexes, which paths are part of,
 #: hold at most 2,704 bytes, and one page must not fail its batch there.
 MAX_PATH_BYTES = 2048
@@ -105,64 +100,6 @@ def _shown(path: str) -> str:
     return f"{path[:200]}…{ids.sha256_hex(path.encode())[:16]}" if _is_long(path) else path
 
 
-class _Present(Mapping[str, Locator]):
-    """The present locators of a source as they are when a batch begins, by path.
-
-    What is known of all of them is read at once: their paths, ETags and roles. The rest is read when it is
-    asked for, since of a source that is as it was nothing more is needed.
-    """
-
-    def __init__(self, locators: Locators, namespace: str, source_id: str) -> None:
-        self._locators, self._namespace, self._source_id = locators, namespace, source_id
-        self._read: dict[str, Locator] = {}
-        rows = locators.etags(namespace, source_id)
-        self.etags: dict[str, str | None] = {path: etag for path, etag, _ in rows}
-        self.roles: dict[str, str] = {path: role for path, _, role in rows}
-
-    def __getitem__(self, path: str) -> Locator:
-        if path not in self.etags:
-            raise KeyError(path)
-        if path not in self._read:
-            if len(self._read) < _READ_SINGLY:
-                self._read |= self._locators.at(self._namespace, self._source_id, [path])
-            else:
-                self.read_all()
-        return self._read[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.etags)
-
-    def __len__(self) -> int:
-        return len(self.etags)
-
-    def __contains__(self, path: object) -> bool:
-        return path in self.etags
-
-    def read_all(self) -> list[Locator]:
-        """Read everything and return the locators, in the order of their paths."""
-        self._read = self._locators.of_source(self._namespace, self._source_id) | self._read
-        return [self._read[path] for path in sorted(self.etags)]
-
-
-class _Known(KnownItems):
-    """The same in the words of a connector; of ``damaged`` sources without what would spare an answer."""
-
-    def __init__(self, present: _Present, damaged: bool) -> None:
-        self._present, self._damaged = present, damaged
-        self.etags = {} if damaged else present.etags
-
-    def __getitem__(self, path: str) -> Known:
-        x = self._present[path]
-        spared = (None, None) if self._damaged else (x.etag, x.last_modified)
-        return Known(x.sha256, *spared, x.final_url or x.url)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._present)
-
-    def __len__(self) -> int:
-        return len(self._present)
-
-
 @dataclass
 class _Batch:
     """One enumeration of one source: the job of seed 000."""
@@ -183,7 +120,7 @@ class _Batch:
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
-        self.known = _Present(self.catalog.locators, self.namespace, self.source_id)
+        self.known = PresentLocators(self.catalog.locators, self.namespace, self.source_id)
         self.fresh = self._fresh()
         self.job_id = self.catalog.jobs.start(
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
@@ -235,7 +172,7 @@ class _Batch:
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
-        known = _Known(self.known, self.damaged)
+        known = KnownLocators(self.known, self.damaged)
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
             match event:
@@ -453,7 +390,7 @@ class _Batch:
         if not paths:
             return
         located = self.catalog.locators.at(self.namespace, self.source_id, paths)
-        absent = [located[path] for path in sorted(paths)]
+        absent = [located[path] for path in sorted(paths) if path in located]
         documents = sum(
             role == "document" and path not in self.fresh for path, role in self.known.roles.items()
         )
