@@ -26,10 +26,10 @@ from taboot_pipelines.connectors.entries import DirectorySource, ProxyName
 from taboot_pipelines.connectors.files import is_env, items, names, source_directory
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.walk import Directory, File, Listing, read
+from taboot_pipelines.connectors.walk import Directory, File, Item, read
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import is_hostname
-from taboot_pipelines.model.records import Event, Failed, Known, Role, Skipped
+from taboot_pipelines.model.records import Event, Known, Role
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
 _COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
@@ -67,6 +67,10 @@ class ComposeSource(DirectorySource):
         return os.path.basename(os.path.abspath(source_directory(self, root))) or None  # noqa: PTH100, PTH119
 
 
+#: What lies beneath the root, by path.
+_Found = Mapping[str, Item]
+
+
 class ComposeConnector:
     """Reads the projects beneath ``path`` of ``entry``, and what its globs take there."""
 
@@ -82,15 +86,14 @@ class ComposeConnector:
         """
         directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
         listing = directory.list()
-        for path in [p for p in listing.items if self._exclude.matches(p)]:
-            del listing.items[path]
-        roles = self._roles(listing, tombstoned)
+        found = {path: item for path, item in listing.items().items() if not self._exclude.matches(path)}
+        roles = self._roles(found, tombstoned)
         yield from items(directory, listing, roles, self._access.max_blob_bytes, known, tombstoned)
 
-    def _roles(self, listing: Listing, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
+    def _roles(self, found: _Found, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
         roles: dict[str, Role] = {}
         projects: list[str] = []
-        for path, item in listing.items.items():
+        for path, item in found.items():
             asked = bool(self._include) and self._include.matches(path)
             if any(is_env(n) for n in names(path, item)):
                 if asked or not self._include:
@@ -105,13 +108,13 @@ class ComposeConnector:
         for path in projects:
             roles[path] = "document"
             env = _beside(path, ".env")
-            if env in listing.items:
+            if env in found:
                 roles[env] = "input"
-        self._follow(projects, roles, listing, tombstoned)
-        self._put_together(roles, listing, tombstoned)
+        self._follow(projects, roles, found, tombstoned)
+        self._put_together(roles, found, tombstoned)
         return roles
 
-    def _is_project(self, name: str, item: File | Skipped | Failed) -> bool:
+    def _is_project(self, name: str, item: Item) -> bool:
         if _COMPOSE_NAME.fullmatch(name):
             return True
         if _OTHER_NAME.fullmatch(name):
@@ -121,7 +124,7 @@ class ComposeConnector:
         return has_services(decode(data)) if isinstance(data, bytes) else data is not None
 
     def _follow(
-        self, projects: list[str], roles: dict[str, Role], listing: Listing, tombstoned: Callable[[str], bool]
+        self, projects: list[str], roles: dict[str, Role], found: _Found, tombstoned: Callable[[str], bool]
     ) -> None:
         """Add what the projects name, and what that names, to ``roles``. A tombstoned file is absent, so it
         names nothing.
@@ -132,18 +135,18 @@ class ComposeConnector:
         seen = set(queue)
         while queue:
             path = queue.pop()
-            text = self._text(path, listing, tombstoned)
+            text = self._text(path, found, tombstoned)
             if text is None:
                 continue
-            environment = self._text(_beside(path, ".env"), listing, tombstoned) or ""
+            environment = self._text(_beside(path, ".env"), found, tombstoned) or ""
             try:
                 references = self._access.references(text, path, dict(_variables(environment)))
             except TabootError:
                 continue  # the file is taken all the same, and its interpretation says what is wrong with it
             for named, role in references:
-                if named not in listing.items:
+                if named not in found:
                     continue
-                if role == "input" or any(is_env(n) for n in names(named, listing.items[named])):
+                if role == "input" or any(is_env(n) for n in names(named, found[named])):
                     roles[named] = "input"
                 else:
                     roles.setdefault(named, "document")
@@ -151,9 +154,7 @@ class ComposeConnector:
                     seen.add(named)
                     queue.append(named)
 
-    def _put_together(
-        self, roles: dict[str, Role], listing: Listing, tombstoned: Callable[[str], bool]
-    ) -> None:
+    def _put_together(self, roles: dict[str, Role], found: _Found, tombstoned: Callable[[str], bool]) -> None:
         """Add what only several files together name, such as a Dockerfile under another file's context."""
         if self._access.project_files is None:
             return
@@ -161,10 +162,10 @@ class ComposeConnector:
 
         def load(path: str) -> str | None:
             if path not in texts:
-                texts[path] = self._text(path, listing, tombstoned)
+                texts[path] = self._text(path, found, tombstoned)
             return texts[path]
 
-        present = {path for path in listing.items if not tombstoned(path)}
+        present = {path for path in found if not tombstoned(path)}
         yaml = {
             path for path, role in roles.items() if role == "document" and _YAML.fullmatch(path)
         } & present
@@ -175,13 +176,13 @@ class ComposeConnector:
         }
         files = {path for path in yaml if path.rpartition("/")[0] in joined}
         for path, role in self._access.project_files(files, present, load):
-            if role == "input" or any(is_env(n) for n in names(path, listing.items[path])):
+            if role == "input" or any(is_env(n) for n in names(path, found[path])):
                 roles[path] = "input"
             else:
                 roles.setdefault(path, "document")
 
-    def _text(self, path: str, listing: Listing, tombstoned: Callable[[str], bool]) -> str | None:
-        item = listing.items.get(path)
+    def _text(self, path: str, found: _Found, tombstoned: Callable[[str], bool]) -> str | None:
+        item = found.get(path)
         if not isinstance(item, File) or tombstoned(path):
             return None
         data = read(item, self._access.max_blob_bytes)

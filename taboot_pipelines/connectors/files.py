@@ -16,13 +16,13 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.walk import Content, Directory, File, Listing, read_signed
+from taboot_pipelines.connectors.walk import Content, Directory, File, Item, Listing, read_signed
 from taboot_pipelines.model.records import (
     Enumerated,
     Event,
-    Failed,
     Fetched,
     Known,
+    KnownItems,
     Role,
     Skipped,
     Unchanged,
@@ -97,17 +97,22 @@ class FilesConnector:
         )
 
     def _roles(self, listing: Listing) -> dict[str, Role]:
-        include, exclude, fold = self._include.matches, self._exclude.matches, self._fold
+        fold = self._fold
+        taken = self._include.among((path, path.lower() if fold else path) for path in listing)
+        if self._exclude:
+            taken = [path for path in taken if not self._exclude.matches(path)]
         return {
             path: "document"
-            for path, item in listing.items.items()
-            if include(path.lower() if fold else path)
-            and not exclude(path)
-            and not any(map(is_env, names(path, item)))
+            for path in taken
+            # Few names have the letters, and few files are links.
+            if not (
+                (path in listing.special or ".env" in path.lower())
+                and any(map(is_env, names(path, listing.item(path))))
+            )
         }
 
 
-def names(path: str, item: File | Skipped | Failed) -> tuple[str, ...]:
+def names(path: str, item: Item) -> tuple[str, ...]:
     """The file's name and, for a link, its target's."""
     return item.names if isinstance(item, File) else (path.rsplit("/", 1)[-1],)
 
@@ -124,23 +129,19 @@ def items(
     the order of paths, then the end. A file with the signature by which it is known is not read again.
     """
     yield from listing.directories
-    unchanged: dict[str, Role] = {}
-    others: list[str] = []
-    for path in sorted(roles):
-        item, before = listing.items[path], known.get(path)
-        if (
-            before is not None
-            and isinstance(item, File)
-            and before.etag == item.signature
-            and not tombstoned(path)
-        ):
-            unchanged[path] = roles[path]
-        else:
-            others.append(path)
+    etags = known.etags if isinstance(known, KnownItems) else {path: x.etag for path, x in known.items()}
+    signatures = listing.signatures
+    unchanged = {
+        path: role
+        for path, role in roles.items()
+        if (signature := signatures.get(path)) is not None
+        and signature == etags.get(path)
+        and not tombstoned(path)
+    }
     if unchanged:
         yield Unchanged(unchanged)
-    for path in others:
-        item = listing.items[path]
+    for path in sorted(roles.keys() - unchanged.keys()):
+        item = listing.item(path)
         if tombstoned(path):
             yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
         elif isinstance(item, File):

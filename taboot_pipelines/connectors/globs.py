@@ -49,6 +49,11 @@ class Globs:
         parts = path.split("/")
         return any(p.matches(parts) for p in self._others)
 
+    def among(self, paths: Iterable[tuple[str, str]]) -> list[str]:
+        """Of pairs of a file and the path that stands for it here, the files whose path :meth:`matches`."""
+        endings, matches = self._endings, self.matches
+        return [file for file, path in paths if path.endswith(endings) or matches(path)]
+
     def covers(self, directory: str) -> bool:
         """Whether everything beneath ``directory`` is matched, so that it need not be read."""
         parts = directory.split("/")

@@ -14,7 +14,7 @@ import os
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,15 +59,42 @@ class File:
     signature: str
 
 
+#: A file, or why there is none.
+Item = File | Skipped | Failed
+
+
 @dataclass
 class Listing:
-    """``items``: by path, a file or why there is none. ``directories``: problems of directories.
-    ``complete``: every directory was read (rule ``complete-enumeration``), else ``reason``."""
+    """``signatures``: of every file, by path. ``special``: by path, what is no plain file: a link's file, a
+    file whose name is not ASCII, or why there is none. ``directories``: problems of directories.
+    ``complete``: every directory was read (rule ``complete-enumeration``), else ``reason``.
 
-    items: dict[str, File | Skipped | Failed] = field(default_factory=dict)
+    A plain file, as nearly every one is, lies at its path beneath ``real``, and no object is made of it until
+    it is asked for: tens of thousands are compared by their signatures alone.
+    """
+
+    real: str
+    signatures: dict[str, str] = field(default_factory=dict)
+    special: dict[str, Item] = field(default_factory=dict)
     directories: list[Skipped | Failed] = field(default_factory=list)
     complete: bool = True
     reason: str = ""
+
+    def __iter__(self) -> Iterator[str]:
+        """The paths of all items, in no order."""
+        yield from self.signatures
+        yield from (path for path in self.special if path not in self.signatures)
+
+    def item(self, path: str) -> Item:
+        """The file at one of the paths, or why there is none."""
+        found = self.special.get(path)
+        if found is not None:
+            return found
+        return File(path, _joined(self.real, path), (path.rpartition("/")[2],), self.signatures[path])
+
+    def items(self) -> dict[str, Item]:
+        """Everything, in the order of paths."""
+        return {path: self.item(path) for path in sorted(self)}
 
 
 class Directory:
@@ -104,9 +131,10 @@ class Directory:
             return False
 
     def list(self) -> Listing:
-        """Everything beneath the root, in the order of paths."""
-        listing = Listing()
-        found: list[tuple[str, File | Skipped | Failed]] = []
+        """Everything beneath the root."""
+        listing = Listing(self._real)
+        signatures = listing.signatures
+        found: list[tuple[str, Item]] = []
         troubled: list[tuple[str, Skipped | Failed]] = []
         # (path of the directory as the file system spells it, what to open, identities of it and its parents,
         # beneath a link)
@@ -125,7 +153,7 @@ class Directory:
                     listing.reason = listing.reason or f"the directory {name} could not be read"
                     troubled.append((raw or ".", Failed(name, _unreadable(name, error, "directory"))))
                 continue
-            if len(found) + len(stack) + len(children) > MAX_ENTRIES:
+            if len(signatures) + len(found) + len(stack) + len(children) > MAX_ENTRIES:
                 listing.complete = False
                 listing.reason = f"there are more than {MAX_ENTRIES} entries"
                 message = f"The source holds more than {MAX_ENTRIES} entries."
@@ -133,8 +161,13 @@ class Directory:
                     (raw or ".", Failed(_escaped(raw) or ".", TabootError("E_TOO_LARGE", message)))
                 )
                 break
+            # Beneath a link files lie elsewhere than their paths say.
+            plain = raw.isascii() and not linked
             for child in children:
                 child_raw = f"{raw}/{child.name}" if raw else child.name
+                if plain and child.name.isascii() and (signature := _plain_signature(child)) is not None:
+                    signatures[child_raw] = signature
+                    continue
                 outcome = self._look(child, child_raw, chain, linked)
                 if isinstance(outcome, tuple):
                     stack.append(outcome)
@@ -142,12 +175,13 @@ class Directory:
                     troubled.append((child_raw, outcome))
                 elif outcome is not None:
                     found.append((child_raw, outcome))
-        named = dict(_named(found))
-        listing.items = dict(sorted(named.items()))
-        taken = set(named)
+        listing.special = dict(_named(found, signatures))
+        signatures.update(
+            (p, item.signature) for p, item in listing.special.items() if isinstance(item, File)
+        )
+        taken = {*signatures, *listing.special} if troubled else set()
         for raw, event in sorted(troubled, key=lambda t: t[0]):
-            path = _free(_escaped(raw), raw, taken)
-            listing.directories.append(replace(event, path=path))
+            listing.directories.append(replace(event, path=_free(_escaped(raw), raw, taken)))
         return listing
 
     def _look(
@@ -203,6 +237,22 @@ class Directory:
                 outside=True,
             )
         return File(name, location, names, signature_of(info))
+
+
+def _plain_signature(child: os.DirEntry[str]) -> str | None:
+    """The signature of a regular file that is no link; None for anything else, and if it cannot be told."""
+    try:
+        if child.is_file(follow_symlinks=False):
+            info = child.stat(follow_symlinks=False)
+            if stat.S_ISREG(info.st_mode):
+                return signature_of(info)
+    except OSError:
+        pass
+    return None
+
+
+def _joined(directory: str, path: str) -> str:
+    return f"{directory.rstrip(os.sep)}{os.sep}{path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +316,14 @@ def read_signed(file: File, limit: int) -> Content | Skipped | Failed | None:
     )
 
 
-def _named(found: list[tuple[str, File | Skipped | Failed]]) -> Iterator[tuple[str, File | Skipped | Failed]]:
-    """Give each item its locator's path. Of two names with one NFC form, that which has it already (else the
-    smallest) keeps it; a name that is not UTF-8 has no form."""
-    taken: set[str] = set()
+def _named(found: list[tuple[str, Item]], plain: Iterable[str]) -> Iterator[tuple[str, Item]]:
+    """Give each item its locator's path, which none of the ``plain`` files has. Of two names with one NFC
+    form, that which has it already (else the smallest) keeps it; a name that is not UTF-8 has no form."""
     if all(raw.isascii() for raw, _ in found):
         # Every name is its own normal form: as a rule there is nothing to decide.
         yield from found
         return
+    taken = set(plain)
     for raw, outcome in sorted(found, key=lambda f: (not _decodable(f[0]), _nfc(f[0]) != f[0], f[0])):
         path = _nfc(raw)
         if not _decodable(raw):

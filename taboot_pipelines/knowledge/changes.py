@@ -132,13 +132,13 @@ def compare(
     ``versions``: the sources that there are; documents of others are removed. ``buckets``: those that
     ``held`` and the states are of (None: all). ``documents``: how many the snapshot holds in all.
     """
-    wanted: dict[str, str] = {}
-    current: dict[str, str] = {}
+    wanted: dict[str, tuple[str, ...]] = {}
+    current: dict[str, tuple[str, ...]] = {}
     owner = {row["doc_id"]: row["source_id"] for row in held}
     known = frozenset(owner)
     for source, state in sources.items():
         for doc_id, fingerprint in state.documents.items():
-            wanted[doc_id] = ids.digest(
+            wanted[doc_id] = (
                 fingerprint,
                 state.chunks.get(doc_id, ""),
                 state.links.get(doc_id, ""),
@@ -147,15 +147,13 @@ def compare(
             owner[doc_id] = source
     for row in held:
         if row["source_id"] in sources or row["source_id"] not in versions:
-            current[row["doc_id"]] = ids.digest(
+            current[row["doc_id"]] = (
                 row["document_fingerprint"],
                 row["chunks_fingerprint"],
                 row["links_fingerprint"],
                 row["runs_fingerprint"],
             )
-    changed = frozenset(
-        doc_id for doc_id, fingerprint in wanted.items() if current.get(doc_id) != fingerprint
-    )
+    changed = frozenset(doc_id for doc_id, prints in wanted.items() if current.get(doc_id) != prints)
     removed = frozenset(current.keys() - wanted.keys())
     return Changes(
         sources=sources,

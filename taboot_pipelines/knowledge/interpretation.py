@@ -115,7 +115,9 @@ class Interpretation:
         if only is None:
             version, letters = self._suppress(version, txn, batch)
         else:
-            states = self._runs.states(only.units)
+            examined = {*found.changed, *found.removed}
+            states = {unit: state for unit, state in remembered.items() if unit not in examined}
+            states |= self._runs.states(examined)
             letters = self._runs.write_letters(self._letters(states), only.units)
         failures = [letter for letter in letters if letter["kind"] == "failed"]
         return Interpreted(

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from taboot_pipelines.knowledge.mentions import fold
 from taboot_pipelines.knowledge.titles import normalize, words
@@ -46,6 +47,23 @@ def name_tokens(name: str) -> npt.NDArray[np.int64]:
 def title_tokens(title: str) -> npt.NDArray[np.int64]:
     """The :func:`tokens` that every text with this title, given in the normal form, holds."""
     return _hashes(set(words(title)))
+
+
+def titles_within(titles: pa.Array, texts: Iterable[str]) -> pa.Array:
+    """The titles, given in the normal form, that a
+    :class:`~taboot_pipelines.knowledge.titles.TitleMatcher` may find in one of the texts, and few others.
+
+    A title stands on word borders, so the last of its maximal runs of ASCII letters and digits, if it has
+    one, is such a run of the normalized text as well; and so is the first.
+    """
+    runs: set[str] = set()
+    for text in texts:
+        runs.update(_TOKEN.findall(text.lower() if text.isascii() else normalize(text)))
+    held = pa.array(sorted(runs), titles.type)
+    for pattern in (r"(?P<run>[0-9a-z]+)[^0-9a-z]*$", r"^[^0-9a-z]*(?P<run>[0-9a-z]+)"):
+        run = pc.struct_field(pc.extract_regex(titles, pattern), "run")
+        titles = titles.filter(pc.or_kleene(pc.is_null(run), pc.is_in(run, held)))
+    return titles
 
 
 def _hashes(distinct: Collection[str]) -> npt.NDArray[np.int64]:

@@ -27,6 +27,15 @@ class Known(NamedTuple):
     url: str | None = None
 
 
+class KnownItems(Mapping[str, Known]):
+    """What the catalog remembers of all locators of a source, by path.
+
+    ``etags`` has the ETag of each, so that whoever compares these alone need not ask for the rest.
+    """
+
+    etags: Mapping[str, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """One item's bytes. ``path`` is the locator's second part: a relative NFC path with ``/``, or a canonical

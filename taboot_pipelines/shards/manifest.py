@@ -6,6 +6,7 @@ both whole.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -111,14 +112,21 @@ class Manifest(_Model):
 
     def same_content(self, other: Manifest) -> bool:
         """Whether the two differ in their version at most."""
-        return self.model_dump(exclude={"version"}) == other.model_dump(exclude={"version"})
+        # Entries of shards that stayed are the same objects, and are not looked into.
+        return self.model_copy(update={"version": other.version}) == other
+
+
+@lru_cache(maxsize=4)
+def _parsed(data: bytes) -> Manifest:
+    """The manifest in these bytes, which a run reads more than once."""
+    return Manifest.model_validate_json(data)
 
 
 def parse_manifest(data: bytes, namespace: str) -> Manifest:
     """Read a manifest. Raises ``E_SHARD_CORRUPT``, which names the manifest and the field that is wrong."""
     name = manifest_name(namespace)
     try:
-        manifest = Manifest.model_validate_json(data)
+        manifest = _parsed(data)
     except (ValidationError, RecursionError, ValueError) as error:
         where = (
             ".".join(str(p) for p in error.errors()[0]["loc"]) if isinstance(error, ValidationError) else ""

@@ -12,11 +12,12 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import ge
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
@@ -56,16 +57,13 @@ def planned_shards(shard_input: ShardInput, settings: ShardSettings) -> Iterator
 
 
 def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
-    docs = given.docs.select(["doc_id", "chunk_count", "fingerprint"]).sort_by("doc_id")
-    all_ids, all_counts, prints = (docs.column(name).to_pylist() for name in docs.column_names)
-    positions = _positions(docs.column("doc_id"))
-    if any(map(ge, positions, positions[1:])):
-        raise TabootError("E_TABLE", "A document stands twice in the list of documents.", table="docs")
+    docs = given.docs.select(["doc_id", "chunk_count", "fingerprint"]).sort_by("doc_id").combine_chunks()
+    positions, bits = _positions(docs.column("doc_id"))
     space = [given.space.model, given.space.revision, given.space.dimension]
-    weights = [max(chunk_count, 1) for chunk_count in all_counts]
-    for lo, hi in cut(positions, weights, 128, settings.max_chunks):
-        doc_ids, chunk_counts = all_ids[lo:hi], all_counts[lo:hi]
-        rows = orjson.dumps([doc_ids, chunk_counts, prints[lo:hi]])
+    weights = np.maximum(docs.column("chunk_count").to_numpy(), 1)
+    for lo, hi in cut(positions, weights, bits, settings.max_chunks):
+        doc_ids, chunk_counts, prints = (column.to_pylist() for column in docs[lo:hi].columns)
+        rows = orjson.dumps([doc_ids, chunk_counts, prints])
 
         def write(folder: Path, doc_ids: list[str] = doc_ids, chunk_counts: list[int] = chunk_counts) -> int:
             # What only writes shards is no part of a search's start.
@@ -83,14 +81,22 @@ def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Pla
         yield PlannedShard(entry, write)
 
 
-def _positions(doc_ids: pa.ChunkedArray) -> list[int]:
-    """The bits of doc_ids (hashes in the form of a UUID); their order is the order of the texts."""
+def _positions(doc_ids: pa.ChunkedArray) -> tuple[Sequence[int] | npt.NDArray[np.uint64], int]:
+    """The leading bits of ascending doc_ids (hashes in the form of a UUID), and how many: as many as tell
+    them apart, 64 but for two ids that begin alike. The order of the bits is that of the texts.
+    """
     import pyarrow.compute as pc
 
     if pc.all(pc.match_substring_regex(doc_ids, _UUID)).as_py() is False:
         raise TabootError("E_TABLE", "A doc_id is not a UUID.", table="docs")
-    bits = bytes.fromhex("".join(doc_ids.to_pylist()).replace("-", ""))
-    return [int.from_bytes(bits[at : at + 16], "big") for at in range(0, len(bits), 16)]
+    digits = bytes.fromhex("".join(doc_ids.to_pylist()).replace("-", ""))
+    leading = np.frombuffer(digits, ">u8")[::2].astype(np.uint64)
+    if np.all(leading[1:] > leading[:-1]):
+        return leading, 64
+    whole = [int.from_bytes(digits[at : at + 16], "big") for at in range(0, len(digits), 16)]
+    if any(map(ge, whole, whole[1:])):
+        raise TabootError("E_TABLE", "A document stands twice in the list of documents.", table="docs")
+    return whole, 128
 
 
 def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
@@ -101,16 +107,18 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
     of_names = [ids.position(key) for key in names.column("observed_key").to_pylist()]
     of_entities = given.entities.column("position").to_numpy()
     signed = np.concatenate((of_entities, np.array(of_names, np.int64)))
-    prints = np.array([*given.entities.column("fingerprint").to_pylist(), *[""] * len(of_names)], dtype="S")
-    order = np.argsort(signed, kind="stable")
+    of_fingerprints = _fixed(given.entities.column("fingerprint"))
+    prints = np.concatenate((of_fingerprints, np.zeros(len(of_names), of_fingerprints.dtype)))
+    # Whatever stands first of one position: entities are told apart below, and names by their keys.
+    order = np.argsort(signed)
     ordered = signed[order]
     # Entities of one position, which have one key and different labels, in the order of their fingerprints.
     tied = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(tied):
         at = np.unique(np.concatenate((tied, tied + 1)))
         order[at] = order[at][np.lexsort((prints[order[at]], ordered[at]))]
-    positions: list[int] = (ordered.view(np.uint64) ^ np.uint64(1 << 63)).tolist()
-    for lo, hi in cut(positions, [1] * len(positions), 64, settings.max_entities):
+    positions = ordered.view(np.uint64) ^ np.uint64(1 << 63)
+    for lo, hi in cut(positions, np.ones(len(positions), np.int64), 64, settings.max_entities):
         rows = order[lo:hi]
         entities = rows[rows < len(of_entities)]
         own_names = (
@@ -133,11 +141,22 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
         entry = ShardEntry(
             key=ids.digest("entities", layout.FORMAT, held, _fingerprint(own_names)),
             kind="entities",
-            first=f"{positions[lo]:016x}",
+            first=f"{int(positions[lo]):016x}",
             entities=len(entities),
             names=len(own_names),
         )
         yield PlannedShard(entry, write)
+
+
+def _fixed(texts: pa.ChunkedArray) -> npt.NDArray[np.bytes_]:
+    """ASCII texts as bytes of the length of the longest."""
+    array = texts.combine_chunks().cast(pa.large_string())
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8) if len(array) else None
+    width = 0 if bounds is None else int(bounds[1] - bounds[0])
+    if bounds is None or width == 0 or array.null_count or not np.all(np.diff(bounds) == width):
+        return np.array(array.to_pylist(), dtype="S")
+    return np.frombuffer(data, f"S{width}", len(array), int(bounds[0]))
 
 
 def _fingerprint(table: pa.Table) -> str:
@@ -171,16 +190,21 @@ def _lengths(lengths: pa.Array) -> bytes:
     return data
 
 
-def cut(positions: Sequence[int], weights: Sequence[int], bits: int, limit: int) -> list[tuple[int, int]]:
+def cut(
+    positions: Sequence[int] | npt.NDArray[np.uint64],
+    weights: Sequence[int] | npt.NDArray[np.integer[Any]],
+    bits: int,
+    limit: int,
+) -> list[tuple[int, int]]:
     """The leaves of the smallest binary trie over ``positions`` (ascending, ``bits`` wide) that weigh at most
     ``limit``.
 
     Returns ranges ``[lo, hi)`` of the rows, in order. A leaf whose rows all have one position may weigh more.
     Leaves depend on the rows under their prefix alone, so a change elsewhere never moves them.
     """
-    total = list(accumulate(weights, initial=0))
+    total = np.concatenate(([0], np.cumsum(weights, dtype=np.int64)))
     leaves: list[tuple[int, int]] = []
-    stack = [(0, len(positions), 0, 0)] if positions else []
+    stack = [(0, len(positions), 0, 0)] if len(positions) else []
     while stack:
         lo, hi, depth, base = stack.pop()
         if total[hi] - total[lo] <= limit or positions[lo] == positions[hi - 1] or depth == bits:

@@ -71,10 +71,12 @@ def run(work: SourceWork) -> None:
     applied = {"position": raw.applied.get("position"), "settings": ids.digest(*settings)}
     examined = _since_last_run(work, applied, transient)
     version = _apply(work, settings, inputs, letters, examined)
-    if examined.only is not None and not _complete(work, version):
+    left = workspace.catalog.dead_letters.find(namespace, source_id, STAGE)
+    if examined.only is not None and not _complete(work, version, len(left)):
         # Log entries may have been purged together with what they said.
         version = _apply(work, settings, inputs, letters, _everything(work))
-    for letter in workspace.catalog.dead_letters.find(namespace, source_id, STAGE):
+        left = workspace.catalog.dead_letters.find(namespace, source_id, STAGE)
+    for letter in left:
         report.add("failed" if letter["kind"] == "failed" else "rejected")
         if letter["kind"] == "failed":
             report.problem(letter["code"], letter["item"], letter["message"])
@@ -106,11 +108,10 @@ def _since_last_run(work: SourceWork, applied: Mapping[str, Any], transient: Col
     )
 
 
-def _complete(work: SourceWork, version: TableVersion | None) -> bool:
+def _complete(work: SourceWork, version: TableVersion | None, letters: int) -> bool:
     """Whether every document of the source is in the table or has a dead letter."""
     catalog, namespace, source_id = work.workspace.catalog, work.namespace, work.source_id
     rows = work.workspace.tables.count(namespace, source_id, STAGE, version)
-    letters = len(catalog.dead_letters.find(namespace, source_id, STAGE))
     return rows + letters == catalog.locators.count(namespace, source_id, "document")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ from taboot_pipelines.knowledge.changes import (
     LISTING_COLUMNS,
     RUN_COLUMNS,
     Changes,
+    Scope,
     SourceState,
     compare,
     scope,
@@ -55,7 +57,7 @@ from taboot_pipelines.knowledge.statements import (
     document_facts,
 )
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
-from taboot_pipelines.knowledge.token_index import documents_holding, tokens
+from taboot_pipelines.knowledge.token_index import documents_holding, titles_within, tokens
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import (
     DECLARATIONS,
@@ -75,6 +77,8 @@ from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 STAGE = "entity_snapshots"
 VERSION = "2"
 TABLES = ("relations", "entities", "names", "declarations", "title_links", "doc_state")
+#: Of so few texts those titles are looked for that their words allow.
+_FEW_TEXTS = 32
 #: Everything but the tables that decides what the snapshot holds.
 _VERSIONS = (VERSION, REDUCER_VERSION, MATCHER_VERSION, RELATIONS_VERSION, TITLES_VERSION)
 
@@ -161,6 +165,7 @@ class _Sources:
     ) -> None:
         self.versions = applied.versions
         self._withdrawn = applied.withdrawn
+        self._in_place = applied.in_place
         #: What the fingerprint of every document depends on besides its tables.
         self.salt = salt
         self._tables = tables
@@ -170,16 +175,17 @@ class _Sources:
     def state(self, source: str, buckets: Collection[int] | None = None) -> SourceState:
         """Return the state of all documents of a source, or of those in some buckets."""
         documents = self._read(source, "documents", columns=FINGERPRINT_COLUMNS, buckets=buckets)
-        # The observations of a project lie in the bucket of its main file, wherever the document is.
-        members = None if buckets is None else ("doc_id", documents.column("doc_id").to_pylist())
+        at: dict[str, Any] = {}
+        if source in self._in_place:
+            at["buckets"] = buckets
+        elif buckets is not None:
+            # The observations of a project lie in the bucket of its main file, wherever the document is.
+            at["members"] = ("doc_id", documents.column("doc_id").to_pylist())
         return source_state(
             documents,
             self._read(source, "chunks", columns=FINGERPRINT_COLUMNS, buckets=buckets),
             self._read(source, "links", columns=FINGERPRINT_COLUMNS, buckets=buckets),
-            {
-                name: self._read(source, name, columns=RUN_COLUMNS, members=members)
-                for name in self._observation_tables
-            },
+            {name: self._read(source, name, columns=RUN_COLUMNS, **at) for name in self._observation_tables},
             self.salt,
             without=self._withdrawn.get(source, frozenset()),
         )
@@ -212,8 +218,9 @@ class _Sources:
     def declaring(self, source: str, doc_ids: Collection[str]) -> Iterator[dict[str, Any]]:
         """Yield the observations of nodes that declare a name in some documents."""
         columns = ["doc_id", "kind", "start_label", "start_key", "start_name", "declared", "aliases"]
+        at = {ids.doc_bucket(doc_id) for doc_id in doc_ids} if source in self._in_place else None
         for name in self._observation_tables:
-            rows = self._read(source, name, columns=columns, members=("doc_id", sorted(doc_ids)))
+            rows = self._read(source, name, columns=columns, buckets=at, members=("doc_id", sorted(doc_ids)))
             yield from rows.filter(
                 pc.and_(rows.column("declared"), pc.equal(rows.column("kind"), "node"))
             ).to_pylist()
@@ -273,7 +280,7 @@ class _Names:
     resolved_before: Mapping[str, str]
     resolved: Mapping[str, str]
     #: The titles of the documents, in the normal form, and how many of them are new or gone.
-    titles: Sequence[str]
+    titles: pa.Array
     titles_changed: int
     #: {doc_id: source} of unchanged documents that hold a name whose meaning changed, or such a title.
     rescan: Mapping[str, str]
@@ -330,8 +337,16 @@ def _apply(
     salt = ids.digest(*_VERSIONS)
     sources = _Sources(tables, namespace, current, observation_tables, salt)
 
-    listed = snapshot.read("doc_state", columns=[*LISTING_COLUMNS, "doc_id", "titles"])
-    changes = _compare(snapshot, sources, applied if whole else {}, listed)
+    # What was applied as a whole, by what is in force now, says by itself where to look for changes.
+    settled = (
+        whole
+        and pointer is not None
+        and pointer.inputs == ids.digest(pointer.applied, *_VERSIONS)
+        and applied.keys() <= versions.keys()
+    )
+    columns = ["doc_id", "titles"] if settled else [*LISTING_COLUMNS, "doc_id", "titles"]
+    listed = snapshot.read("doc_state", columns=columns)
+    changes = _compare(snapshot, sources, applied if whole else {}, listed, settled)
     report.counts |= {
         "documents": changes.documents,
         "changed": len(changes.changed),
@@ -368,12 +383,18 @@ def _apply(
     report.tables = dict(snapshot.versions)
 
 
-def _compare(snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any], listed: pa.Table) -> Changes:
+def _compare(
+    snapshot: _Snapshot, sources: _Sources, applied: Mapping[str, Any], listed: pa.Table, settled: bool
+) -> Changes:
     """Find the documents that changed, looking only into the buckets in which a source did.
 
-    ``listed`` has the columns of all documents by which these are found.
+    ``listed`` lists all documents, with the columns by which these are found unless all is ``settled`` but
+    for the sources that have changed.
     """
-    found = scope(listed, sources.versions, applied, sources.salt)
+    if settled:
+        found = Scope([s for s, version in sources.versions.items() if version != applied.get(s)], set())
+    else:
+        found = scope(listed, sources.versions, applied, sources.salt)
     buckets = found.buckets
     for source in found.sources:
         changed = None if buckets is None else sources.changed_buckets(source, applied.get(source, {}))
@@ -423,19 +444,23 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.T
     )
 
 
-def _titles(listed: pa.Table, sources: _Sources, changes: Changes) -> tuple[list[str], list[str]]:
-    """Return the titles of the documents now, and those that are new or gone.
+def _titles(listed: pa.Table, sources: _Sources, changes: Changes) -> tuple[pa.Array, list[str]]:
+    """Return the distinct titles of the documents now, and those that are new or gone.
 
     ``listed`` has ``doc_id`` and ``titles`` of all documents before.
     """
-    before = set(pc.list_flatten(listed.column("titles")).to_pylist())
-    kept = listed.filter(pc.invert(_among(listed, "doc_id", changes.changed | changes.removed)))
-    after = set(pc.list_flatten(kept.column("titles")).to_pylist())
+    examined = _among(listed, "doc_id", changes.changed | changes.removed)
+    kept = pc.list_flatten(listed.filter(pc.invert(examined)).column("titles")).combine_chunks()
+    old = set(pc.list_flatten(listed.filter(examined).column("titles")).to_pylist())
+    new: set[str] = set()
     for source in changes.sources:
         members = [d for d in changes.changed if changes.owner[d] == source]
         if members:
-            after.update(sources.titles(source, members))
-    return sorted(after), sorted(after ^ before)
+            new.update(sources.titles(source, members))
+    differing = pa.array(sorted(old ^ new), pa.string())
+    elsewhere = pc.is_in(differing, kept)
+    now = pc.unique(pa.concat_arrays([kept, pa.array(sorted(new), pa.string())]))
+    return now, differing.filter(pc.invert(elsewhere)).to_pylist()
 
 
 def _relate(
@@ -456,7 +481,9 @@ def _relate(
         at = {ids.doc_bucket(d) for d, its in names.rescan.items() if its == source}
         if source not in states or (changes.buckets is not None and not at <= changes.buckets):
             states[source] = sources.state(source, at | (changes.buckets or set()))
-    matcher, title_matcher = NameMatcher(names.known), TitleMatcher(names.titles)
+    matcher = NameMatcher(names.known)
+    # An automaton of all titles takes longer to make than a few texts to be searched.
+    every_title = TitleMatcher(names.titles.to_pylist()) if len(todo) > _FEW_TEXTS else None
     removed_claims: list[tuple[Latest, Sequence[Claim]]] = []
     added_claims: list[tuple[Latest, Sequence[Claim]]] = []
     unread: dict[str, TabootError] = {}
@@ -471,7 +498,11 @@ def _relate(
         doc_states: list[dict[str, Any]] = []
         title_links: list[dict[str, Any]] = []
         for source, doc_ids in _by_owner(changed, owner):
-            for given in sources.documents(source, doc_ids, buckets, states[source]):
+            found = list(sources.documents(source, doc_ids, buckets, states[source]))
+            title_matcher = every_title or TitleMatcher(
+                titles_within(names.titles, (given.document["text"] for given in found)).to_pylist()
+            )
+            for given in found:
                 facts = document_facts(given, matcher, names.known, read_blob)
                 relations += facts.relations
                 added_claims.append((Latest(given.recency, given.doc_id), facts.claims))
@@ -565,8 +596,11 @@ def _reduce(snapshot: _Snapshot, names: _Names, related: _Related) -> int:
     nodes = {(claim.label, claim.observed_key) for claim in claimed}
     touched = touched_entities(nodes, names.resolved_before, names.resolved)
     old = snapshot.read("entities", buckets=sorted({ids.bucket(key) for _, key in touched}))
-    mask = pa.array([node in touched for node in rows_of(old, "label", "key")], pa.bool_())
-    before = {(row["label"], row["key"]): row for row in old.filter(mask).to_pylist()}
+    # Most rows have none of the keys; of some key there may be several labels.
+    near = pc.indices_nonzero(_among(old, "key", {key for _, key in touched}))
+    nodes_near = rows_of(old.select(["label", "key"]).take(near))
+    at = [i for i, node in zip(near.to_pylist(), nodes_near, strict=True) if node in touched]
+    before = {(row["label"], row["key"]): row for row in old.take(pa.array(at, pa.int64())).to_pylist()}
     held = {
         claim: support
         for (label, _), row in before.items()
@@ -577,14 +611,10 @@ def _reduce(snapshot: _Snapshot, names: _Names, related: _Related) -> int:
     differing = {row["bucket"] for node, row in after.items() if before.get(node) != row}
     differing |= {row["bucket"] for node, row in before.items() if node not in after}
     if differing:
-        kept = old.filter(pc.invert(mask))
+        mask = np.isin(old.column("bucket").to_numpy(), sorted(differing))
+        mask[at] = False
         rows = [row for row in after.values() if row["bucket"] in differing]
-        table = pa.concat_tables(
-            [
-                kept.filter(pc.is_in(kept.column("bucket"), pa.array(sorted(differing), pa.int32()))),
-                pa.Table.from_pylist(rows, schema=ENTITIES),
-            ]
-        )
+        table = pa.concat_tables([old.filter(pa.array(mask)), pa.Table.from_pylist(rows, schema=ENTITIES)])
         snapshot.replace("entities", table.sort_by([("label", "ascending"), ("key", "ascending")]), differing)
     return len(after)
 

@@ -25,7 +25,6 @@ from taboot_pipelines.model.records import (
     Failed,
     Fetched,
     Gone,
-    Known,
     NotModified,
     Role,
     Skipped,
@@ -33,6 +32,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.present_locators import KnownLocators, PresentLocators
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -120,7 +120,7 @@ class _Batch:
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
-        self.known = self.catalog.locators.of_source(self.namespace, self.source_id)
+        self.known = PresentLocators(self.catalog.locators, self.namespace, self.source_id)
         self.fresh = self._fresh()
         self.job_id = self.catalog.jobs.start(
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
@@ -150,7 +150,7 @@ class _Batch:
         if not unfinished:
             return set()
         whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
-        return {p for p, x in self.known.items() if x.job_id in unfinished and x.created_at > whole}
+        return {x.path for x in self.known.read_all() if x.job_id in unfinished and x.created_at > whole}
 
     def fetch(self, confirm_deletes: bool) -> None:
         done, left = uploads.drain(self.workspace, self.namespace)
@@ -172,12 +172,7 @@ class _Batch:
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
-        known = {
-            p: Known(
-                x.sha256, *((None, None) if self.damaged else (x.etag, x.last_modified)), x.final_url or x.url
-            )
-            for p, x in self.known.items()
-        }
+        known = KnownLocators(self.known, self.damaged)
         enumerated = Enumerated(False, "the connector ended early")
         for event in connector.events(known, tombstoned):
             match event:
@@ -217,7 +212,7 @@ class _Batch:
             )
 
     def retire(self) -> None:
-        gone = list(self.known.values())
+        gone = self.known.read_all()
         self.catalog.locators.record_absent(self.namespace, self.source_id, self.job_id, gone)
         self.report.counts["removed"] = len(gone)
         self.catalog.jobs.end(
@@ -226,7 +221,6 @@ class _Batch:
             {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)},
             namespace=self.namespace,
         )
-        self.known = {}
 
     def fail(self, error: TabootError) -> None:
         self._flush()
@@ -254,10 +248,11 @@ class _Batch:
         self.seen.update(roles)
         for path in self.fresh & roles.keys():
             self.appeared[self.known[path].sha256] += 1
+        before = self.known.roles
         self.changed += [
-            old._replace(role=role, job_id=self.job_id)
+            self.known[path]._replace(role=role, job_id=self.job_id)
             for path, role in roles.items()
-            if (old := self.known[path]).role != role
+            if before[path] != role
         ]
 
     def _take(self, event: Event) -> None:
@@ -389,12 +384,16 @@ class _Batch:
 
     def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
         """Mark as absent what a complete enumeration did not see, and what the origin called gone."""
-        absent = [
-            x for p, x in self.known.items() if p in self.gone or (enumerated.complete and p not in self.seen)
-        ]
-        if not absent:
+        paths = self.known.etags.keys() & self.gone.keys()
+        if enumerated.complete:
+            paths |= self.known.etags.keys() - self.seen
+        if not paths:
             return
-        documents = [x for p, x in self.known.items() if x.role == "document" and p not in self.fresh]
+        located = self.catalog.locators.at(self.namespace, self.source_id, paths)
+        absent = [located[path] for path in sorted(paths) if path in located]
+        documents = sum(
+            role == "document" and path not in self.fresh for path, role in self.known.roles.items()
+        )
         vanished = [x for x in absent if x.role == "document" and x.path not in self.fresh]
         appeared = self.appeared.copy()
         deletions = []
@@ -404,12 +403,12 @@ class _Batch:
                 appeared[x.sha256] -= 1
             else:
                 deletions.append(x)
-        everything = len(deletions) > 0 and len(deletions) == len(documents)
-        many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * len(documents)
+        everything = len(deletions) > 0 and len(deletions) == documents
+        many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * documents
         if (many or everything) and not confirmed:
             error = TabootError(
                 "E_MASS_DELETE",
-                f"{len(deletions)} of {len(documents)} documents of source {self.source_id} would be deleted;"
+                f"{len(deletions)} of {documents} documents of source {self.source_id} would be deleted;"
                 " they are kept.",
                 remedy=(
                     f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if"

@@ -11,6 +11,9 @@ from taboot_pipelines.stores.tables import NAMESPACE
 SNAPSHOT = "entity_snapshots"
 #: Stands beside the tables of a source that is applied without some of its documents.
 WITHDRAWN = "withdrawn"
+#: Says in what a tier has applied whether the source has units that read several files: their observations
+#: lie in the bucket of the main one, those of any other unit in that of its only document.
+PROJECTS = "projects"
 
 
 def snapshot_pointer(workspace: Workspace, namespace: str) -> Pointer | None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.shards import DocumentRows, PublishedVectors
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
@@ -41,7 +42,7 @@ class SnapshotReader:
         self._namespace, self._pointer, self._vectors = namespace, pointer, vectors
         self._published = published
         self._tables = workspace.tables
-        self._owner: dict[str, str] = {}
+        self._owners: pa.Table | None = None
 
     def snapshot(self, name: str, columns: Sequence[str] | None) -> pa.Table:
         return self._tables.read(
@@ -69,8 +70,7 @@ class SnapshotReader:
                 "chunk_count",
             ],
         )
-        doc_ids, owners = (state.column(name).to_pylist() for name in ("doc_id", "source_id"))
-        self._owner = dict(zip(doc_ids, owners, strict=True))
+        self._owners = state.select(["doc_id", "source_id"])
         prints = (state.column(f"{name}_fingerprint") for name in _FINGERPRINTS)
         return pa.table(
             {
@@ -84,8 +84,10 @@ class SnapshotReader:
         """Return everything that a shard holds of these documents, which :meth:`docs` has named."""
         buckets = {ids.doc_bucket(d) for d in doc_ids}
         by_source: dict[str, list[str]] = {}
-        for d in doc_ids:
-            by_source.setdefault(self._owner[d], []).append(d)
+        assert self._owners is not None
+        listed = pc.is_in(self._owners.column("doc_id"), pa.array(sorted(doc_ids), pa.string()))
+        for d, source in rows_of(self._owners.filter(listed), "doc_id", "source_id"):
+            by_source.setdefault(source, []).append(d)
         parts: Mapping[str, list[pa.Table]] = {"documents": [], "chunks": [], "links": []}
         for source, members in by_source.items():
             for name, tables in parts.items():

@@ -13,7 +13,7 @@ from typing import Any
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import TABLES, rows_of
-from taboot_pipelines.stages.snapshot import WITHDRAWN
+from taboot_pipelines.stages.snapshot import PROJECTS, WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import table_id
@@ -24,11 +24,13 @@ class SourceVersions:
     """What a snapshot has to apply.
 
     ``versions`` is {source: {table: version}}; a source without some of its documents also has
-    ``{WITHDRAWN: digest of their ids}``, and ``withdrawn`` holds these ids.
+    ``{WITHDRAWN: digest of their ids}``, and ``withdrawn`` holds these ids. ``in_place`` names sources whose
+    observations all lie in the buckets of the documents that they quote, as far as their stages say so.
     """
 
     versions: dict[str, dict[str, Any]] = field(default_factory=dict)
     withdrawn: dict[str, frozenset[str]] = field(default_factory=dict)
+    in_place: set[str] = field(default_factory=set)
 
 
 def source_versions(
@@ -43,9 +45,12 @@ def source_versions(
     found = SourceVersions()
     for row in workspace.catalog.sources.find(namespace):
         source = row["source_id"]
-        vector = _agreed([published.get((source, stage)) for stage in stages])
+        pointers = [published.get((source, stage)) for stage in stages]
+        vector = _agreed(pointers)
         if vector is not None:
             found.versions[source] = vector
+            if not any(_is_scattered(pointer) for pointer in pointers):
+                found.in_place.add(source)
         elif source in applied:
             before = {table: version for table, version in applied[source].items() if table != WITHDRAWN}
             if _made_again(workspace, namespace, source, before):
@@ -55,6 +60,16 @@ def source_versions(
             found.versions[source] = before | ({WITHDRAWN: ids.digest(*sorted(gone))} if gone else {})
             found.withdrawn[source] = gone
     return found
+
+
+def _is_scattered(pointer: Pointer | None) -> bool:
+    """Whether a stage's observations may lie in other buckets than the documents that they quote."""
+    return (
+        pointer is not None
+        and any(name.partition(".")[0] == "observations" for name in pointer.tables)
+        # An earlier release does not say.
+        and pointer.applied.get(PROJECTS) is not False
+    )
 
 
 def _agreed(pointers: Sequence[Pointer | None]) -> dict[str, Any] | None:

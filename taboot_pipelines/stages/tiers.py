@@ -19,6 +19,7 @@ from taboot_pipelines.knowledge.units import UnitExtractor, unit_id
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import SourceFacts
 from taboot_pipelines.stages import chunks, documents, raw_blobs
+from taboot_pipelines.stages.snapshot import PROJECTS
 from taboot_pipelines.stages.stage import SourceStage, SourceWork, StageTable
 from taboot_pipelines.stages.workspace import Entry, Workspace
 
@@ -75,7 +76,7 @@ def _run(
     if work.unchanged(inputs):
         return
     read = {"documents": parsed.tables["documents"], "chunks": cut.tables["chunks"]}
-    applied = {**read, "settings": settings}
+    applied = {**read, "settings": settings, PROJECTS: has_projects(source_type)}
     at = None if has_projects(source_type) else _changed(work, applied)
     listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
     given = TierInput(workspace, source_type, facts, listing)

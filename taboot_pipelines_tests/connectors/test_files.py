@@ -250,6 +250,25 @@ def test_names_that_are_not_utf8_and_names_that_collide(root: Path) -> None:
     assert all(e.path.encode() for e in events(root) if not isinstance(e, Enumerated))
 
 
+def test_a_plain_name_is_kept_by_the_file_that_has_it(root: Path) -> None:
+    """The Kelvin sign has the normal form K, and an escaped name may be a file's own."""
+    put(root, "\u212a.md", data=b"sign")
+    assert events(root)[0] == Fetched("K.md", b"sign")
+    put(root, "K.md", data=b"letter")
+    put(root, "bad\\xff.md", data=b"plain")
+    (root / "in" / os.fsdecode(b"bad\xff.md")).write_text("x")
+    (root / "in/link.md").symlink_to("K.md")
+    out, _ = run(root)
+    assert out == {
+        "K.md": "ok",
+        "\\u212a.md": "E_CONFLICT",
+        "bad\\xff.md": "ok",
+        "bad\\udcff.md": "E_ENCODING",
+        "link.md": "ok",
+    }
+    assert Fetched("K.md", b"letter") in events(root) and Fetched("link.md", b"letter") in events(root)
+
+
 def test_a_file_that_may_not_be_read_fails_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superuser reads everything, so the refusal is simulated where the system would give it."""
     put(root, "a.md", "locked.md", "torn.md")

@@ -14,7 +14,7 @@ from taboot_pipelines.knowledge.titles import (
     normalize,
     title_keys,
 )
-from taboot_pipelines.knowledge.token_index import documents_holding, title_tokens, tokens
+from taboot_pipelines.knowledge.token_index import documents_holding, title_tokens, titles_within, tokens
 
 #: No NUL, which no text has, and no end of a paragraph, over which no title reaches.
 WORDS = st.text(st.characters(exclude_characters="\0\n", exclude_categories=["Cs"]), max_size=12)
@@ -91,3 +91,23 @@ def test_every_place_leads_back_into_the_text(text: str) -> None:
         assert reached <= start <= end <= len(text)
         reached = start
     assert normalize(normalize(text)) == normalize(text)
+
+
+@settings(deadline=None)
+@given(st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6), st.data())
+def test_few_titles_find_as_much_as_all_of_them(
+    titles: list[str], around: list[str], data: st.DataObject
+) -> None:
+    keys = sorted({key for title in titles for key in title_keys(title)})
+    held = data.draw(st.lists(st.sampled_from([*titles, *keys, "x"]), max_size=4))
+    glue = data.draw(st.sampled_from([" ", "", "_", "-", "\n\n", "東"]))
+    text = glue.join(data.draw(st.permutations([*around, *held])))
+    few = titles_within(pa.array(keys, pa.string()), [text])
+    assert set(few.to_pylist()) <= set(keys)
+    assert TitleMatcher(few.to_pylist()).find(text) == TitleMatcher(keys).find(text)
+
+
+def test_titles_of_other_words_are_not_looked_for() -> None:
+    titles = pa.array(["service 1", "service 12", "guide: service (2)", "東京", "12", "é"], pa.string())
+    kept = titles_within(titles, ["Service 12 and 東京", "a guide"]).to_pylist()
+    assert kept == ["service 12", "東京", "12", "é"]

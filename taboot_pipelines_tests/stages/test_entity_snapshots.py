@@ -25,7 +25,7 @@ from taboot_pipelines.stages.entity_snapshots import STAGE, TABLES
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.source_versions import source_versions
 from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.world import World, differences, logical, rows_of
 
 VAULT = "services:\n  quasarhub:\n    image: redis:7\n    container_name: qh\n"
@@ -403,3 +403,32 @@ def test_a_second_tiers_runs_are_its_own(world: World, with_tier_b: Path) -> Non
     world.workspace.catalog.pointers.drop("default", NAMESPACE, [STAGE])
     entity_snapshots.run(world.workspace, "default", "", **swapped)
     assert {name: rows_of(read(world, name)) for name in TABLES} == before
+
+
+@pytest.mark.parametrize("stated", [True, False], ids=["by this release", "by an earlier one"])
+def test_an_edit_reads_the_observations_of_its_buckets_where_they_say_so(
+    world: World, notes: Path, monkeypatch: pytest.MonkeyPatch, stated: bool
+) -> None:
+    """A pointer of an earlier release does not say where they lie: then they are looked for everywhere."""
+    snapshot(world, "notes")
+    (notes / "1.md").write_text("Restart http://quasar.example.com:81/a before lunch.\n")
+    for stage in CHAIN.of_source:
+        world.run(stage.name, "notes")
+    pointers = world.workspace.catalog.pointers
+    pointer = pointers.get("default", "notes", "tier_a_triples")
+    assert pointer is not None and pointer.applied["projects"] is False
+    if not stated:
+        applied = {name: value for name, value in pointer.applied.items() if name != "projects"}
+        pointers.publish("default", "notes", replace(pointer, applied=applied))
+    everywhere: list[str] = []
+    really_read = Tables.read
+
+    def reading(self: Tables, *args: Any, **options: Any) -> Any:
+        if args[2] == "observations" and options.get("buckets") is None:
+            everywhere.append(args[2])
+        return really_read(self, *args, **options)
+
+    monkeypatch.setattr(Tables, "read", reading)
+    report = take(world)
+    assert report.counts["changed"] == 1 and bool(everywhere) is not stated
+    assert mentions(world, "notes", "http://quasar.example.com:81/a") == {"1.md"}

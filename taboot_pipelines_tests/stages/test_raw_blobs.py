@@ -20,6 +20,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines_tests.connectors.servers import send, serve
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -477,3 +478,30 @@ def test_a_file_is_read_again_only_if_it_may_have_changed(
     report = fetch(world)
     assert sorted(opened) == ["1.md", "2.md"] and report.counts["fetched"] == 2
     assert_ledger(world, report)
+
+
+@pytest.mark.parametrize("edited", [1, 5, 60])
+def test_of_few_changes_only_their_locators_are_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, edited: int
+) -> None:
+    path = world.source(SOURCE)
+    for i in range(80):
+        (path / f"{i}.md").write_text(f"Note {i}: first\n")
+    fetch(world)
+    time.sleep(2.1)
+    fetch(world)
+    for i in range(edited):
+        (path / f"{i}.md").write_text(f"Note {i}: second\n")
+    (path / "79.md").unlink()
+    read: list[str] = []
+    for name in ("of_source", "at"):
+        real = getattr(Locators, name)
+
+        def counting(self: Locators, *args: Any, _name: str = name, _real: Any = real) -> Any:
+            read.append(_name)
+            return _real(self, *args)
+
+        monkeypatch.setattr(Locators, name, counting)
+    counts = fetch(world).counts
+    assert (counts["fetched"], counts["not_modified"], counts["removed"]) == (edited, 79 - edited, 1)
+    assert ("of_source" in read) == (edited > 16) and len(read) <= 18

@@ -149,6 +149,7 @@ def calls(
         "jobs.forget_old": lambda: catalog.jobs.forget_old(MINE, "s", 0),
         "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
         "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
+        "locators.etags": lambda: catalog.locators.etags(MINE, "s"),
         "locators.at": lambda: catalog.locators.at(MINE, "s", [x.path]),
         "locators.sample": lambda: catalog.locators.sample(MINE, "s", 5),
         "locators.count": lambda: catalog.locators.count(MINE, "s", "document"),

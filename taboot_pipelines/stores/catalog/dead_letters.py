@@ -28,11 +28,11 @@ class DeadLetters:
             query = query.where(d.c.source_id == source_id)
         if stage is not None:
             query = query.where(d.c.stage == stage)
+        names = d.c.keys()
         with self.database.read(namespace) as c:
-            return sorted(
-                (dict(r._mapping) for r in c.execute(query)),
-                key=lambda r: (r["source_id"], r["stage"], r["item"]),
-            )
+            # The driver's rows as they are: texts and numbers need no conversion.
+            rows = [dict(zip(names, row, strict=True)) for row in c.execute(query).cursor.fetchall()]
+        return sorted(rows, key=lambda r: (r["source_id"], r["stage"], r["item"]))
 
     @retried
     def record(
@@ -43,6 +43,8 @@ class DeadLetters:
 
         An item that fails again with the same code has one more attempt; another code starts over.
         """
+        if not letters and not cleared:
+            return
         d, now = t.dead_letter, now_micros()
         where = (d.c.namespace == namespace, d.c.source_id == source_id, d.c.stage == stage)
         with self.database.publishing(namespace) as c:

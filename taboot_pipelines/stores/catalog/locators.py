@@ -66,6 +66,17 @@ class Locators:
             return {x.path: x for x in _locators(c, query)}
 
     @retried
+    def etags(self, namespace: str, source_id: str) -> list[tuple[str, str | None, str]]:
+        """(path, ETag, role) of the present locators of a source: what tells an unchanged one."""
+        query = sa.select(t.locator.c.path, t.locator.c.etag, t.locator.c.role).where(
+            t.locator.c.namespace == namespace,
+            t.locator.c.source_id == source_id,
+            t.locator.c.state == "present",
+        )
+        with self.database.read(namespace) as c:
+            return list(c.execute(query).cursor.fetchall())
+
+    @retried
     def at(self, namespace: str, source_id: str, paths: Collection[str]) -> dict[str, Locator]:
         """The locators at some paths of a source, in any state."""
         found: dict[str, Locator] = {}

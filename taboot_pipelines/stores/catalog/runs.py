@@ -35,24 +35,29 @@ class Runs:
     ) -> dict[str, Row]:
         """By unit id (None: of all units): the active run, what it read, and what came of it."""
         u = t.unit_state
-        query = sa.select(u).where(u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier)
+        columns = ("unit_id", "run_id", "reads", "fingerprint", "subordinates", "environment", "problems")
+        query = sa.select(*(u.c[name] for name in columns), u.c.suppressed).where(
+            u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier
+        )
         queries = (
             [query] if units is None else [query.where(u.c.unit_id.in_(p)) for p in parts(sorted(units))]
         )
+        found: dict[str, Row] = {}
         with self.database.read(namespace) as c:
-            return {
-                r.unit_id: {
-                    "run_id": r.run_id,
-                    "reads": orjson.loads(r.reads),
-                    "fingerprint": r.fingerprint,
-                    "subordinates": orjson.loads(r.subordinates),
-                    "environment": orjson.loads(r.environment),
-                    "problems": orjson.loads(r.problems),
-                    "suppressed": r.suppressed,
-                }
-                for one in queries
-                for r in c.execute(one)
-            }
+            for one in queries:
+                # The driver's rows as they are: there may be tens of thousands.
+                for row in c.execute(one).cursor.fetchall():
+                    unit, run, reads, fingerprint, subordinates, environment, problems, suppressed = row
+                    found[unit] = {
+                        "run_id": run,
+                        "reads": orjson.loads(reads),
+                        "fingerprint": fingerprint,
+                        "subordinates": orjson.loads(subordinates),
+                        "environment": orjson.loads(environment),
+                        "problems": orjson.loads(problems),
+                        "suppressed": bool(suppressed),
+                    }
+        return found
 
     @retried
     def record(
