@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from taboot_pipelines.knowledge.mentions import stopwords
@@ -22,7 +23,7 @@ from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Linked, Names
 from taboot_pipelines.retrieval.answering.question import Question, readings
 from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import Cite, Found
+from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement
 from taboot_pipelines.retrieval.session import View
 
 #: The least confidence of an answer.
@@ -86,6 +87,19 @@ class FactAnswer:
         return " ".join(s.text for s in self.sentences)
 
 
+class _Best(NamedTuple):
+    """What answers best so far, and the reading of the question that it answers."""
+
+    sure: float
+    kind: str
+    found: Found
+    question: Question
+
+
+def _better(known: _Best | None, new: _Best) -> _Best:
+    return new if known is None or new.sure > known.sure else known
+
+
 class Answerer:
     """The facts of one view. Made once per view."""
 
@@ -102,7 +116,7 @@ class Answerer:
         linked = self.names.link(text)
         if not linked.words:
             return None
-        best: tuple[float, str, Found] | None = None
+        best: _Best | None = None
         asked_kind = "unknown"
         for n, question in enumerate(readings(linked)):
             if not question.is_fact:
@@ -120,23 +134,23 @@ class Answerer:
                     certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
                     if question.yes_no and not certain:
                         sure -= 0.05  # a reading that answers yes or no is before one that does not
-                    if best is None or sure > best[0]:
-                        best = (sure, asked.kind, found)
+                    best = _better(best, _Best(sure, asked.kind, found, question))
             found = self.holders.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set()) - 0.01 * n
-                if best is None or sure > best[0]:
-                    best = (sure, "holders", found)
+                best = _better(best, _Best(sure, "holders", found, question))
             found = None if self.holders.asks(question) else self.config.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set(), config=True) - 0.05 - 0.01 * n
-                if best is None or sure > best[0]:
-                    best = (sure, "config", found)
+                best = _better(best, _Best(sure, "config", found, question))
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))
-        if best is not None and best[0] >= MIN_CONFIDENCE:
-            sentences = tuple(self._sentence(s.text, s.cites) for s in best[2].statements if s.cites)
+        if best is not None and best.sure >= MIN_CONFIDENCE:
+            statements = [s for s in best.found.statements if s.cites]
+            _say_slips(best, statements)
+            sentences = tuple(self._sentence(s.text, s.cites) for s in statements)
             if sentences:
-                return FactAnswer(sentences, min(best[0], 1.0), best[1], names, best[2].looked_for)
+                looked_for = best.found.looked_for
+                return FactAnswer(sentences, min(best.sure, 1.0), best.kind, names, looked_for)
         if not names and asked_kind == "unknown":
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
@@ -151,6 +165,22 @@ class Answerer:
                 for c in cites
             ),
         )
+
+
+def _say_slips(best: _Best, statements: Sequence[Statement]) -> None:
+    """Say of each name that was read out of a slip of the pen how it was written."""
+    for mention in best.question.mentions:
+        if (
+            not statements
+            or not mention.meant
+            or not best.found.used & set(range(mention.first, mention.last))
+        ):
+            continue
+        name = re.compile(rf"(?<![\w.-]){re.escape(mention.meant)}(?![\w-])", re.IGNORECASE)
+        said, count = name.subn(rf"\g<0> (you wrote {mention.text})", statements[0].text, count=1)
+        if not count:
+            said = f"{mention.meant} (you wrote {mention.text}): {statements[0].text}"
+        statements[0].text = said
 
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:

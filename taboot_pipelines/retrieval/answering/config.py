@@ -15,22 +15,19 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, read
+from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, Placed, Value, read
 from taboot_pipelines.retrieval.answering.config_values import (
-    MAX_SHOWN,
     WORDS,
-    Placed,
     akin_any,
     best_value,
-    ends_in,
     key_words,
     stem_of,
     strength_of,
-    value_statement,
     worth_of,
 )
 from taboot_pipelines.retrieval.answering.house import Document, Edge, House, Service, distinct
 from taboot_pipelines.retrieval.answering.linking import Mention
+from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
@@ -86,10 +83,12 @@ class Config:
         """The values of a service: its own in every file of its project, then those that it extends."""
         found: list[Placed] = []
         for doc_id in self.house.declaring(service):
-            self._of_service(doc_id, service.name, found, set())
+            self._of_service(service, doc_id, service.name, found, set())
         return found
 
-    def _of_service(self, doc_id: str, name: str, found: list[Placed], seen: set[tuple[str, str]]) -> None:
+    def _of_service(
+        self, service: Service, doc_id: str, name: str, found: list[Placed], seen: set[tuple[str, str]]
+    ) -> None:
         if (doc_id, name) in seen or len(seen) > 16:
             return
         seen.add((doc_id, name))
@@ -100,13 +99,31 @@ class Config:
                 continue
             adds = value.path[2] in ("volumes", "extra_hosts")
             if len(seen) == 1 or adds or value.path[2:] not in held:
-                found.append(Placed(document, value, 2, name))
+                found.append(Placed(document, value, 2, name, self._known(service, value)))
         if name in file.extends:
             path, other = file.extends[name]
             target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
             other_doc = self.house.by_path.get((document.source, target)) if path else doc_id
             if other_doc is not None:
-                self._of_service(other_doc, other, found, seen)
+                self._of_service(service, other_doc, other, found, seen)
+
+    def _known(self, service: Service, value: Value) -> str:
+        """What the graph knows a value to be that is written with variables: it was read with those of the
+        project's ``.env``. Empty where nothing says so."""
+        if "$" not in value.value or len(value.path) != 3:
+            return ""
+        key = value.path[2]
+        if key == "image":
+            edges = [e for e in self.house.out(service.number, "BUILDS") if e.method == "compose_image"]
+            return str(self.house.properties(edges[0].end).get("reference") or "") if edges else ""
+        if key == "ports":
+            at = {
+                f"{e.properties['port']}:{e.properties.get('targetPort') or e.properties['port']}"
+                for e in self.house.out(service.number, "BINDS")
+                if e.line == value.line
+            }
+            return at.pop() if len(at) == 1 else ""
+        return str(service.properties.get({"container_name": "containerName"}.get(key, key)) or "")
 
     def whole(self, service: Service) -> bool:
         """Whether all that a service is declared with is known: no file that it extends is missing."""
@@ -132,7 +149,8 @@ class Config:
                 lead, service = 2, path[1]
             else:
                 lead = 0
-            found.append(Placed(document, value, lead, service))
+            known, also = _set_in(self.file(doc_id), document, value) if nginx else ("", ())
+            found.append(Placed(document, value, lead, service, known, also))
         return found
 
     def under_name(self, names: Iterable[str], doc_ids: Iterable[str]) -> list[Placed]:
@@ -196,11 +214,10 @@ class Config:
         for placed in checks[:1]:
             match = _CHECKED_PORT.search(placed.value.value)
             port = next(g for g in match.groups() if g) if match else ""
-            cite = Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
             statements.append(
                 Statement(
                     f"{placed.service} is checked on port {port} ({placed.value.key}), and publishes none.",
-                    [cite],
+                    [placed.cite],
                 )
             )
         return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
@@ -316,16 +333,14 @@ class Config:
         }
         if any(left & set(range(m.first, m.last)) for m in question.linked.mentions if m.of("service")):
             return None
-        tables = [(question.words_matching(p) & left, keys) for p, keys in PROPERTIES]
+        tables = [(question.words_matching(p) & left, keys) for p, keys, _ in PROPERTIES]
         tables = [(words, keys) for words, keys in tables if words]
         if not left:
             return None
         hits: list[tuple[Service, Placed]] = []
         for service in services[:_MAX_LISTED]:
             for placed in self.of_service(service):
-                matched = {
-                    i for words, keys in tables if any(ends_in(placed, k) for k in keys) for i in words
-                }
+                matched = {i for words, keys in tables if any(placed.ends_in(k) for k in keys) for i in words}
                 matched |= {i for i in left - matched if _holds(placed, question.linked.words[i].text)}
                 if matched >= left:
                     hits.append((service, placed))
@@ -335,7 +350,7 @@ class Config:
         one = len({(s.place, s.project) for s, _ in hits}) == 1
         names = listed([s.name if one else f"{s.name} ({s.project})" for s, _ in hits])
         under = listed(sorted({".".join(p.value.path[2:]) for _, p in hits})[:4])
-        places = [Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end) for _, p in hits]
+        places = [p.cite for _, p in hits]
         count = f"{plural(len(hits), 'service')}: " if question.counts else ""
         text = f"{count}{names} {'have' if len(hits) > 1 else 'has'} it, under {under}."
         return Found([Statement(text, places[:MAX_CITED])], used | left, looked_for="such services")
@@ -382,6 +397,27 @@ class Config:
     def _own(self, placed: Placed) -> bool:
         hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
         return bool(hosts) and not placed.document.example
+
+
+_SET_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+
+
+def _set_in(file: ConfigFile, document: Document, value: Value) -> tuple[str, tuple[Cite, ...]]:
+    """A value of an nginx conf with the variables that ``set`` gives it in its block or around it, and where
+    these are set; empty where one of its variables comes from elsewhere."""
+    names = _SET_VARIABLE.findall(value.value)
+    if not names or value.path[-2:-1] == ("set",):
+        return "", ()
+    block = value.path[: -2 if value.path[-2:-1] and value.path[-2] in SETTING else -1]
+    held = {
+        v.path[-1]: v
+        for v in sorted(file.values, key=lambda v: len(v.path))
+        if v.path[-2:-1] == ("set",) and v.path[:-2] == block[: len(v.path) - 2]
+    }
+    if not all(n in held and "$" not in held[n].value for n in names):
+        return "", ()
+    known = _SET_VARIABLE.sub(lambda m: held[m[1]].value, value.value)
+    return known, tuple(Placed(document, held[n], 0).cite for n in distinct(names))
 
 
 def _holds(placed: Placed, word: str) -> bool:

@@ -11,16 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from taboot_pipelines.retrieval.answering.config_files import Value
-from taboot_pipelines.retrieval.answering.house import Document
+from taboot_pipelines.retrieval.answering.config_files import Placed, Value
+from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question, spelled
-from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement, listed
+from taboot_pipelines.retrieval.answering.statements import Found
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
 
-#: Values of one statement.
-MAX_SHOWN = 6
-#: Characters of a value that are shown.
-MAX_VALUE_CHARS = 300
 _MASK = re.compile(r"[*•█]{3,}")
 _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
@@ -83,16 +79,6 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A value in its document, and how many keys lead to the thing that it belongs to."""
-
-    document: Document
-    value: Value
-    lead: int
-    service: str = ""
-
-
 @dataclass(slots=True)
 class Match:
     """A value that answers: the words that it explains, and how well its key fits."""
@@ -127,12 +113,12 @@ def _by_table(question: Question, values: Sequence[Placed], used: set[int]) -> l
     """The values of the property that the question names, by the key that leaves the fewest words."""
     best: list[Match] = []
     fewest = len(question.linked.words) + 1
-    for pattern, keys in PROPERTIES:
+    for pattern, keys, _ in PROPERTIES:
         words = question.words_matching(pattern) - question.named
         if not words:
             continue
         for key in keys:
-            matches = [Match(p, set(words), 1.0) for p in values if ends_in(p, key)]
+            matches = [Match(p, set(words), 1.0) for p in values if p.ends_in(key)]
             if not matches:
                 continue
             left = len(question.unexplained(used | words))
@@ -216,25 +202,6 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
     return _whole(best)
 
 
-def value_statement(placed: Sequence[Placed]) -> Statement:
-    """``In FILE, key.path is value``, of several values in their order."""
-    parts, found = [], []
-    for p in placed[:MAX_SHOWN]:
-        value = p.value.value.strip()
-        shown = value if len(value) <= MAX_VALUE_CHARS else value[: MAX_VALUE_CHARS - 1] + "…"
-        if _MASK.search(value):
-            shown = "a secret, which is masked"
-        parts.append((p.value.key, shown or "(empty)"))
-        found.append(Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end))
-    groups: dict[str, list[str]] = {}
-    for key, shown in parts:
-        groups.setdefault(key, []).append(shown)
-    text = "; ".join(f"{key} is {listed(shown)}" for key, shown in groups.items())
-    rest = len(placed) - len(parts)
-    text += f"; and {rest} more" if rest > 0 else ""
-    return Statement(f"In {placed[0].document.path}, {text}.", found)
-
-
 def worth_of(question: Question, found: Found) -> tuple[float, float]:
     """How well a finding fits: by the words that it leaves unexplained, then by how sure it is."""
     return (-len(question.unexplained(found.used)), found.weight)
@@ -249,51 +216,12 @@ def _service_words(question: Question, match: Match, used: set[int]) -> set[int]
     return {i for i in used if question.linked.words[i].text in own}
 
 
-#: Keys that stand for all that is under them.
-_WHOLE = frozenset(
-    [
-        *(
-            "volumes",
-            "environment",
-            "labels",
-            "devices",
-            "sysctls",
-            "ulimits",
-            "extra_hosts",
-            "secrets",
-            "configs",
-        ),
-        *("command", "entrypoint", "cap_add", "tmpfs", "build.args"),
-    ]
-)
-
-
 def _whole(matches: list[Match]) -> list[Match]:
     """Without the single items of a list that stands there as a whole, of few items; else without the
     whole."""
     paths = [m.placed.value.path for m in matches]
     wholes = [m for m in matches if paths.count(m.placed.value.path) > 1 and ", " in m.placed.value.value]
     return [m for m in matches if m not in wholes] or matches
-
-
-def ends_in(placed: Placed, key: str) -> bool:
-    """Whether a value's key path ends in ``key`` (dotted, any case; an all-upper key may also be the end of a
-    longer name)."""
-    path = placed.value.path[placed.lead :]
-    if not path:
-        return False
-    if key.isupper():
-        if placed.document.mime == "text/x-nginx-conf":
-            return False  # ``proxy_pass`` is no password
-        last = path[-1].upper()
-        return last == key or last.endswith("_" + key)
-    parts = key.lower().split(".")
-    own = [x.lower().lstrip("-") for x in path]
-    if key in _WHOLE:
-        return own[: len(parts)] == parts and (key not in ("command", "entrypoint") or len(own) == len(parts))
-    if own[-len(parts) :] == parts:
-        return True
-    return own[-1].replace("__", "_").endswith(key.lower()) and len(parts) > 1
 
 
 @lru_cache(maxsize=1 << 14)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.config_values import WORDS, Placed, ends_in
+from taboot_pipelines.retrieval.answering.config_files import Placed
+from taboot_pipelines.retrieval.answering.config_values import WORDS
 from taboot_pipelines.retrieval.answering.house import House, Service
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
@@ -230,7 +231,7 @@ class Holders(Topic):
             return self._listing(question, lacking, trait.lacks, self.declarations(lacking), explained)
         if not having:
             return None
-        places = [_place(p) for s in having for p in held[s.number][:2]]
+        places = [p.cite for s in having for p in held[s.number][:2]]
         if not trait.shows:
             return self._listing(question, having, trait.has, places, explained)
         shown: dict[str, list[Service]] = {}
@@ -262,7 +263,7 @@ class Holders(Topic):
         """The values by which a service has a property, of those that hold all words asked for."""
         found: dict[tuple[str, ...], Placed] = {}
         for placed in self._config.of_service(service):
-            if not any(ends_in(placed, k) for k in trait.keys) or not trait.value.match(placed.value.value):
+            if not any(placed.ends_in(k) for k in trait.keys) or not trait.value.match(placed.value.value):
                 continue
             said = set(WORDS.findall(placed.value.value.lower()))
             if all(question.linked.words[i].text in said for i in wanted):
@@ -284,7 +285,7 @@ class Holders(Topic):
         if values:
             shown = f" ({listed([_shown(p) for p in values])})" if trait.shows else ""
             text = f"Yes: {self.called(service)} {_agree(trait.has, 1)}{shown}."
-            return Found([Statement(text, [_place(p) for p in values])], used | words, looked_for=trait.has)
+            return Found([Statement(text, [p.cite for p in values])], used | words, looked_for=trait.has)
         if not self._config.whole(service):
             return None
         text = f"No: {self.called(service)} {_agree(trait.lacks, 1)}."
@@ -317,7 +318,7 @@ class Holders(Topic):
             ]
         )
         count = f"{plural(len(names), 'service')}: " if question.counts else ""
-        places = [_place(p) for *_, p in hits]
+        places = [p.cite for *_, p in hits]
         return Found(
             [Statement(f"{count}{text}.", places[:MAX_CITED])], used | words | at, looked_for="mounts"
         )
@@ -348,10 +349,6 @@ def _below(source: str, path: str) -> bool:
 
 def _shown(placed: Placed) -> str:
     return placed.value.value.strip()
-
-
-def _place(placed: Placed) -> Cite:
-    return Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
 
 
 def _agree(said: str, count: int) -> str:

@@ -11,8 +11,9 @@ from functools import cached_property
 
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.packaged import word_list
-from taboot_pipelines.retrieval.answering.linking import Linked, Mention, one_off
+from taboot_pipelines.retrieval.answering.linking import Linked, Mention
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
+from taboot_pipelines.retrieval.answering.words import is_slip
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
 _COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
@@ -205,7 +206,7 @@ def _spelled(word: str) -> str:
     """A word of asking that is spelled with one slip, as it should be; any other word as it is."""
     if len(word) < 5 or word in _ASKING or word in stopwords() or word in FILLER:
         return word
-    near = [w for w in _ASKING if w[0] == word[0] and one_off(word, w)]
+    near = [w for w in _ASKING if is_slip(word, w)]
     return near[0] if len(near) == 1 else word
 
 

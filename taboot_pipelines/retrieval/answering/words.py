@@ -11,6 +11,7 @@ import unicodedata
 from functools import lru_cache
 
 import Stemmer
+from rapidfuzz.distance import OSA
 
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.shards.analyzer import STOP_WORDS
@@ -96,19 +97,14 @@ def parts(run: str) -> list[str]:
     return [run] if run.isalnum() else _PART.findall(run)
 
 
+def one_off(left: str, right: str) -> bool:
+    """Whether one letter added, left out, changed or swapped with its neighbour makes one into the other."""
+    return OSA.distance(left, right, score_cutoff=1) == 1
+
+
 def is_slip(typed: str, meant: str) -> bool:
-    """Whether two words differ by one slip of the pen: a letter too many, too few, another, or two swapped.
-    The first letter is rarely wrong.
-    """
-    if typed == meant or typed[:1] != meant[:1] or abs(len(typed) - len(meant)) > 1:
-        return False
-    at = next((i for i, (a, b) in enumerate(zip(typed, meant, strict=False)) if a != b), None)
-    if at is None:
-        return True
-    rest, other = typed[at:], meant[at:]
-    if len(typed) == len(meant):
-        return rest[1:] == other[1:] or (rest[:2] == other[1::-1] and rest[2:] == other[2:])
-    return rest[1:] == other if len(typed) > len(meant) else rest == other[1:]
+    """Whether two words differ by one slip of the pen. The first letter is rarely wrong."""
+    return typed[:1] == meant[:1] and one_off(typed, meant)
 
 
 def forms(text: str) -> frozenset[str]:
