@@ -7,12 +7,13 @@ can be shown again (``answering.replays``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import replays
+from taboot_pipelines.retrieval.answering import parts, replays
 from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 #: Documents that an abstention names.
 _NAMED = 3
+_CITED = re.compile(r"\[(\d+)\](?=(?:\[\d+\])*(?:\s|$))")
 #: What stands for the cosine where the search compares words only.
 _UNKNOWN_SIMILARITY = 0.4
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
@@ -103,10 +105,10 @@ class Answers:
         Raises ``E_CONFIG`` if a model is asked for and there is none, and what its server raises.
         """
         chat = self._model(synthesize)
-        found = self._find(request, limit, facts_suffice=chat is None)
         if chat is None:
-            made = self._in_its_own_words(found, limit)
+            found, made = self._plainly(request, limit)
         else:
+            found = self._find(request, limit, facts_suffice=False)
             sentences = list(self._put_into_words(chat, found))
             made = _joined(found, [s for s, _ in sentences], [c for _, c in sentences])
         return self._finished(request, limit, found, made)
@@ -116,12 +118,12 @@ class Answers:
         abstention says where there is none.
         """
         chat = self._model(synthesize)
-        found = self._find(request, limit, facts_suffice=chat is None)
         if chat is None:
-            made = self._in_its_own_words(found, limit)
+            found, made = self._plainly(request, limit)
             self._finished(request, limit, found, made)
             yield made.text
             return
+        found = self._find(request, limit, facts_suffice=False)
         texts: list[str] = []
         citations: list[tuple[Citation, ...]] = []
         for text, cited in self._put_into_words(chat, found):
@@ -189,6 +191,35 @@ class Answers:
         return places
 
     # --- saying ---------------------------------------------------------------------------------------------
+
+    def _plainly(self, request: SearchRequest, limit: int) -> tuple[_Found, Answer]:
+        """What was found and the answer without a model, of a question that asks several things for each."""
+        asked = self._parts(request.query)
+        found = [self._find(replace(request, query=part), limit, facts_suffice=True) for part in asked]
+        if len(found) == 1:
+            made = self._in_its_own_words(found[0], limit)
+            joined = [] if made.found else parts.properties(request.query, self._named(request.query))
+            each = [self._find(replace(request, query=part), limit, facts_suffice=True) for part in joined]
+            if not any(f.facts is not None for f in each):
+                return found[0], made
+            found = each
+        share = max(1, limit // len(found))
+        answers = [self._in_its_own_words(f, share) for f in found]
+        hits = {h.chunk_id: h for f in found for h in f.hits}
+        return replace(found[0], hits=tuple(hits.values())), _of_parts(request.query, answers)
+
+    def _parts(self, question: str) -> list[str]:
+        """The questions that are asked, each so that it can be asked alone."""
+        first, *rest = parts.cut(question)
+        if not rest:
+            return [question]
+        names = self._named(first)
+        return [first, *(parts.whole(part, first, names, self._named(part)) for part in rest)]
+
+    def _named(self, text: str) -> list[parts.Named]:
+        from taboot_pipelines.retrieval.answering.answerer import names_in
+
+        return self._session.ask(lambda view: names_in(view, text))
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
         if found.facts is not None:
@@ -306,6 +337,39 @@ def _nothing(found: _Found, why: str = "") -> Answer:
         kind="none",
         looked_for=wanted,
     )
+
+
+def _renumbered(text: str, more: int) -> str:
+    return _CITED.sub(lambda m: f"[{int(m[1]) + more}]", text)
+
+
+def _of_parts(question: str, answers: Sequence[Answer]) -> Answer:
+    """One answer out of those to the parts of a question; of a part without one it says so."""
+    texts: list[str] = []
+    citations: list[Citation] = []
+    for answer in answers:
+        before = len(citations)
+        citations += [c.model_copy(update={"number": c.number + before}) for c in answer.citations]
+        if answer.found:
+            texts.append(_renumbered(answer.text, before))
+        else:
+            texts.append(f"Not answered: {answer.question} {answer.text}")
+    answered = [a for a in answers if a.found]
+    return Answer(
+        question=question,
+        found=bool(answered),
+        text=" ".join(texts),
+        citations=tuple(citations),
+        confidence=min((a.confidence for a in answered), default=0.0),
+        kind=_kind(answered),
+        looked_for="; ".join(a.looked_for for a in answers if a.looked_for),
+    )
+
+
+def _kind(answers: Sequence[Answer]) -> Literal["facts", "text", "none"]:
+    if not answers:
+        return "none"
+    return "facts" if all(a.kind == "facts" for a in answers) else "text"
 
 
 def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citation, ...]]) -> Answer:

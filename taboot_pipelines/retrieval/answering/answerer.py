@@ -21,6 +21,7 @@ from taboot_pipelines.retrieval.answering.facts import Facts
 from taboot_pipelines.retrieval.answering.holders import Holders
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Linked, Names
+from taboot_pipelines.retrieval.answering.parts import Named
 from taboot_pipelines.retrieval.answering.question import Question, readings
 from taboot_pipelines.retrieval.answering.scoping import Scoped
 from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement
@@ -211,8 +212,19 @@ _ANSWERERS: WeakKeyDictionary[View, Answerer] = WeakKeyDictionary()
 
 def answer_from_facts(view: View, question: str) -> FactAnswer | None:
     """What the graph and the configuration files of a view say to a question; see :class:`FactAnswer`."""
+    return _answerer(view).answer(question)
+
+
+def names_in(view: View, text: str) -> list[Named]:
+    """The names in a text that are surely meant as such, those of services first."""
+    mentions = _answerer(view).names.link(text)
+    held = sorted(mentions.strong(), key=lambda m: not m.of("service"))
+    return [Named(*mentions.span(m), m.text) for m in held]
+
+
+def _answerer(view: View) -> Answerer:
     with _LOCK:
         answerer = _ANSWERERS.get(view)
         if answerer is None:
             answerer = _ANSWERERS[view] = Answerer(view)
-    return answerer.answer(question)
+    return answerer

@@ -200,9 +200,9 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
                 mounted = _mounted(item) if path[-1:] == ("volumes",) else ""
                 if mounted:
                     yield _value(path, mounted, item, lines)
-                for value in _walk(item, path, lines, depth + 1):
-                    if not mounted or value.path[len(path)] not in ("type", "source", "target", "read_only"):
-                        yield value
+                for made in _walk(item, path, lines, depth + 1):
+                    if not mounted or made.path[len(path)] not in ("type", "source", "target", "read_only"):
+                        yield made
                 continue
             assigned = _ASSIGNMENT.fullmatch(item.text)
             flag = _FLAG.fullmatch(item.text)

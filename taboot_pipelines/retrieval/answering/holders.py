@@ -19,20 +19,29 @@ from taboot_pipelines.retrieval.answering.house import House, Service
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.topic import Topic, over
 
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
 _LISTING = re.compile(
     r"(?:(?:which|what|list|show|how many|all|name|any)(?: me)?(?: all| the| of the| of our| our)*"
-    r" (?:services?|containers?|apps?|stacks?|images?)\b"
+    r" (?:services?|containers?|apps?|stacks?|images?|(?:\w+ )?(?:networks?|volumes?|secrets?|configs?))\b"
     r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b))"
 )
 _WRITING = re.compile(r"\b(?:writes?|written|writing|saves?|stores?)\b")
 _MOUNTING = re.compile(
     r"(?:bind )?(?:mounts?|mounted|mounting|binds?)(?: something| anything)?(?: from| under| below)?"
     r"|(?:writes?|saves?|stores?|reads?|access(?:es)?|uses?)(?: something| anything)?(?: to| from| in)?"
+)
+
+
+#: The entries of a Compose file that may be external or internal.
+_ENTRY = re.compile(r"\b(networks?|volumes?|secrets?|configs?)\b")
+_ENTRY_TRAIT = re.compile(
+    r"(?:external(?:ly)?|internal(?:ly)?)(?: (?:networks?|volumes?|secrets?|configs?))?"
+    r"|(?:networks?|volumes?|secrets?|configs?)(?: (?:are|is))?(?: declared| defined| marked)?(?: as)?"
+    r" (?:external|internal)(?:ly)?(?: declared| defined| managed)?"
 )
 
 
@@ -203,6 +212,9 @@ class Holders(Topic):
         if not _LISTING.match(question.lower) or any(m.of("service") for m in scoped.mentions):
             return None
         services, used = scoped.declared()
+        entries = self._entries(question, services, used)
+        if entries is not None:
+            return entries
         if question.paths:
             return self._mounting(question, services, used)
         return self._having(question, services, used)
@@ -210,6 +222,39 @@ class Holders(Topic):
     def asks(self, question: Question) -> bool:
         """Whether a question asks for services by a property, which its words alone would not decide."""
         return bool(_LISTING.match(question.lower)) and _asked(question) is not None
+
+    def _entries(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
+        """The networks, volumes, secrets or configs that are external or internal, with the files that
+        declare them so."""
+        words = question.words_matching(_ENTRY_TRAIT)
+        asked = _ENTRY.search(question.lower)
+        if not words or asked is None or question.negated or question.unexplained(used | words):
+            return None
+        section, trait = (
+            f"{asked[1].rstrip('s')}s",
+            "external" if "external" in question.lower else "internal",
+        )
+        documents = {d for s in services for d in self.house.declaring(s)}
+        places: dict[str, list[Placed]] = {}
+        for doc_id in sorted(documents, key=lambda d: self.house.documents[d].path):
+            for placed in self._config.of_document(doc_id):
+                path = placed.value.path
+                if (
+                    len(path) > 2
+                    and path[0] == section
+                    and path[2] == trait
+                    and placed.value.value != "false"
+                ):
+                    places.setdefault(path[1], []).append(placed)
+        if not places:
+            return None
+        said = listed(
+            [f"{name} (in {listed([p.document.path for p in held])})" for name, held in places.items()]
+        )
+        verb = "is" if len(places) == 1 else "are"
+        text = f"{plural(len(places), section[:-1])} {verb} {trait}: {said}."
+        cited = [p.cite for held in places.values() for p in held][:MAX_CITED]
+        return Found([Statement(text, cited)], used | words, looked_for=f"{trait} {section}")
 
     def _having(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         asked = _asked(question)
@@ -242,7 +287,8 @@ class Holders(Topic):
             + (f" {value}" if trait.has in _NAMING else f" ({value})")
             for value, group in shown.items()
         )
-        count = f"{plural(len(having), 'service')}: " if question.counts else ""
+        many = over(having)
+        count = f"{plural(len(having), 'service')}{many}: " if question.counts or many else ""
         return Found([Statement(f"{count}{text}.", places[:MAX_CITED])], explained, looked_for=trait.has)
 
     def _names_among(self, group: Sequence[Service], among: Sequence[Service]) -> list[str]:
@@ -252,8 +298,8 @@ class Holders(Topic):
     def _listing(
         self, question: Question, services: Sequence[Service], said: str, places: list[Cite], used: set[int]
     ) -> Found:
-        names = listed(self.names(services), len(services))
-        count = f"{plural(len(services), 'service')}: " if question.counts else ""
+        names, many = listed(self.names(services), len(services)), over(services)
+        count = f"{plural(len(services), 'service')}{many}: " if question.counts or many else ""
         text = f"{count}{names} {_agree(said, len(services))}."
         return Found([Statement(text, places[:MAX_CITED])], used, looked_for=said)
 

@@ -102,6 +102,10 @@ class Linked:
     def strong(self) -> list[Mention]:
         return [m for m in self.mentions if not m.weak]
 
+    def span(self, mention: Mention) -> tuple[int, int]:
+        """The code points ``[start, end)`` of a mention."""
+        return self.words[mention.first].start, self.words[mention.last - 1].end
+
 
 def words_of(text: str) -> list[Word]:
     found = []

@@ -19,6 +19,12 @@ from taboot_pipelines.retrieval.answering.statements import (
 )
 
 
+def over(services: Sequence[Service]) -> str:
+    """``in 3 projects``, with a blank before it, of services of several; else empty."""
+    projects = {(s.place, s.project) for s in services}
+    return f" in {plural(len(projects), 'project')}" if len(projects) > 1 else ""
+
+
 class Topic:
     """Facts of one kind over one house."""
 
@@ -99,8 +105,8 @@ class Topic:
                 "need": "needs",
                 "run": "runs",
             }.get(verb, verb)
-        if scoped.question.counts:
-            text = f"{plural(count, 'service')} {verb} {rest}: {names}."
+        if scoped.question.counts or over(distinct_services):
+            text = f"{plural(count, 'service')}{over(distinct_services)} {verb} {rest}: {names}."
         else:
             text = f"{names} {verb} {rest}."
         return Found([Statement(text, cites(edges))], used, looked_for=what)
