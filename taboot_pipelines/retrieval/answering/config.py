@@ -21,7 +21,6 @@ from taboot_pipelines.retrieval.answering.config_values import (
     akin_any,
     best_value,
     key_words,
-    stem_of,
     strength_of,
     worth_of,
 )
@@ -32,6 +31,7 @@ from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
+from taboot_pipelines.retrieval.answering.words import stem
 
 #: Files that are kept parsed, and files that one question parses.
 _MAX_FILES = 2000
@@ -39,10 +39,6 @@ _MAX_PARSED = 40
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
-_LISTING = re.compile(
-    r"(?:which|what|list|show|how many|all|name)(?: me)?(?: all| the| of the| of our| our)*"
-    r" (?:services?|containers?|apps?|stacks?)\b"
-)
 _PORT_KEY = re.compile(
     r"^(?:expose|(?:web_?|http_?|listen_?|server_?|app_?|webui_?|ui_?)?port|--port|-p"
     r"|--web\.listen-address|listen)$",
@@ -175,9 +171,9 @@ class Config:
             if literal is not None:
                 return literal
         best: Found | None = None
-        if _LISTING.match(question.lower) and question.negated:
+        if question.reading.lists_services and question.negated:
             return None
-        if _LISTING.match(question.lower) and not any(m.of("service") for m in scoped.mentions):
+        if question.reading.lists_services and not any(m.of("service") for m in scoped.mentions):
             return self._listing(scoped)
         for values, used, sure in self._candidates(scoped):
             if not values:
@@ -287,7 +283,7 @@ class Config:
     ) -> list[tuple[Service, set[int]]]:
         """Services of the same project that a further word of the question names in part: ``gitea-dump`` for
         when gitea is dumped."""
-        left = {stem_of(scoped.question.linked.words[i].text): i for i in scoped.question.unexplained(used)}
+        left = {stem(scoped.question.linked.words[i].text): i for i in scoped.question.unexplained(used)}
         found = []
         for service in services[:2]:
             if not service.declared or len(left) > 20:
@@ -297,7 +293,7 @@ class Config:
                 names = " ".join(
                     [other.name, *(self.house.name(e.end) for e in self.house.out(number, "BUILDS")[:1])]
                 )
-                shared = {left[w] for w in map(stem_of, WORDS.findall(names.lower())) if w in left}
+                shared = {left[w] for w in map(stem, WORDS.findall(names.lower())) if w in left}
                 if shared and other.number != service.number:
                     found.append((other, used | shared))
         return found[:5]
@@ -313,7 +309,8 @@ class Config:
 
     def _anywhere(self, question: Question) -> list[list[Placed]]:
         """The values of the few files that hold the question's words, for a question that names nothing."""
-        words = [stem_of(question.linked.words[i].text) for i in question.unexplained(())]
+        # A stem that ends in another letter than its word stands in no text.
+        words = [stem(question.linked.words[i].text).rstrip("i") for i in question.unexplained(())]
         if len(words) < 2:
             return []
         scored = []

@@ -15,8 +15,12 @@ from taboot_pipelines.retrieval.answering.config_files import Placed, Value
 from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question, spelled
 from taboot_pipelines.retrieval.answering.statements import Found
+from taboot_pipelines.retrieval.answering.values import Value as Kind
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
+from taboot_pipelines.retrieval.answering.words import group, key_synonyms, stem
 
+#: The group of what a database is called.
+_DATABASE = "~database"
 _MASK = re.compile(r"[*•█]{3,}")
 _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
@@ -27,56 +31,6 @@ WORDS = re.compile(r"[a-z0-9]+")
 _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
 #: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
 _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
-#: Words of a question to the words that a key may have for them.
-_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "address": ("address", "host", "url", "server", "endpoint"),
-    "backup": ("backup", "dump", "snapshot"),
-    "certificate": ("cert", "ssl", "tls", "certificate", "validation"),
-    "connect": ("host", "url", "addr"),
-    "database": ("db", "database", "postgres", "mysql", "mariadb", "mongo", "sql", "dbname"),
-    "db": ("db", "database"),
-    "directory": ("dir", "path", "directory", "root", "folder"),
-    "domain": ("domain", "host", "url", "fqdn"),
-    "email": ("email", "mail", "smtp"),
-    "external": ("external", "public", "root"),
-    "folder": ("dir", "path", "directory", "folder"),
-    "language": ("lang", "language", "locale", "languages"),
-    "log": ("log", "logging", "loglevel"),
-    "mail": ("mail", "smtp", "email", "mailer"),
-    "max": ("max", "maximum", "limit"),
-    "maximum": ("max", "maximum", "limit"),
-    "method": ("method", "type", "validation", "mode"),
-    "minimum": ("min", "minimum"),
-    "name": ("name",),
-    "password": ("password", "passwd", "pass", "secret"),
-    "path": ("path", "dir", "directory", "root"),
-    "port": ("port", "listen", "address"),
-    "provider": ("provider", "service"),
-    "public": ("public", "external", "published", "url", "root"),
-    "quota": ("quota", "limit", "max"),
-    "registration": ("registration", "signup", "signups", "register"),
-    "registrations": ("registration", "signup", "signups", "register"),
-    "retention": ("retention", "keep", "retain"),
-    "keep": ("keep", "retention", "retain"),
-    "kept": ("keep", "retention", "retain"),
-    "schedule": ("schedule", "cron"),
-    "server": ("server", "host", "address", "url"),
-    "signup": ("signup", "signups", "registration"),
-    "signups": ("signup", "signups", "registration"),
-    "size": ("size", "max", "limit", "memory"),
-    "ssh": ("ssh",),
-    "store": ("repository", "path", "dir", "storage", "store", "volumes", "data"),
-    "storage": ("storage", "data", "volumes"),
-    "time": ("time", "schedule", "cron"),
-    "timezone": ("tz", "timezone"),
-    "token": ("token", "key"),
-    "ui": ("ui", "webui", "gui"),
-    "url": ("url", "uri", "endpoint", "address", "domain"),
-    "user": ("user", "username", "uid"),
-    "username": ("user", "username"),
-    "web": ("web", "webui"),
-    "eviction": ("eviction", "maxmemory"),
-}
 
 
 @dataclass(slots=True)
@@ -184,8 +138,8 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
                 hits |= {n for n in left if question.linked.words[n].text == question.linked.words[i].text}
         if not key_hits:
             continue
-        owner = {stem_of(w) for w in WORDS.findall(placed.service.lower())}
-        named = {stem_of(question.linked.words[i].text) for i in used if i < len(question.linked.words)}
+        owner = {stem(w) for w in WORDS.findall(placed.service.lower())}
+        named = {stem(question.linked.words[i].text) for i in used if i < len(question.linked.words)}
         foreign = [k for k in key_words(placed.value.path[-1:]) if k not in owner | named]
         fit = key_hits / max(len(foreign), key_hits, 1)
         worth = (
@@ -226,26 +180,11 @@ def _whole(matches: list[Match]) -> list[Match]:
 
 @lru_cache(maxsize=1 << 14)
 def _split(key: str) -> tuple[str, ...]:
-    return tuple(stem_of(p.lower()) for p in _PARTS.findall(key))
+    return tuple(stem(p.lower()) for p in _PARTS.findall(key))
 
 
 def key_words(path: Sequence[str]) -> list[str]:
     return [w for key in path for w in _split(key)]
-
-
-@lru_cache(maxsize=1 << 14)
-def stem_of(word: str) -> str:
-    """A word without its ending, alike for a question and a key."""
-    if word == "backed":
-        return "backup"
-    if word.endswith("ies") and len(word) > 5:
-        return word[:-3] + "y"
-    for end in ("ing", "sses", "xes", "ches", "shes", "ed"):
-        if word.endswith(end) and len(word) - len(end) >= 3 and len(word) > 5:
-            return word[: -len(end)] if end in ("ing", "ed") else word[:-2]
-    return (
-        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
-    )
 
 
 def _secret(value: Value) -> bool:
@@ -277,33 +216,43 @@ def strength_of(
     """How surely a word of the question is said by a key (from 0.8), by its value or by what stands beside it
     (below); 0: not at all. ``last``: the last key as it is written; names of variables run together.
     """
-    stem = stem_of(word)
-    if stem in keys or word in keys:
+    stemmed = stem(word)
+    if stemmed in keys or word in keys:
         return 1.0
-    if len(stem) >= 5 and any(_akin(k, stem) for k in keys):
+    if len(stemmed) >= 5 and any(_akin(k, stemmed) for k in keys):
         return 0.95
-    if any(stem_of(s) in keys for s in _SYNONYMS.get(word, _SYNONYMS.get(stem, ()))):
+    same = group(stemmed)
+    others = key_synonyms(stemmed)
+    if any(k in others or (same is not None and group(k) == same) for k in keys):
         return 0.85
-    if len(stem) >= 3 and last.isupper() and stem in re.sub(r"[^a-z0-9]", "", last.lower()):
+    together = re.sub(r"[^a-z0-9]", "", last.lower()) if last.isupper() else ""
+    if len(stemmed) >= 3 and together and (stemmed in together or word in together):
         return 0.85
-    if word in inside or stem in {stem_of(w) for w in inside}:
+    stems = {stem(w) for w in inside}
+    if word in inside or stemmed in stems:
         return 0.6
-    if len(stem) >= 5 and any(stem in w for w in inside):
+    if len(stemmed) >= 5 and any(stemmed in w for w in inside):
         return 0.5
-    if stem in ("database", "db") and "://" in value:
+    if same == _DATABASE and "://" in value:
         return 0.6
-    if word in beside or stem in {stem_of(w) for w in beside}:
+    if word in beside or stemmed in {stem(w) for w in beside}:
         return 0.5
     return 0.0
 
 
+#: Kinds of value that hold a number, and those that say when.
+_COUNTED = frozenset({Kind.NUMBER, Kind.DURATION, Kind.PORT})
+_TIMES = frozenset({Kind.MOMENT, Kind.DATE, Kind.FREQUENCY})
+_TIME = re.compile(r"\d|@|daily|weekly|hourly|night")
+
+
 def _suits(question: Question, value: str) -> bool:
     """Whether a value can be of the kind that the question asks for."""
-    lower = question.lower
-    if re.match(r"(?:how many|how much|how long|how big)\b", lower) or re.search(r"\bports?\b", lower):
+    kind = question.reading.value
+    if kind in _COUNTED:
         return bool(re.search(r"\d", value))
-    if re.match(r"(?:when|at (?:what|which) time|what time|how often)\b", lower):
-        return bool(re.search(r"\d|@|daily|weekly|hourly|night", value))
-    if re.search(r"\b(?:url|link)\b", lower):
+    if kind in _TIMES:
+        return bool(_TIME.search(value))
+    if kind is Kind.ADDRESS and re.search(r"\b(?:url|link)\b", question.lower):
         return "/" in value or "." in value
     return bool(value)

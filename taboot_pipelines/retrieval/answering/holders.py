@@ -24,11 +24,6 @@ from taboot_pipelines.retrieval.answering.topic import Topic, over
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
-_LISTING = re.compile(
-    r"(?:(?:which|what|list|show|how many|all|name|any)(?: me)?(?: all| the| of the| of our| our)*"
-    r" (?:services?|containers?|apps?|stacks?|images?|(?:\w+ )?(?:networks?|volumes?|secrets?|configs?))\b"
-    r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b))"
-)
 _WRITING = re.compile(r"\b(?:writes?|written|writing|saves?|stores?)\b")
 _MOUNTING = re.compile(
     r"(?:bind )?(?:mounts?|mounted|mounting|binds?)(?: something| anything)?(?: from| under| below)?"
@@ -209,7 +204,7 @@ class Holders(Topic):
         question = scoped.question
         if question.yes_no and not re.match(r"(?:is|does) anything\b", question.lower):
             return self._has(scoped)
-        if not _LISTING.match(question.lower) or any(m.of("service") for m in scoped.mentions):
+        if not question.reading.lists or any(m.of("service") for m in scoped.mentions):
             return None
         services, used = scoped.declared()
         entries = self._entries(question, services, used)
@@ -221,7 +216,7 @@ class Holders(Topic):
 
     def asks(self, question: Question) -> bool:
         """Whether a question asks for services by a property, which its words alone would not decide."""
-        return bool(_LISTING.match(question.lower)) and _asked(question) is not None
+        return question.reading.lists and _asked(question) is not None
 
     def _entries(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         """The networks, volumes, secrets or configs that are external or internal, with the files that

@@ -59,22 +59,33 @@ def stem(word: str) -> str:
     return found or word
 
 
-def _groups() -> dict[str, str]:
-    """Of each stem the name of its group of synonyms (``synonyms.txt``: a group a line)."""
-    found: dict[str, str] = {}
+def _read_synonyms() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """Of each stem the name of its group of synonyms, and the stems that keys of configuration have for it
+    (``synonyms.txt``)."""
+    groups: dict[str, str] = {}
+    keys: dict[str, frozenset[str]] = {}
     for line in sorted(word_list("taboot_pipelines.retrieval.answering", "synonyms.txt")):
+        word, directed, others = line.partition(">")
+        if directed:
+            keys[stem(word)] = frozenset(map(stem, others.split(",")))
+            continue
         members = line.split(",")
-        for word in members:
-            found[stem(word)] = f"~{members[0]}"
-    return found
+        for member in members:
+            groups[stem(member)] = f"~{members[0]}"
+    return groups, keys
 
 
-_GROUPS = _groups()
+_GROUPS, _KEYS = _read_synonyms()
 
 
 def group(stemmed: str) -> str | None:
     """The name of the group of synonyms that a stem belongs to; None if it is in none."""
     return _GROUPS.get(stemmed)
+
+
+def key_synonyms(stemmed: str) -> frozenset[str]:
+    """The stems that a key of configuration may have for a word, besides those of its group."""
+    return _KEYS.get(stemmed, frozenset())
 
 
 def fold(text: str) -> str:
