@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import parts, replays
 from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
 from taboot_pipelines.retrieval.answering.documents import Documents
+from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, rank_statements
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
@@ -28,6 +32,7 @@ from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.hits import make_hit
 from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
 from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
@@ -49,8 +54,13 @@ _WORTH_ASKING = 0.4
 #: Who asks for one of these does not want another property of the same thing, which is what facts may know.
 _TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 
-#: An answer out of the graph and out of configuration; None where they do not answer.
-Facts = Callable[[View, SearchRequest, int], Answer | None]
+#: An answer out of the graph and out of configuration, with what says how near texts are to the question;
+#: None where they do not answer.
+Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
+#: A value that is not nearer to the question than that is said only where no text answers.
+_NEAR_ENOUGH = 0.8
+#: Texts whose vectors are kept.
+_MAX_VECTORS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ class _Found:
 
 class Answers:
     """``facts``: what answers before text does. ``chat``: a model that is used instead of what the settings
-    name. Safe to use from several threads.
+    name. ``query_vectors``: what compares meanings; None: words only. Safe to use from several threads.
     """
 
     def __init__(
@@ -86,7 +96,10 @@ class Answers:
         evidence: Evidence,
         facts: Facts | None = None,
         chat: ChatModel | None = None,
+        query_vectors: QueryVectors | None = None,
     ) -> None:
+        self._query_vectors = query_vectors
+        self._vectors: dict[tuple[str, str], npt.NDArray[np.float32]] = {}
         self._settings = settings.retrieval
         self._namespace = namespace
         self._session = session
@@ -167,15 +180,33 @@ class Answers:
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
-        facts = None if self._facts is None else self._facts(view, request, limit)
+        near = None if request.mode == "keyword" else self._near(view)
+        facts = None if self._facts is None else self._facts(view, request, limit, near)
         if facts is not None and asked.value in _TIMES and not says(asked, facts.text):
             facts = None
-        needless = facts_suffice and facts is not None
-        if needless:
+        if facts_suffice and facts is not None and facts.confidence >= _NEAR_ENOUGH:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
         return _Found(asked, hits, rank_statements(asked, places), facts, told, view.manifest.version)
+
+    def _near(self, view: View) -> Near | None:
+        """How near texts are to a question, by the embedder of the view; None without one."""
+        vectors = self._query_vectors
+        if vectors is None:
+            return None
+
+        def near(question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+            space = view.manifest.space.space().id
+            held = self._vectors if len(self._vectors) < _MAX_VECTORS else {}
+            new = [t for t in dict.fromkeys(texts) if (space, t) not in held]
+            if new:
+                made = zip(new, vectors.passages(view, new), strict=True)
+                held = self._vectors = {**held, **{(space, t): v for t, v in made}}
+            asked = vectors.vector(view, question)
+            return np.array([held[space, t] @ asked for t in texts], dtype=np.float32)
+
+        return near
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:
         places = []
@@ -222,9 +253,10 @@ class Answers:
         return self._session.ask(lambda view: names_in(view, text))
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
-        if found.facts is not None:
+        told = bool(found.told) or found.sure >= THRESHOLD
+        if found.facts is not None and (found.facts.confidence >= _NEAR_ENOUGH or not told):
             return found.facts
-        if not found.told and found.sure < THRESHOLD:
+        if not told:
             return _nothing(found)
         chosen = found.told or [
             Said(read_out(found.asked, s), s) for s in choose(found.asked, found.ranked, limit)

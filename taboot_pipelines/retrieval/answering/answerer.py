@@ -21,6 +21,7 @@ from taboot_pipelines.retrieval.answering.facts import Facts
 from taboot_pipelines.retrieval.answering.holders import Holders
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Linked, Names
+from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.parts import Named
 from taboot_pipelines.retrieval.answering.question import Question, readings
 from taboot_pipelines.retrieval.answering.scoping import Scoped
@@ -111,9 +112,10 @@ class Answerer:
         self.facts = Facts(self.house, self.config)
         self.holders = Holders(self.house, self.config)
 
-    def answer(self, text: str) -> FactAnswer | None:
+    def answer(self, text: str, near: Near | None = None) -> FactAnswer | None:
         """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
-        the question names nothing known and asks for no kind of fact."""
+        the question names nothing known and asks for no kind of fact. ``near``: how near texts are to the
+        question, for a value that shares no words with it, which is of the kind ``near``."""
         linked = self.names.link(text)
         if not linked.words:
             return None
@@ -152,9 +154,22 @@ class Answerer:
             if sentences:
                 looked_for = best.found.looked_for
                 return FactAnswer(sentences, min(best.sure, 1.0), best.kind, names, looked_for)
+        if near is not None:
+            closest = self._nearest(linked, near)
+            if closest is not None:
+                sure, found = closest
+                said = tuple(self._sentence(s.text, s.cites) for s in found.statements)
+                return FactAnswer(said, sure, "near", names, found.looked_for)
         if not names and asked_kind == "unknown":
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
+
+    def _nearest(self, linked: Linked, near: Near) -> tuple[float, Found] | None:
+        every = readings(linked)
+        question = max(every, key=lambda q: len(q.mentions))
+        if not question.is_fact or not question.mentions:
+            return None
+        return self.config.nearest(Scoped(self.house, question), near)
 
     def _sentence(self, text: str, cites: Sequence[Cite]) -> FactSentence:
         return FactSentence(
@@ -210,9 +225,9 @@ _LOCK = threading.Lock()
 _ANSWERERS: WeakKeyDictionary[View, Answerer] = WeakKeyDictionary()
 
 
-def answer_from_facts(view: View, question: str) -> FactAnswer | None:
-    """What the graph and the configuration files of a view say to a question; see :class:`FactAnswer`."""
-    return _answerer(view).answer(question)
+def answer_from_facts(view: View, question: str, near: Near | None = None) -> FactAnswer | None:
+    """What the graph and the configuration files of a view say to a question; see :meth:`Answerer.answer`."""
+    return _answerer(view).answer(question, near)
 
 
 def names_in(view: View, text: str) -> list[Named]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from taboot_pipelines.retrieval.answering.answerer import FactAnswer, FactCitation, answer_from_facts
+from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results import Answer, Citation
 from taboot_pipelines.retrieval.session import View
 
 
-def fact_answer(view: View, request: SearchRequest, limit: int = 50) -> Answer | None:
+def fact_answer(
+    view: View, request: SearchRequest, limit: int = 50, near: Near | None = None
+) -> Answer | None:
     """What the facts say to ``request.query``, at most ``limit`` sentences; None if they do not answer it, or
-    not out of documents that pass the request's filter."""
-    facts = answer_from_facts(view, request.query)
+    not out of documents that pass the request's filter. ``near``: how near texts are to the question."""
+    facts = answer_from_facts(view, request.query, near)
     if facts is None or not facts.found or not _pass(view, request, facts):
         return None
     citations: list[Citation] = []

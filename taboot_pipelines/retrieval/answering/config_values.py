@@ -51,7 +51,7 @@ def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> 
         matches, by_words = words, True
     if not matches:
         return None
-    matches = [m for m in matches if not _secret(m.placed.value)]
+    matches = [m for m in matches if not is_secret(m.placed.value)]
     if not matches:
         return None
     explained = set(used).union(*(m.words for m in matches))
@@ -119,7 +119,7 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
     for placed in values:
         path = placed.value.path
         keys = key_words(path[placed.lead :] if placed.lead or path[0] not in _SECTIONS else path[2:])
-        if not keys or not _suits(question, placed.value.value):
+        if not keys or not suits(question, placed.value.value):
             continue
         if "depends_on" in placed.value.path and "condition" not in question.lower:
             continue  # who depends on whom is an edge
@@ -146,7 +146,7 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
             total
             + 0.3 * fit
             - 0.02 * (len(placed.value.path) - placed.lead)
-            + 0.05 * _suits(question, placed.value.value)
+            + 0.05 * suits(question, placed.value.value)
         )
         match = Match(placed, hits, fit)
         if worth > score + 1e-9:
@@ -187,7 +187,7 @@ def key_words(path: Sequence[str]) -> list[str]:
     return [w for key in path for w in _split(key)]
 
 
-def _secret(value: Value) -> bool:
+def is_secret(value: Value) -> bool:
     """Whether a value is a secret, masked or handed in from outside under a name of secrets: no answer."""
     text = value.value.strip()
     if _MASK.search(text):
@@ -246,7 +246,7 @@ _TIMES = frozenset({Kind.MOMENT, Kind.DATE, Kind.FREQUENCY})
 _TIME = re.compile(r"\d|@|daily|weekly|hourly|night")
 
 
-def _suits(question: Question, value: str) -> bool:
+def suits(question: Question, value: str) -> bool:
     """Whether a value can be of the kind that the question asks for."""
     kind = question.reading.value
     if kind in _COUNTED:

@@ -204,11 +204,11 @@ class Holders(Topic):
         question = scoped.question
         if question.yes_no and not re.match(r"(?:is|does) anything\b", question.lower):
             return self._has(scoped)
-        if not question.reading.lists or any(m.of("service") for m in scoped.mentions):
+        if any(m.of("service") for m in scoped.mentions):
             return None
         services, used = scoped.declared()
         entries = self._entries(question, services, used)
-        if entries is not None:
+        if entries is not None or not question.reading.lists:
             return entries
         if question.paths:
             return self._mounting(question, services, used)
@@ -216,7 +216,8 @@ class Holders(Topic):
 
     def asks(self, question: Question) -> bool:
         """Whether a question asks for services by a property, which its words alone would not decide."""
-        return question.reading.lists and _asked(question) is not None
+        named = any(m.of("service") for m in question.mentions)
+        return question.reading.lists and not named and _asked(question) is not None
 
     def _entries(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         """The networks, volumes, secrets or configs that are external or internal, with the files that

@@ -39,6 +39,7 @@ _ORDER = {how: i for i, how in enumerate(SURENESS)}
 
 _CHUNK = re.compile(r"[^\s?!,;\"'`()\[\]{}<>«»“”‘’]+(?:'[a-z]+)?")
 _WORD = re.compile(r"[^\W_]+")
+_PAUSE = re.compile(r"[,;?!]")
 _JOINS = frozenset("-_.~+")
 _HOST = re.compile(r"(?<![\w.-])([A-Za-z0-9-]+)(?:\.[A-Za-z0-9-]+)+(?![\w-])")
 _ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?")
@@ -263,6 +264,8 @@ class Names:
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:
         held = self._things.get("".join(w.text for w in words[first:last]))
         written = text[words[first].start : words[last - 1].end]
+        if _PAUSE.search(written):
+            return None  # "gotenberg, gotenberg" is no image of that name
         if not held or (
             last - first > 1 and _spread(written) and written.lower() not in {n for n, _ in held}
         ):

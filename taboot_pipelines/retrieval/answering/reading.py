@@ -93,7 +93,7 @@ _LISTS_SERVICES = re.compile(_LISTED)
 _LISTS = re.compile(
     rf"{_LISTED}|any (?:services?|containers?|apps?|stacks?|images?)\b"
     rf"|(?:which|what|list|show|how many|all|name|any){_EVERY}"
-    r" (?:images?|(?:\w+ )?(?:networks?|volumes?|secrets?|configs?))\b"
+    r" images?\b"
     r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b)"
 )
 
