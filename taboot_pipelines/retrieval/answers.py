@@ -23,7 +23,7 @@ from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidenc
 from taboot_pipelines.retrieval.answering.documents import Documents
 from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, rank_statements
+from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, compared, rank_statements
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.steps import find_steps
 from taboot_pipelines.retrieval.answering.tables import compare_column
@@ -59,6 +59,8 @@ _TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
 #: A value that is not nearer to the question than that is said only where no text answers.
 _NEAR_ENOUGH = 0.8
+#: Facts are at least so sure; a value that is only near is less.
+_NEARLY = 0.75
 #: Texts whose vectors are kept.
 _MAX_VECTORS = 20_000
 
@@ -183,12 +185,14 @@ class Answers:
         near = None if request.mode == "keyword" else self._near(view)
         facts = None if self._facts is None else self._facts(view, request, limit, near)
         if facts is not None and asked.value in _TIMES and not says(asked, facts.text):
-            facts = None
+            facts = facts if facts.confidence < _NEARLY else None  # what is near has its unit in its key
         if facts_suffice and facts is not None and facts.confidence >= _NEAR_ENOUGH:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
-        return _Found(asked, hits, rank_statements(asked, places), facts, told, view.manifest.version)
+        ranked = rank_statements(asked, places)
+        ranked = ranked if near is None else compared(asked, ranked, near)
+        return _Found(asked, hits, ranked, facts, told, view.manifest.version)
 
     def _near(self, view: View) -> Near | None:
         """How near texts are to a question, by the embedder of the view; None without one."""
@@ -218,7 +222,10 @@ class Answers:
             document = self._documents.read(view, row)
             own = self._ownership.owns(view, hit.source)
             near = hit.scores.get("vector", _UNKNOWN_SIMILARITY)
-            places.append(Place(document, hit.start - document.start, hit.end - document.start, near, own))
+            text = self._ownership.is_text(view, hit.source)
+            places.append(
+                Place(document, hit.start - document.start, hit.end - document.start, near, own, text)
+            )
         return places
 
     # --- saying ---------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
 _PARTS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
+#: What a word counts that is among those which name the property asked for.
+_NOUN = 1.5
 WORDS = re.compile(r"[a-z0-9]+")
 #: The sections of a Compose file under which a name stands, which is compared whole and in no other form.
 _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
@@ -116,6 +118,7 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
         return []
     best: list[Match] = []
     score = 0.0
+    noun = set(WORDS.findall(question.reading.noun))
     for placed in values:
         path = placed.value.path
         keys = key_words(path[placed.lead :] if placed.lead or path[0] not in _SECTIONS else path[2:])
@@ -133,7 +136,7 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
             strength = strength_of(word, keys, last, placed.value.value, inside, beside)
             strength = max(strength, 0.5 * (word in named_here))
             if strength:
-                total += strength
+                total += strength * (_NOUN if word in noun else 1.0)
                 key_hits += strength >= 0.8
                 hits |= {n for n in left if question.linked.words[n].text == question.linked.words[i].text}
         if not key_hits:

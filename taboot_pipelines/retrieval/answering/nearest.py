@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from taboot_pipelines.retrieval.answering.config_files import Placed
 from taboot_pipelines.retrieval.answering.config_values import is_secret, key_words, suits
-from taboot_pipelines.retrieval.answering.phrases import shown, value_statement
+from taboot_pipelines.retrieval.answering.phrases import phrase_of, shown, thing_of, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.statements import Found
 from taboot_pipelines.retrieval.answering.values import Value
@@ -26,6 +26,8 @@ Near = Callable[[str, Sequence[str]], npt.NDArray[np.float32]]
 
 #: The least cosine of an answer, and what the next best must stay behind by.
 MIN_NEAR, _MARGIN = 0.6, 0.02
+#: The least of one that stands out among the others, by so much.
+_MIN_ALONE, _STANDS_OUT = 0.5, 0.15
 #: Values of one question that are compared.
 _MAX_COMPARED = 48
 #: What edges say, and say better.
@@ -47,15 +49,18 @@ def nearest_value(question: Question, values: Sequence[Placed], near: Near) -> t
     order = np.argsort(-cosines, kind="stable")
     best = float(cosines[order[0]])
     chosen = [held[texts[i]] for i in order if cosines[i] >= best - _MARGIN]
-    if best < MIN_NEAR or len({p.value.path[:-1] for p in chosen}) > 1:
+    rest = [float(c) for c in cosines if c < best - _MARGIN]
+    stands_out = bool(rest) and best - max(rest) >= _STANDS_OUT
+    if best < (_MIN_ALONE if stands_out else MIN_NEAR) or len({p.value.path[:-1] for p in chosen}) > 1:
         return None
     return best, Found([value_statement(chosen)], looked_for="its configuration")
 
 
 def text_of(placed: Placed) -> str:
-    """A value in words: the service, the words of its key, the value."""
+    """A value in words: what it belongs to, how it is called, the words of its key, the value."""
     words = " ".join(re.sub(r"[\W_]+", " ", k) for k in placed.value.path[placed.lead :]).lower()
-    return f"{placed.service} {words.strip()}: {shown(placed)}".strip()
+    called = phrase_of(placed)[1].removeprefix("~")
+    return f"{thing_of(placed)} {called} {words.strip()}: {shown(placed)}"
 
 
 def _may_answer(question: Question, placed: Placed) -> bool:

@@ -65,9 +65,9 @@ def places(placed: Iterable[Placed]) -> list[Cite]:
 
 
 def _said(p: Placed) -> tuple[_Frame, str]:
-    path, value, thing = p.value.path, shown(p), _thing(p)
+    path, value, thing = p.value.path, shown(p), thing_of(p)
     own = path[p.lead :]
-    key, phrase = _phrase(p)
+    key, phrase = phrase_of(p)
     if phrase.startswith("~"):
         return _Frame(thing, ("is", "is") if _ON.fullmatch(value) else ("is not", "is not"), ""), phrase[1:]
     if phrase:
@@ -87,12 +87,12 @@ def _said(p: Placed) -> tuple[_Frame, str]:
     return _Frame(f"in {p.document.path}, {p.value.key}", ("is", "is"), ""), value
 
 
-def _phrase(p: Placed) -> tuple[str, str]:
+def phrase_of(p: Placed) -> tuple[str, str]:
     """The end of the key path that has a phrase, and the phrase; empty if there is none."""
     return next(((key, phrase) for key, phrase in _PHRASES if p.ends_in(key)), ("", ""))
 
 
-def _thing(p: Placed) -> str:
+def thing_of(p: Placed) -> str:
     """What a value belongs to, in words: a service, a network, a server of a proxy, else the file."""
     path = p.value.path
     if p.service:

@@ -153,6 +153,8 @@ def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bo
         return True
     if value is Value.SECRET and _PLACEHOLDER.search(said):
         return False
+    if value is Value.REASON:
+        return bool(_CARRIES[value].search(said))
     return any(
         not set(words.runs(words.fold(m[0]))) <= question_runs or not words.runs(words.fold(m[0]))
         for m in _CARRIES[value].finditer(said)
