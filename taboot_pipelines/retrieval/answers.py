@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import parts, replays
-from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
+from taboot_pipelines.retrieval.answering.asking import Asked, read_question
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
 from taboot_pipelines.retrieval.answering.documents import Documents
@@ -27,7 +27,6 @@ from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, c
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.steps import find_steps
 from taboot_pipelines.retrieval.answering.tables import compare_column
-from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.hits import make_hit
@@ -51,16 +50,11 @@ _UNKNOWN_SIMILARITY = 0.4
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
 _WORTH_ASKING = 0.4
 
-#: Who asks for one of these does not want another property of the same thing, which is what facts may know.
-_TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
-
 #: An answer out of the graph and out of configuration, with what says how near texts are to the question;
 #: None where they do not answer.
 Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
 #: A value that is not nearer to the question than that is said only where no text answers.
 _NEAR_ENOUGH = 0.8
-#: Facts are at least so sure; a value that is only near is less.
-_NEARLY = 0.75
 #: Texts whose vectors are kept.
 _MAX_VECTORS = 20_000
 
@@ -184,8 +178,6 @@ class Answers:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
         near = None if request.mode == "keyword" else self._near(view)
         facts = None if self._facts is None else self._facts(view, request, limit, near)
-        if facts is not None and asked.value in _TIMES and not says(asked, facts.text):
-            facts = facts if facts.confidence < _NEARLY else None  # what is near has its unit in its key
         if facts_suffice and facts is not None and facts.confidence >= _NEAR_ENOUGH:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
@@ -236,15 +228,22 @@ class Answers:
         found = [self._find(replace(request, query=part), limit, facts_suffice=True) for part in asked]
         if len(found) == 1:
             made = self._in_its_own_words(found[0], limit)
-            joined = [] if made.found else parts.properties(request.query, self._named(request.query))
-            each = [self._find(replace(request, query=part), limit, facts_suffice=True) for part in joined]
-            if not any(f.facts is not None for f in each):
+            each = [] if made.kind == "text" else self._properties(request, limit)
+            answered = [f.facts.text for f in each if f.facts is not None]
+            if len(set(answered)) < (2 if made.found else 1):
                 return found[0], made
             found = each
         share = max(1, limit // len(found))
         answers = [self._in_its_own_words(f, share) for f in found]
         hits = {h.chunk_id: h for f in found for h in f.hits}
         return replace(found[0], hits=tuple(hits.values())), _of_parts(request.query, answers)
+
+    def _properties(self, request: SearchRequest, limit: int) -> list[_Found]:
+        """What is found for each of two properties that a question joins; empty if it joins none."""
+        if " and " not in request.query:
+            return []
+        joined = parts.properties(request.query, self._named(request.query))
+        return [self._find(replace(request, query=part), limit, facts_suffice=True) for part in joined]
 
     def _parts(self, question: str) -> list[str]:
         """The questions that are asked, each so that it can be asked alone."""

@@ -155,7 +155,9 @@ class Answerer:
                 looked_for = best.found.looked_for
                 return FactAnswer(sentences, min(best.sure, 1.0), best.kind, names, looked_for)
         if near is not None:
-            closest = self._nearest(linked, near)
+            known = best is not None and best.kind == "config"
+            guessed = [c for s in best.found.statements for c in s.cites] if best and known else []
+            closest = self._nearest(linked, near, guessed)
             if closest is not None:
                 sure, found = closest
                 said = tuple(self._sentence(s.text, s.cites) for s in found.statements)
@@ -164,12 +166,12 @@ class Answerer:
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
 
-    def _nearest(self, linked: Linked, near: Near) -> tuple[float, Found] | None:
+    def _nearest(self, linked: Linked, near: Near, guessed: list[Cite]) -> tuple[float, Found] | None:
         every = readings(linked)
         question = max(every, key=lambda q: len(q.mentions))
         if not question.is_fact or not question.mentions:
             return None
-        return self.config.nearest(Scoped(self.house, question), near)
+        return self.config.nearest(Scoped(self.house, question), near, guessed)
 
     def _sentence(self, text: str, cites: Sequence[Cite]) -> FactSentence:
         return FactSentence(

@@ -219,15 +219,16 @@ class Config:
             )
         return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
 
-    def nearest(self, scoped: Scoped, near: Near) -> tuple[float, Found] | None:
-        """The value of what the question names that is nearest to it in meaning, and how near."""
+    def nearest(self, scoped: Scoped, near: Near, guessed: Sequence[Cite]) -> tuple[float, Found] | None:
+        """The value of what the question names that is nearest to it in meaning, and how near. ``guessed``:
+        the places of what its words point at."""
         values: dict[tuple[str, int, tuple[str, ...]], Placed] = {}
         for mention in scoped.mentions:
             found = [p for s in scoped.services(mention)[0][:3] for p in self.of_service(s)]
             found += [p for d in self._confs(scoped, mention)[:3] for p in self.of_document(d)]
             for placed in found:
                 values.setdefault((placed.document.doc_id, placed.value.start, placed.value.path), placed)
-        return nearest_value(scoped.question, list(values.values()), near)
+        return nearest_value(scoped.question, list(values.values()), near, guessed)
 
     def _candidates(self, scoped: Scoped) -> Iterator[tuple[list[Placed], set[int], float]]:
         """The values that may be meant, each set with the words that lead to it and how sure that is."""

@@ -26,6 +26,8 @@ _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
 _PARTS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
+#: How surely a word is said where the key says it.
+_BY_KEY = 0.8
 #: What a word counts that is among those which name the property asked for.
 _NOUN = 1.5
 WORDS = re.compile(r"[a-z0-9]+")
@@ -136,8 +138,8 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
             strength = strength_of(word, keys, last, placed.value.value, inside, beside)
             strength = max(strength, 0.5 * (word in named_here))
             if strength:
-                total += strength * (_NOUN if word in noun else 1.0)
-                key_hits += strength >= 0.8
+                total += strength * (_NOUN if word in noun and strength >= _BY_KEY else 1.0)
+                key_hits += strength >= _BY_KEY
                 hits |= {n for n in left if question.linked.words[n].text == question.linked.words[i].text}
         if not key_hits:
             continue

@@ -8,7 +8,7 @@ properties, and that is not set there, is not set: then nothing else is near.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from taboot_pipelines.retrieval.answering.config_files import Placed
 from taboot_pipelines.retrieval.answering.config_values import is_secret, key_words, suits
 from taboot_pipelines.retrieval.answering.phrases import phrase_of, shown, thing_of, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.statements import Found
+from taboot_pipelines.retrieval.answering.statements import Cite, Found
 from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 
@@ -28,6 +28,8 @@ Near = Callable[[str, Sequence[str]], npt.NDArray[np.float32]]
 MIN_NEAR, _MARGIN = 0.6, 0.02
 #: The least of one that stands out among the others, by so much.
 _MIN_ALONE, _STANDS_OUT = 0.5, 0.15
+#: The least of one that the words of its key point at too.
+_MIN_AGREED = 0.4
 #: Values of one question that are compared.
 _MAX_COMPARED = 48
 #: What edges say, and say better.
@@ -37,8 +39,11 @@ _OTHERS = frozenset({Value.REASON, Value.STEPS, Value.MEANING, Value.DATE, Value
 _SWITCH = re.compile(r"true|false|yes|no|on|off|enabled?|disabled?|0|1", re.IGNORECASE)
 
 
-def nearest_value(question: Question, values: Sequence[Placed], near: Near) -> tuple[float, Found] | None:
-    """The value that is nearest, and how near; None if none is near enough, or two are alike."""
+def nearest_value(
+    question: Question, values: Sequence[Placed], near: Near, guessed: Collection[Cite] = ()
+) -> tuple[float, Found] | None:
+    """The value that is nearest, and how near; None if none is near enough, or two are alike. ``guessed``:
+    the places of what the words of keys point at: less is enough where both agree."""
     if question.reading.value in _OTHERS or question.reading.lists_services or question.reading.negated:
         return None
     held = {text_of(p): p for p in values if _may_answer(question, p)}
@@ -51,7 +56,9 @@ def nearest_value(question: Question, values: Sequence[Placed], near: Near) -> t
     chosen = [held[texts[i]] for i in order if cosines[i] >= best - _MARGIN]
     rest = [float(c) for c in cosines if c < best - _MARGIN]
     stands_out = bool(rest) and best - max(rest) >= _STANDS_OUT
-    if best < (_MIN_ALONE if stands_out else MIN_NEAR) or len({p.value.path[:-1] for p in chosen}) > 1:
+    enough = _MIN_ALONE if stands_out else MIN_NEAR
+    enough = _MIN_AGREED if chosen[0].cite in guessed else enough
+    if best < enough or len({p.value.path[:-1] for p in chosen}) > 1:
         return None
     return best, Found([value_statement(chosen)], looked_for="its configuration")
 
