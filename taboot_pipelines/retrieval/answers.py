@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import parts, replays
+from taboot_pipelines.retrieval.answering.answerer import MIN_CONFIDENCE as SURE_OF_FACTS
+from taboot_pipelines.retrieval.answering.answerer import names_in
 from taboot_pipelines.retrieval.answering.asking import Asked, read_question
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
@@ -53,8 +55,6 @@ _WORTH_ASKING = 0.4
 #: An answer out of the graph and out of configuration, with what says how near texts are to the question;
 #: None where they do not answer.
 Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
-#: A value that is not nearer to the question than that is said only where no text answers.
-_NEAR_ENOUGH = 0.8
 #: Texts whose vectors are kept.
 _MAX_VECTORS = 20_000
 
@@ -178,7 +178,8 @@ class Answers:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
         near = None if request.mode == "keyword" else self._near(view)
         facts = None if self._facts is None else self._facts(view, request, limit, near)
-        if facts_suffice and facts is not None and facts.confidence >= _NEAR_ENOUGH:
+        # A value that is only near to the question is said where no text answers.
+        if facts_suffice and facts is not None and facts.confidence >= SURE_OF_FACTS:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
@@ -235,6 +236,8 @@ class Answers:
             found = each
         share = max(1, limit // len(found))
         answers = [self._in_its_own_words(f, share) for f in found]
+        if len({a.text for a in answers}) == 1:
+            return found[0], answers[0].model_copy(update={"question": request.query})
         hits = {h.chunk_id: h for f in found for h in f.hits}
         return replace(found[0], hits=tuple(hits.values())), _of_parts(request.query, answers)
 
@@ -254,13 +257,11 @@ class Answers:
         return [first, *(parts.whole(part, first, names, self._named(part)) for part in rest)]
 
     def _named(self, text: str) -> list[parts.Named]:
-        from taboot_pipelines.retrieval.answering.answerer import names_in
-
         return self._session.ask(lambda view: names_in(view, text))
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
         told = bool(found.told) or found.sure >= THRESHOLD
-        if found.facts is not None and (found.facts.confidence >= _NEAR_ENOUGH or not told):
+        if found.facts is not None and (found.facts.confidence >= SURE_OF_FACTS or not told):
             return found.facts
         if not told:
             return _nothing(found)

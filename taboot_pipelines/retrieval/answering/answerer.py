@@ -115,7 +115,8 @@ class Answerer:
     def answer(self, text: str, near: Near | None = None) -> FactAnswer | None:
         """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
         the question names nothing known and asks for no kind of fact. ``near``: how near texts are to the
-        question, for a value that shares no words with it, which is of the kind ``near``."""
+        question, for a value that shares no words with it, which is of the kind ``near`` and less sure
+        than any other answer."""
         linked = self.names.link(text)
         if not linked.words:
             return None
@@ -161,7 +162,7 @@ class Answerer:
             if closest is not None:
                 sure, found = closest
                 said = tuple(self._sentence(s.text, s.cites) for s in found.statements)
-                return FactAnswer(said, sure, "near", names, found.looked_for)
+                return FactAnswer(said, sure * MIN_CONFIDENCE, "near", names, found.looked_for)
         if not names and asked_kind == "unknown":
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))

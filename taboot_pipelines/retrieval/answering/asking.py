@@ -61,6 +61,12 @@ class Term:
     name: bool
     unknown: bool = False
 
+    @property
+    def defining(self) -> bool:
+        """Whether what lacks it is about another thing, however like it is: a number, a date, the thing asked
+        about where no document knows it."""
+        return self.missing == _WITHOUT_NUMBER or (self.unknown and self.missing == _WITHOUT_SUBJECT)
+
 
 @dataclass(frozen=True, slots=True)
 class Asked(Reading):

@@ -23,7 +23,7 @@ _ASKS = (
     rf"|{_AUXILIARY} (?:it|they|that|this|there)\b"
 )
 _CUT = re.compile(
-    rf"\?+\s+(?:and |also |but )*(?=\w)|,?;?\s+(?:and|plus|but)(?: also)?,?\s+(?={_ASKS})|;\s+(?={_ASKS})",
+    rf"\?+\s+(?!i\.e|e\.g|that is|in other)(?:and |also |but )*(?=\w)|,?;?\s+(?:and|plus|but)(?: also)?,?\s+(?={_ASKS})|;\s+(?={_ASKS})",
     re.IGNORECASE,
 )
 _BEGINS = re.compile(

@@ -126,7 +126,11 @@ def compared(asked: Asked, ranked: list[Scored], near: Near) -> list[Scored]:
         return ranked
     best = ranked[0]
     statement = best.statement
-    if statement.said.endswith("?") or not carries(asked.value, statement.said, frozenset()):
+    held = best.place.document.words(best.number)
+    lost = [t for t in asked.terms if t.defining and _covers(t, held, best.place.document.named)[0] < _STANDS]
+    if lost or asked.value is Value.SECRET or statement.said.endswith("?"):
+        return ranked
+    if not carries(asked.value, statement.said, frozenset()):
         return ranked
     heading = statement.section.rsplit(" > ", 1)[-1] or best.place.document.title
     said = statement.said[:_MAX_COMPARED]

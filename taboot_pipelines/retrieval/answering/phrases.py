@@ -21,6 +21,7 @@ MAX_VALUE_CHARS = 300
 
 _VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
 _MASK = re.compile(r"[*•█]{3,}")
+_LETTERS = re.compile(r"[^A-Z]+")
 _ON = re.compile(r"true|yes|on|1", re.IGNORECASE)
 _MODE = re.compile(r":(?:[a-zA-Z]+,)*(?:ro|readonly)(?:,[a-zA-Z]+)*$")
 #: The sections of a Compose file whose entries have names, and what one is called.
@@ -89,7 +90,14 @@ def _said(p: Placed) -> tuple[_Frame, str]:
 
 def phrase_of(p: Placed) -> tuple[str, str]:
     """The end of the key path that has a phrase, and the phrase; empty if there is none."""
-    return next(((key, phrase) for key, phrase in _PHRASES if p.ends_in(key)), ("", ""))
+    key, phrase = next(((key, phrase) for key, phrase in _PHRASES if p.ends_in(key)), ("", ""))
+    last = p.value.path[-1].upper()
+    if key.isupper() and last != key:
+        # ONLY_SUBDOMAINS are no subdomains, but GITEA_LOG_LEVEL is gitea's log level.
+        of, service = _LETTERS.sub("", last.removesuffix(key)), _LETTERS.sub("", p.service.upper())
+        if not of or not (service.startswith(of) or of.startswith(service)):
+            return "", ""
+    return key, phrase
 
 
 def thing_of(p: Placed) -> str:
