@@ -109,6 +109,9 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
             "live",
             "lives",
             "placed",
+            "end",
+            "ends",
+            "up",
         }
     found: dict[str, Term] = {}
     for run in words.runs(folded):

@@ -216,8 +216,9 @@ class Holders(Topic):
 
     def asks(self, question: Question) -> bool:
         """Whether a question asks for services by a property, which its words alone would not decide."""
-        named = any(m.of("service") for m in question.mentions)
-        return question.reading.lists and not named and _asked(question) is not None
+        reading = question.reading
+        named = not reading.lists_services and any(m.of("service") for m in question.mentions)
+        return reading.lists and not named and _asked(question) is not None
 
     def _entries(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         """The networks, volumes, secrets or configs that are external or internal, with the files that

@@ -23,7 +23,8 @@ _ASKS = (
     rf"|{_AUXILIARY} (?:it|they|that|this|there)\b"
 )
 _CUT = re.compile(
-    rf"\?+\s+(?!i\.e|e\.g|that is|in other)(?:and |also |but )*(?=\w)|,?;?\s+(?:and|plus|but)(?: also)?,?\s+(?={_ASKS})|;\s+(?={_ASKS})",
+    r"\?+\s+(?!i\.e|e\.g|that is|in other)(?:and |also |but )*(?=\w)"
+    rf"|,?;?\s+(?:and|plus|but)(?: also)?,?\s+(?={_ASKS})|;\s+(?={_ASKS})",
     re.IGNORECASE,
 )
 _BEGINS = re.compile(

@@ -128,8 +128,8 @@ def compared(asked: Asked, ranked: list[Scored], near: Near) -> list[Scored]:
     statement = best.statement
     held = best.place.document.words(best.number)
     lost = [t for t in asked.terms if t.defining and _covers(t, held, best.place.document.named)[0] < _STANDS]
-    if lost or asked.value is Value.SECRET or statement.said.endswith("?"):
-        return ranked
+    if lost or asked.value is Value.SECRET or statement.said.endswith("?") or statement.keys:
+        return ranked  # a line of configuration is compared as a value of what is named
     if not carries(asked.value, statement.said, frozenset()):
         return ranked
     heading = statement.section.rsplit(" > ", 1)[-1] or best.place.document.title

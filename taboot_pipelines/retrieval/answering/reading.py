@@ -25,6 +25,8 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
         (r"\bhow old\b|\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
         (r"\bwhat (?:to do|now|do (?:i|we|you) do)\b", Value.STEPS),
         (r"\bwhat (?:should|must|can|shall) (?:i|we|you|one) do\b", Value.STEPS),
+        (r"\bhow (?:much|expensive)\b.*\b(?:costs?|pay|paid|charges?|expensive|price)\b", Value.PRICE),
+        (r"\bwhat (?:does|do|did|will)\b.*\bcost\b", Value.PRICE),
         (r"\bhow (?:many|much|big|large|high|far|fast|few)\b", Value.NUMBER),
         (r"\bwhat(?:'s| is| are)? (?:the )?(?:steps?|procedure|way|process)\b", Value.STEPS),
         (r"\bhow (?:do|does|can|could|should|would|to|must|shall|may)\b", Value.STEPS),
