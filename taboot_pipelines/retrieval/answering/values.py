@@ -157,6 +157,10 @@ TOLD = frozenset(
 )
 
 
+#: The words by which what happened is told.
+_TOLD_IN = frozenset({"was", "were", "had", "this"})
+
+
 def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bool:
     """Whether a statement carries a kind of value that the question does not hold itself."""
     if value is None or value not in _CARRIES:
@@ -164,7 +168,7 @@ def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bo
     if value is Value.SECRET and _PLACEHOLDER.search(said):
         return False
     if value is Value.REASON:
-        return bool(_CARRIES[value].search(said))
+        question_runs -= _TOLD_IN  # "what was the cause" does not give away what was
     return any(
         not set(words.runs(words.fold(m[0]))) <= question_runs or not words.runs(words.fold(m[0]))
         for m in _CARRIES[value].finditer(said)
