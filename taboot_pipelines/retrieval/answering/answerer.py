@@ -145,7 +145,8 @@ class Answerer:
                 best = _better(best, _Best(sure, "holders", found, question))
             found = None if self.holders.asks(question) else self.config.find(scoped)
             if found is not None:
-                sure = _confidence(question, found, set(), config=True) - 0.05 - 0.01 * n
+                sure = _confidence(question, found, set(), config=True) - 0.01 * n
+                sure += 0.02 if found.weight > 1 else -0.05  # a key as it is written is before what edges say
                 best = _better(best, _Best(sure, "config", found, question))
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))
         if best is not None and best.sure >= MIN_CONFIDENCE:

@@ -20,6 +20,7 @@ from taboot_pipelines.retrieval.answering.config_values import (
     WORDS,
     akin_any,
     best_value,
+    is_secret,
     key_words,
     strength_of,
     worth_of,
@@ -40,6 +41,9 @@ _MAX_PARSED = 40
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
+#: A key as it is written in a file; it says more surely than any other words what is asked.
+_KEY = re.compile(r"(?<![\w/.])[A-Za-z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+(?![\w/])")
+_EXACT = 1.1
 _PORT_KEY = re.compile(
     r"^(?:expose|(?:web_?|http_?|listen_?|server_?|app_?|webui_?|ui_?)?port|--port|-p"
     r"|--web\.listen-address|listen)$",
@@ -171,6 +175,9 @@ class Config:
             literal = self._by_literal(scoped)
             if literal is not None:
                 return literal
+        keyed = self._by_key(scoped)
+        if keyed is not None:
+            return keyed
         best: Found | None = None
         if question.reading.lists_services and question.negated:
             return None
@@ -363,6 +370,24 @@ class Config:
         count = f"{plural(len(hits), 'service')}: " if question.counts else ""
         text = f"{count}{names} {'have' if len(hits) > 1 else 'has'} it, under {under}."
         return Found([Statement(text, places[:MAX_CITED])], used | left, looked_for="such services")
+
+    def _by_key(self, scoped: Scoped) -> Found | None:
+        """The value of a key that the question writes as it stands in the file (``LOG_LEVEL``), of what it
+        names, else of all that is."""
+        question = scoped.question
+        keys = {m[0].lower(): m.span() for m in _KEY.finditer(question.linked.text)}
+        for key, (start, end) in keys.items():
+            words = {i for i, w in enumerate(question.linked.words) if start <= w.start and w.end <= end}
+            sets = [(v, used) for v, used, _ in self._candidates(scoped)]
+            if not scoped.mentions:
+                held = [d.doc_id for d, text in self._lowered if key in text][:_MAX_PARSED]
+                sets = [(v, set()) for v in map(self.of_document, held)]
+            for values, used in sets:
+                found = [p for p in values if p.value.path[-1].lower() == key and not is_secret(p.value)]
+                if found:
+                    said = value_statement(found[:MAX_SHOWN])
+                    return Found([said], used | words, _EXACT, f"the value of {key}", len(words))
+        return None
 
     def _by_literal(self, scoped: Scoped) -> Found | None:
         """The values that hold a path of the question: what is mounted there, and whose it is."""
