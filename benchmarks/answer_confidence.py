@@ -48,7 +48,7 @@ def observe(kb: KnowledgeBase, question: Question, corpus: Corpus) -> tuple[Feat
         statement = s.statement
         said = s.place.document.text[statement.start : statement.end]
         cited.append(Cited(s.place.document.url, line, said))
-    reply = Reply(True, " ".join(map(read_out, chosen)), tuple(cited))
+    reply = Reply(True, " ".join(read_out(asked, s) for s in chosen), tuple(cited))
     right = question.kind != "none" and judge(question, reply, corpus).right
     return ranked[0].features, right
 

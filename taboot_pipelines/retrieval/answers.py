@@ -7,26 +7,33 @@ can be shown again (``answering.replays``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import replays
-from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
+from taboot_pipelines.retrieval.answering import parts, replays
+from taboot_pipelines.retrieval.answering.answerer import MIN_CONFIDENCE as SURE_OF_FACTS
+from taboot_pipelines.retrieval.answering.answerer import names_in
+from taboot_pipelines.retrieval.answering.asking import Asked, read_question
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
 from taboot_pipelines.retrieval.answering.documents import Documents
+from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, rank_statements
+from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, compared, rank_statements
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.steps import find_steps
 from taboot_pipelines.retrieval.answering.tables import compare_column
-from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.hits import make_hit
 from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
 from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
@@ -39,16 +46,17 @@ if TYPE_CHECKING:
 
 #: Documents that an abstention names.
 _NAMED = 3
+_CITED = re.compile(r"\[(\d+)\](?=(?:\[\d+\])*(?:\s|$))")
 #: What stands for the cosine where the search compares words only.
 _UNKNOWN_SIMILARITY = 0.4
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
 _WORTH_ASKING = 0.4
 
-#: Who asks for one of these does not want another property of the same thing, which is what facts may know.
-_TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
-
-#: An answer out of the graph and out of configuration; None where they do not answer.
-Facts = Callable[[View, SearchRequest, int], Answer | None]
+#: An answer out of the graph and out of configuration, with what says how near texts are to the question;
+#: None where they do not answer.
+Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
+#: Texts whose vectors are kept.
+_MAX_VECTORS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class _Found:
 
 class Answers:
     """``facts``: what answers before text does. ``chat``: a model that is used instead of what the settings
-    name. Safe to use from several threads.
+    name. ``query_vectors``: what compares meanings; None: words only. Safe to use from several threads.
     """
 
     def __init__(
@@ -84,7 +92,10 @@ class Answers:
         evidence: Evidence,
         facts: Facts | None = None,
         chat: ChatModel | None = None,
+        query_vectors: QueryVectors | None = None,
     ) -> None:
+        self._query_vectors = query_vectors
+        self._vectors: dict[tuple[str, str], npt.NDArray[np.float32]] = {}
         self._settings = settings.retrieval
         self._namespace = namespace
         self._session = session
@@ -103,10 +114,10 @@ class Answers:
         Raises ``E_CONFIG`` if a model is asked for and there is none, and what its server raises.
         """
         chat = self._model(synthesize)
-        found = self._find(request, limit, facts_suffice=chat is None)
         if chat is None:
-            made = self._in_its_own_words(found, limit)
+            found, made = self._plainly(request, limit)
         else:
+            found = self._find(request, limit, facts_suffice=False)
             sentences = list(self._put_into_words(chat, found))
             made = _joined(found, [s for s, _ in sentences], [c for _, c in sentences])
         return self._finished(request, limit, found, made)
@@ -116,12 +127,12 @@ class Answers:
         abstention says where there is none.
         """
         chat = self._model(synthesize)
-        found = self._find(request, limit, facts_suffice=chat is None)
         if chat is None:
-            made = self._in_its_own_words(found, limit)
+            found, made = self._plainly(request, limit)
             self._finished(request, limit, found, made)
             yield made.text
             return
+        found = self._find(request, limit, facts_suffice=False)
         texts: list[str] = []
         citations: list[tuple[Citation, ...]] = []
         for text, cited in self._put_into_words(chat, found):
@@ -165,15 +176,34 @@ class Answers:
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
-        facts = None if self._facts is None else self._facts(view, request, limit)
-        if facts is not None and asked.value in _TIMES and not says(asked, facts.text):
-            facts = None
-        needless = facts_suffice and facts is not None
-        if needless:
+        near = None if request.mode == "keyword" else self._near(view)
+        facts = None if self._facts is None else self._facts(view, request, limit, near)
+        # A value that is only near to the question is said where no text answers.
+        if facts_suffice and facts is not None and facts.confidence >= SURE_OF_FACTS:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
-        return _Found(asked, hits, rank_statements(asked, places), facts, told, view.manifest.version)
+        ranked = rank_statements(asked, places)
+        ranked = ranked if near is None else compared(asked, ranked, near)
+        return _Found(asked, hits, ranked, facts, told, view.manifest.version)
+
+    def _near(self, view: View) -> Near | None:
+        """How near texts are to a question, by the embedder of the view; None without one."""
+        vectors = self._query_vectors
+        if vectors is None:
+            return None
+
+        def near(question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+            space = view.manifest.space.space().id
+            held = self._vectors if len(self._vectors) < _MAX_VECTORS else {}
+            new = [t for t in dict.fromkeys(texts) if (space, t) not in held]
+            if new:
+                made = zip(new, vectors.passages(view, new), strict=True)
+                held = self._vectors = {**held, **{(space, t): v for t, v in made}}
+            asked = vectors.vector(view, question)
+            return np.array([held[space, t] @ asked for t in texts], dtype=np.float32)
+
+        return near
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:
         places = []
@@ -185,15 +215,55 @@ class Answers:
             document = self._documents.read(view, row)
             own = self._ownership.owns(view, hit.source)
             near = hit.scores.get("vector", _UNKNOWN_SIMILARITY)
-            places.append(Place(document, hit.start - document.start, hit.end - document.start, near, own))
+            text = self._ownership.is_text(view, hit.source)
+            places.append(
+                Place(document, hit.start - document.start, hit.end - document.start, near, own, text)
+            )
         return places
 
     # --- saying ---------------------------------------------------------------------------------------------
 
+    def _plainly(self, request: SearchRequest, limit: int) -> tuple[_Found, Answer]:
+        """What was found and the answer without a model, of a question that asks several things for each."""
+        asked = self._parts(request.query)
+        found = [self._find(replace(request, query=part), limit, facts_suffice=True) for part in asked]
+        if len(found) == 1:
+            made = self._in_its_own_words(found[0], limit)
+            each = [] if made.kind == "text" else self._properties(request, limit)
+            answered = [f.facts.text for f in each if f.facts is not None]
+            if len(set(answered)) < (2 if made.found else 1):
+                return found[0], made
+            found = each
+        share = max(1, limit // len(found))
+        answers = [self._in_its_own_words(f, share) for f in found]
+        if len({a.text for a in answers}) == 1:
+            return found[0], answers[0].model_copy(update={"question": request.query})
+        hits = {h.chunk_id: h for f in found for h in f.hits}
+        return replace(found[0], hits=tuple(hits.values())), _of_parts(request.query, answers)
+
+    def _properties(self, request: SearchRequest, limit: int) -> list[_Found]:
+        """What is found for each of two properties that a question joins; empty if it joins none."""
+        if " and " not in request.query:
+            return []
+        joined = parts.properties(request.query, self._named(request.query))
+        return [self._find(replace(request, query=part), limit, facts_suffice=True) for part in joined]
+
+    def _parts(self, question: str) -> list[str]:
+        """The questions that are asked, each so that it can be asked alone."""
+        first, *rest = parts.cut(question)
+        if not rest:
+            return [question]
+        names = self._named(first)
+        return [first, *(parts.whole(part, first, names, self._named(part)) for part in rest)]
+
+    def _named(self, text: str) -> list[parts.Named]:
+        return self._session.ask(lambda view: names_in(view, text))
+
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
-        if found.facts is not None:
+        told = bool(found.told) or found.sure >= THRESHOLD
+        if found.facts is not None and (found.facts.confidence >= SURE_OF_FACTS or not told):
             return found.facts
-        if not found.told and found.sure < THRESHOLD:
+        if not told:
             return _nothing(found)
         chosen = found.told or [
             Said(read_out(found.asked, s), s) for s in choose(found.asked, found.ranked, limit)
@@ -306,6 +376,39 @@ def _nothing(found: _Found, why: str = "") -> Answer:
         kind="none",
         looked_for=wanted,
     )
+
+
+def _renumbered(text: str, more: int) -> str:
+    return _CITED.sub(lambda m: f"[{int(m[1]) + more}]", text)
+
+
+def _of_parts(question: str, answers: Sequence[Answer]) -> Answer:
+    """One answer out of those to the parts of a question; of a part without one it says so."""
+    texts: list[str] = []
+    citations: list[Citation] = []
+    for answer in answers:
+        before = len(citations)
+        citations += [c.model_copy(update={"number": c.number + before}) for c in answer.citations]
+        if answer.found:
+            texts.append(_renumbered(answer.text, before))
+        else:
+            texts.append(f"Not answered: {answer.question} {answer.text}")
+    answered = [a for a in answers if a.found]
+    return Answer(
+        question=question,
+        found=bool(answered),
+        text=" ".join(texts),
+        citations=tuple(citations),
+        confidence=min((a.confidence for a in answered), default=0.0),
+        kind=_kind(answered),
+        looked_for="; ".join(a.looked_for for a in answers if a.looked_for),
+    )
+
+
+def _kind(answers: Sequence[Answer]) -> Literal["facts", "text", "none"]:
+    if not answers:
+        return "none"
+    return "facts" if all(a.kind == "facts" for a in answers) else "text"
 
 
 def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citation, ...]]) -> Answer:

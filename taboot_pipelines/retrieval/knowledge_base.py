@@ -83,7 +83,9 @@ class KnowledgeBase:
         self._search = Search(settings, namespace, self._session, query_vectors, reranker)
         self._why_not = WhyNotFound(self._session, self._search)
         self._answers = Once(
-            lambda: _open_answers(settings, namespace, self._session, self._search, evidence, chat)
+            lambda: _open_answers(
+                settings, namespace, self._session, self._search, evidence, chat, query_vectors
+            )
         )
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
@@ -327,12 +329,13 @@ def _open_answers(
     search: Search,
     evidence: Evidence,
     chat: ChatModel | None,
+    query_vectors: QueryVectors,
 ) -> Answers:
     """What answers questions; its modules and their tables of words are loaded when first asked for."""
     from taboot_pipelines.retrieval.answering import fact_answer
     from taboot_pipelines.retrieval.answers import Answers
 
-    return Answers(settings, namespace, session, search, evidence, facts=fact_answer, chat=chat)
+    return Answers(settings, namespace, session, search, evidence, fact_answer, chat, query_vectors)
 
 
 def _truth(name: str, value: bool | None) -> bool | None:

@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from taboot_pipelines.knowledge.mentions import stopwords
@@ -20,9 +21,11 @@ from taboot_pipelines.retrieval.answering.facts import Facts
 from taboot_pipelines.retrieval.answering.holders import Holders
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Linked, Names
+from taboot_pipelines.retrieval.answering.nearest import Near
+from taboot_pipelines.retrieval.answering.parts import Named
 from taboot_pipelines.retrieval.answering.question import Question, readings
 from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import Cite, Found
+from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement
 from taboot_pipelines.retrieval.session import View
 
 #: The least confidence of an answer.
@@ -86,6 +89,19 @@ class FactAnswer:
         return " ".join(s.text for s in self.sentences)
 
 
+class _Best(NamedTuple):
+    """What answers best so far, and the reading of the question that it answers."""
+
+    sure: float
+    kind: str
+    found: Found
+    question: Question
+
+
+def _better(known: _Best | None, new: _Best) -> _Best:
+    return new if known is None or new.sure > known.sure else known
+
+
 class Answerer:
     """The facts of one view. Made once per view."""
 
@@ -96,13 +112,15 @@ class Answerer:
         self.facts = Facts(self.house, self.config)
         self.holders = Holders(self.house, self.config)
 
-    def answer(self, text: str) -> FactAnswer | None:
+    def answer(self, text: str, near: Near | None = None) -> FactAnswer | None:
         """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
-        the question names nothing known and asks for no kind of fact."""
+        the question names nothing known and asks for no kind of fact. ``near``: how near texts are to the
+        question, for a value that shares no words with it, which is of the kind ``near`` and less sure
+        than any other answer."""
         linked = self.names.link(text)
         if not linked.words:
             return None
-        best: tuple[float, str, Found] | None = None
+        best: _Best | None = None
         asked_kind = "unknown"
         for n, question in enumerate(readings(linked)):
             if not question.is_fact:
@@ -120,26 +138,42 @@ class Answerer:
                     certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
                     if question.yes_no and not certain:
                         sure -= 0.05  # a reading that answers yes or no is before one that does not
-                    if best is None or sure > best[0]:
-                        best = (sure, asked.kind, found)
+                    best = _better(best, _Best(sure, asked.kind, found, question))
             found = self.holders.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set()) - 0.01 * n
-                if best is None or sure > best[0]:
-                    best = (sure, "holders", found)
+                best = _better(best, _Best(sure, "holders", found, question))
             found = None if self.holders.asks(question) else self.config.find(scoped)
             if found is not None:
-                sure = _confidence(question, found, set(), config=True) - 0.05 - 0.01 * n
-                if best is None or sure > best[0]:
-                    best = (sure, "config", found)
+                sure = _confidence(question, found, set(), config=True) - 0.01 * n
+                sure += 0.02 if found.weight > 1 else -0.05  # a key as it is written is before what edges say
+                best = _better(best, _Best(sure, "config", found, question))
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))
-        if best is not None and best[0] >= MIN_CONFIDENCE:
-            sentences = tuple(self._sentence(s.text, s.cites) for s in best[2].statements if s.cites)
+        if best is not None and best.sure >= MIN_CONFIDENCE:
+            statements = [s for s in best.found.statements if s.cites]
+            _say_slips(best, statements)
+            sentences = tuple(self._sentence(s.text, s.cites) for s in statements)
             if sentences:
-                return FactAnswer(sentences, min(best[0], 1.0), best[1], names, best[2].looked_for)
+                looked_for = best.found.looked_for
+                return FactAnswer(sentences, min(best.sure, 1.0), best.kind, names, looked_for)
+        if near is not None:
+            known = best is not None and best.kind == "config"
+            guessed = [c for s in best.found.statements for c in s.cites] if best and known else []
+            closest = self._nearest(linked, near, guessed)
+            if closest is not None:
+                sure, found = closest
+                said = tuple(self._sentence(s.text, s.cites) for s in found.statements)
+                return FactAnswer(said, sure * MIN_CONFIDENCE, "near", names, found.looked_for)
         if not names and asked_kind == "unknown":
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
+
+    def _nearest(self, linked: Linked, near: Near, guessed: list[Cite]) -> tuple[float, Found] | None:
+        every = readings(linked)
+        question = max(every, key=lambda q: len(q.mentions))
+        if not question.is_fact or not question.mentions:
+            return None
+        return self.config.nearest(Scoped(self.house, question), near, guessed)
 
     def _sentence(self, text: str, cites: Sequence[Cite]) -> FactSentence:
         return FactSentence(
@@ -151,6 +185,22 @@ class Answerer:
                 for c in cites
             ),
         )
+
+
+def _say_slips(best: _Best, statements: Sequence[Statement]) -> None:
+    """Say of each name that was read out of a slip of the pen how it was written."""
+    for mention in best.question.mentions:
+        if (
+            not statements
+            or not mention.meant
+            or not best.found.used & set(range(mention.first, mention.last))
+        ):
+            continue
+        name = re.compile(rf"(?<![\w.-]){re.escape(mention.meant)}(?![\w-])", re.IGNORECASE)
+        said, count = name.subn(rf"\g<0> (you wrote {mention.text})", statements[0].text, count=1)
+        if not count:
+            said = f"{mention.meant} (you wrote {mention.text}): {statements[0].text}"
+        statements[0].text = said
 
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
@@ -179,10 +229,21 @@ _LOCK = threading.Lock()
 _ANSWERERS: WeakKeyDictionary[View, Answerer] = WeakKeyDictionary()
 
 
-def answer_from_facts(view: View, question: str) -> FactAnswer | None:
-    """What the graph and the configuration files of a view say to a question; see :class:`FactAnswer`."""
+def answer_from_facts(view: View, question: str, near: Near | None = None) -> FactAnswer | None:
+    """What the graph and the configuration files of a view say to a question; see :meth:`Answerer.answer`."""
+    return _answerer(view).answer(question, near)
+
+
+def names_in(view: View, text: str) -> list[Named]:
+    """The names in a text that are surely meant as such, those of services first."""
+    mentions = _answerer(view).names.link(text)
+    held = sorted(mentions.strong(), key=lambda m: not m.of("service"))
+    return [Named(*mentions.span(m), m.text) for m in held]
+
+
+def _answerer(view: View) -> Answerer:
     with _LOCK:
         answerer = _ANSWERERS.get(view)
         if answerer is None:
             answerer = _ANSWERERS[view] = Answerer(view)
-    return answerer.answer(question)
+    return answerer

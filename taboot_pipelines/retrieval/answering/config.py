@@ -15,26 +15,25 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, read
+from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, Placed, Value, read
 from taboot_pipelines.retrieval.answering.config_values import (
-    MAX_SHOWN,
     WORDS,
-    Placed,
     akin_any,
     best_value,
-    ends_in,
+    is_secret,
     key_words,
-    stem_of,
     strength_of,
-    value_statement,
     worth_of,
 )
 from taboot_pipelines.retrieval.answering.house import Document, Edge, House, Service, distinct
 from taboot_pipelines.retrieval.answering.linking import Mention
+from taboot_pipelines.retrieval.answering.nearest import Near, nearest_value
+from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
+from taboot_pipelines.retrieval.answering.words import stem
 
 #: Files that are kept parsed, and files that one question parses.
 _MAX_FILES = 2000
@@ -42,10 +41,9 @@ _MAX_PARSED = 40
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
-_LISTING = re.compile(
-    r"(?:which|what|list|show|how many|all|name)(?: me)?(?: all| the| of the| of our| our)*"
-    r" (?:services?|containers?|apps?|stacks?)\b"
-)
+#: A key as it is written in a file; it says more surely than any other words what is asked.
+_KEY = re.compile(r"(?<![\w/.])[A-Za-z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+(?![\w/])")
+_EXACT = 1.1
 _PORT_KEY = re.compile(
     r"^(?:expose|(?:web_?|http_?|listen_?|server_?|app_?|webui_?|ui_?)?port|--port|-p"
     r"|--web\.listen-address|listen)$",
@@ -86,10 +84,12 @@ class Config:
         """The values of a service: its own in every file of its project, then those that it extends."""
         found: list[Placed] = []
         for doc_id in self.house.declaring(service):
-            self._of_service(doc_id, service.name, found, set())
+            self._of_service(service, doc_id, service.name, found, set())
         return found
 
-    def _of_service(self, doc_id: str, name: str, found: list[Placed], seen: set[tuple[str, str]]) -> None:
+    def _of_service(
+        self, service: Service, doc_id: str, name: str, found: list[Placed], seen: set[tuple[str, str]]
+    ) -> None:
         if (doc_id, name) in seen or len(seen) > 16:
             return
         seen.add((doc_id, name))
@@ -100,13 +100,31 @@ class Config:
                 continue
             adds = value.path[2] in ("volumes", "extra_hosts")
             if len(seen) == 1 or adds or value.path[2:] not in held:
-                found.append(Placed(document, value, 2, name))
+                found.append(Placed(document, value, 2, name, self._known(service, value)))
         if name in file.extends:
             path, other = file.extends[name]
             target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
             other_doc = self.house.by_path.get((document.source, target)) if path else doc_id
             if other_doc is not None:
-                self._of_service(other_doc, other, found, seen)
+                self._of_service(service, other_doc, other, found, seen)
+
+    def _known(self, service: Service, value: Value) -> str:
+        """What the graph knows a value to be that is written with variables: it was read with those of the
+        project's ``.env``. Empty where nothing says so."""
+        if "$" not in value.value or len(value.path) != 3:
+            return ""
+        key = value.path[2]
+        if key == "image":
+            edges = [e for e in self.house.out(service.number, "BUILDS") if e.method == "compose_image"]
+            return str(self.house.properties(edges[0].end).get("reference") or "") if edges else ""
+        if key == "ports":
+            at = {
+                f"{e.properties['port']}:{e.properties.get('targetPort') or e.properties['port']}"
+                for e in self.house.out(service.number, "BINDS")
+                if e.line == value.line
+            }
+            return at.pop() if len(at) == 1 else ""
+        return str(service.properties.get({"container_name": "containerName"}.get(key, key)) or "")
 
     def whole(self, service: Service) -> bool:
         """Whether all that a service is declared with is known: no file that it extends is missing."""
@@ -132,7 +150,8 @@ class Config:
                 lead, service = 2, path[1]
             else:
                 lead = 0
-            found.append(Placed(document, value, lead, service))
+            known, also = _set_in(self.file(doc_id), document, value) if nginx else ("", ())
+            found.append(Placed(document, value, lead, service, known, also))
         return found
 
     def under_name(self, names: Iterable[str], doc_ids: Iterable[str]) -> list[Placed]:
@@ -156,10 +175,13 @@ class Config:
             literal = self._by_literal(scoped)
             if literal is not None:
                 return literal
+        keyed = self._by_key(scoped)
+        if keyed is not None:
+            return keyed
         best: Found | None = None
-        if _LISTING.match(question.lower) and question.negated:
+        if question.reading.lists_services and question.negated:
             return None
-        if _LISTING.match(question.lower) and not any(m.of("service") for m in scoped.mentions):
+        if question.reading.lists_services and not any(m.of("service") for m in scoped.mentions):
             return self._listing(scoped)
         for values, used, sure in self._candidates(scoped):
             if not values:
@@ -196,14 +218,24 @@ class Config:
         for placed in checks[:1]:
             match = _CHECKED_PORT.search(placed.value.value)
             port = next(g for g in match.groups() if g) if match else ""
-            cite = Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
             statements.append(
                 Statement(
                     f"{placed.service} is checked on port {port} ({placed.value.key}), and publishes none.",
-                    [cite],
+                    [placed.cite],
                 )
             )
         return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
+
+    def nearest(self, scoped: Scoped, near: Near, guessed: Sequence[Cite]) -> tuple[float, Found] | None:
+        """The value of what the question names that is nearest to it in meaning, and how near. ``guessed``:
+        the places of what its words point at."""
+        values: dict[tuple[str, int, tuple[str, ...]], Placed] = {}
+        for mention in scoped.mentions:
+            found = [p for s in scoped.services(mention)[0][:3] for p in self.of_service(s)]
+            found += [p for d in self._confs(scoped, mention)[:3] for p in self.of_document(d)]
+            for placed in found:
+                values.setdefault((placed.document.doc_id, placed.value.start, placed.value.path), placed)
+        return nearest_value(scoped.question, list(values.values()), near, guessed)
 
     def _candidates(self, scoped: Scoped) -> Iterator[tuple[list[Placed], set[int], float]]:
         """The values that may be meant, each set with the words that lead to it and how sure that is."""
@@ -270,7 +302,7 @@ class Config:
     ) -> list[tuple[Service, set[int]]]:
         """Services of the same project that a further word of the question names in part: ``gitea-dump`` for
         when gitea is dumped."""
-        left = {stem_of(scoped.question.linked.words[i].text): i for i in scoped.question.unexplained(used)}
+        left = {stem(scoped.question.linked.words[i].text): i for i in scoped.question.unexplained(used)}
         found = []
         for service in services[:2]:
             if not service.declared or len(left) > 20:
@@ -280,7 +312,7 @@ class Config:
                 names = " ".join(
                     [other.name, *(self.house.name(e.end) for e in self.house.out(number, "BUILDS")[:1])]
                 )
-                shared = {left[w] for w in map(stem_of, WORDS.findall(names.lower())) if w in left}
+                shared = {left[w] for w in map(stem, WORDS.findall(names.lower())) if w in left}
                 if shared and other.number != service.number:
                     found.append((other, used | shared))
         return found[:5]
@@ -296,7 +328,8 @@ class Config:
 
     def _anywhere(self, question: Question) -> list[list[Placed]]:
         """The values of the few files that hold the question's words, for a question that names nothing."""
-        words = [stem_of(question.linked.words[i].text) for i in question.unexplained(())]
+        # A stem that ends in another letter than its word stands in no text.
+        words = [stem(question.linked.words[i].text).rstrip("i") for i in question.unexplained(())]
         if len(words) < 2:
             return []
         scored = []
@@ -316,16 +349,14 @@ class Config:
         }
         if any(left & set(range(m.first, m.last)) for m in question.linked.mentions if m.of("service")):
             return None
-        tables = [(question.words_matching(p) & left, keys) for p, keys in PROPERTIES]
+        tables = [(question.words_matching(p) & left, keys) for p, keys, _ in PROPERTIES]
         tables = [(words, keys) for words, keys in tables if words]
         if not left:
             return None
         hits: list[tuple[Service, Placed]] = []
         for service in services[:_MAX_LISTED]:
             for placed in self.of_service(service):
-                matched = {
-                    i for words, keys in tables if any(ends_in(placed, k) for k in keys) for i in words
-                }
+                matched = {i for words, keys in tables if any(placed.ends_in(k) for k in keys) for i in words}
                 matched |= {i for i in left - matched if _holds(placed, question.linked.words[i].text)}
                 if matched >= left:
                     hits.append((service, placed))
@@ -335,10 +366,28 @@ class Config:
         one = len({(s.place, s.project) for s, _ in hits}) == 1
         names = listed([s.name if one else f"{s.name} ({s.project})" for s, _ in hits])
         under = listed(sorted({".".join(p.value.path[2:]) for _, p in hits})[:4])
-        places = [Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end) for _, p in hits]
+        places = [p.cite for _, p in hits]
         count = f"{plural(len(hits), 'service')}: " if question.counts else ""
         text = f"{count}{names} {'have' if len(hits) > 1 else 'has'} it, under {under}."
         return Found([Statement(text, places[:MAX_CITED])], used | left, looked_for="such services")
+
+    def _by_key(self, scoped: Scoped) -> Found | None:
+        """The value of a key that the question writes as it stands in the file (``LOG_LEVEL``), of what it
+        names, else of all that is."""
+        question = scoped.question
+        keys = {m[0].lower(): m.span() for m in _KEY.finditer(question.linked.text)}
+        for key, (start, end) in keys.items():
+            words = {i for i, w in enumerate(question.linked.words) if start <= w.start and w.end <= end}
+            sets = [(v, used) for v, used, _ in self._candidates(scoped)]
+            if not scoped.mentions:
+                held = [d.doc_id for d, text in self._lowered if key in text][:_MAX_PARSED]
+                sets = [(v, set()) for v in map(self.of_document, held)]
+            for values, used in sets:
+                found = [p for p in values if p.value.path[-1].lower() == key and not is_secret(p.value)]
+                if found:
+                    said = value_statement(found[:MAX_SHOWN])
+                    return Found([said], used | words, _EXACT, f"the value of {key}", len(words))
+        return None
 
     def _by_literal(self, scoped: Scoped) -> Found | None:
         """The values that hold a path of the question: what is mounted there, and whose it is."""
@@ -382,6 +431,27 @@ class Config:
     def _own(self, placed: Placed) -> bool:
         hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
         return bool(hosts) and not placed.document.example
+
+
+_SET_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+
+
+def _set_in(file: ConfigFile, document: Document, value: Value) -> tuple[str, tuple[Cite, ...]]:
+    """A value of an nginx conf with the variables that ``set`` gives it in its block or around it, and where
+    these are set; empty where one of its variables comes from elsewhere."""
+    names = _SET_VARIABLE.findall(value.value)
+    if not names or value.path[-2:-1] == ("set",):
+        return "", ()
+    block = value.path[: -2 if value.path[-2:-1] and value.path[-2] in SETTING else -1]
+    held = {
+        v.path[-1]: v
+        for v in sorted(file.values, key=lambda v: len(v.path))
+        if v.path[-2:-1] == ("set",) and v.path[:-2] == block[: len(v.path) - 2]
+    }
+    if not all(n in held and "$" not in held[n].value for n in names):
+        return "", ()
+    known = _SET_VARIABLE.sub(lambda m: held[m[1]].value, value.value)
+    return known, tuple(Placed(document, held[n], 0).cite for n in distinct(names))
 
 
 def _holds(placed: Placed, word: str) -> bool:

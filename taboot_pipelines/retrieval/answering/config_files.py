@@ -17,6 +17,8 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, SE
 from taboot_pipelines.extraction.tier_a.compose.nodes import parse as parse_yaml
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
+from taboot_pipelines.retrieval.answering.house import Document
+from taboot_pipelines.retrieval.answering.statements import Cite
 
 #: Characters of a file that are parsed, and values that are kept of it.
 MAX_CHARS = 1_000_000
@@ -48,6 +50,52 @@ class Value:
     @property
     def key(self) -> str:
         return ".".join(self.path)
+
+
+#: Keys that stand for all that is under them.
+_WHOLE = frozenset(
+    [
+        *("volumes", "environment", "labels", "devices", "sysctls", "ulimits", "extra_hosts", "secrets"),
+        *("configs", "command", "entrypoint", "cap_add", "tmpfs", "build.args"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A value in its document, and how many keys lead to the thing that it belongs to. ``known``: the value
+    with its variables replaced, where that is known; ``also``: where these are set."""
+
+    document: Document
+    value: Value
+    lead: int
+    service: str = ""
+    known: str = ""
+    also: tuple[Cite, ...] = ()
+
+    @property
+    def cite(self) -> Cite:
+        return Cite(self.document.doc_id, self.value.line, self.value.start, self.value.end)
+
+    def ends_in(self, key: str) -> bool:
+        """Whether the key path ends in ``key`` (dotted, any case; an all-upper key may also be the end of a
+        longer name)."""
+        path = self.value.path[self.lead :]
+        if not path:
+            return False
+        if key.isupper():
+            if self.document.mime == "text/x-nginx-conf":
+                return False  # ``proxy_pass`` is no password
+            last = path[-1].upper()
+            return last == key or last.endswith("_" + key)
+        parts = key.lower().split(".")
+        own = [x.lower().lstrip("-") for x in path]
+        if key in _WHOLE:
+            exact = key not in ("command", "entrypoint") or len(own) == len(parts)
+            return own[: len(parts)] == parts and exact
+        if own[-len(parts) :] == parts:
+            return True
+        return own[-1].replace("__", "_").endswith(key.lower()) and len(parts) > 1
 
 
 @dataclass
@@ -149,7 +197,12 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
             yield Value(path, joined, node.start, node.end, lines.number(node.items[0].start))
         for i, item in enumerate(node.items):
             if item.kind != SCALAR:
-                yield from _walk(item, path, lines, depth + 1)
+                mounted = _mounted(item) if path[-1:] == ("volumes",) else ""
+                if mounted:
+                    yield _value(path, mounted, item, lines)
+                for made in _walk(item, path, lines, depth + 1):
+                    if not mounted or made.path[len(path)] not in ("type", "source", "target", "read_only"):
+                        yield made
                 continue
             assigned = _ASSIGNMENT.fullmatch(item.text)
             flag = _FLAG.fullmatch(item.text)
@@ -177,6 +230,15 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
                 yield Value((*path, key), "", key_node.start, key_node.end, lines.number(key_node.start))
             else:
                 yield from _walk(child, (*path, key), lines, depth + 1)
+
+
+def _mounted(item: Node) -> str:
+    """The short form of a volume's long one, ``source:target:ro``; empty if it has no source."""
+    source, target = item.scalar("source"), item.scalar("target")
+    if item.kind != MAPPING or source is None or target is None:
+        return ""
+    read_only = item.scalar("read_only")
+    return f"{source.text}:{target.text}" + (":ro" if read_only and read_only.text == "true" else "")
 
 
 def _inner(made: Value) -> Iterator[Value]:

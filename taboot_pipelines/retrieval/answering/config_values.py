@@ -11,86 +11,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from taboot_pipelines.retrieval.answering.config_files import Value
-from taboot_pipelines.retrieval.answering.house import Document
+from taboot_pipelines.retrieval.answering.config_files import Placed, Value
+from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question, spelled
-from taboot_pipelines.retrieval.answering.statements import Cite, Found, Statement, listed
+from taboot_pipelines.retrieval.answering.statements import Found
+from taboot_pipelines.retrieval.answering.values import Value as Kind
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
+from taboot_pipelines.retrieval.answering.words import group, key_synonyms, stem
 
-#: Values of one statement.
-MAX_SHOWN = 6
-#: Characters of a value that are shown.
-MAX_VALUE_CHARS = 300
+#: The group of what a database is called.
+_DATABASE = "~database"
 _MASK = re.compile(r"[*•█]{3,}")
 _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
 _PARTS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
+#: How surely a word is said where the key says it.
+_BY_KEY = 0.8
+#: What a word counts that is among those which name the property asked for.
+_NOUN = 1.5
 WORDS = re.compile(r"[a-z0-9]+")
 #: The sections of a Compose file under which a name stands, which is compared whole and in no other form.
 _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
 #: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
 _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
-#: Words of a question to the words that a key may have for them.
-_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "address": ("address", "host", "url", "server", "endpoint"),
-    "backup": ("backup", "dump", "snapshot"),
-    "certificate": ("cert", "ssl", "tls", "certificate", "validation"),
-    "connect": ("host", "url", "addr"),
-    "database": ("db", "database", "postgres", "mysql", "mariadb", "mongo", "sql", "dbname"),
-    "db": ("db", "database"),
-    "directory": ("dir", "path", "directory", "root", "folder"),
-    "domain": ("domain", "host", "url", "fqdn"),
-    "email": ("email", "mail", "smtp"),
-    "external": ("external", "public", "root"),
-    "folder": ("dir", "path", "directory", "folder"),
-    "language": ("lang", "language", "locale", "languages"),
-    "log": ("log", "logging", "loglevel"),
-    "mail": ("mail", "smtp", "email", "mailer"),
-    "max": ("max", "maximum", "limit"),
-    "maximum": ("max", "maximum", "limit"),
-    "method": ("method", "type", "validation", "mode"),
-    "minimum": ("min", "minimum"),
-    "name": ("name",),
-    "password": ("password", "passwd", "pass", "secret"),
-    "path": ("path", "dir", "directory", "root"),
-    "port": ("port", "listen", "address"),
-    "provider": ("provider", "service"),
-    "public": ("public", "external", "published", "url", "root"),
-    "quota": ("quota", "limit", "max"),
-    "registration": ("registration", "signup", "signups", "register"),
-    "registrations": ("registration", "signup", "signups", "register"),
-    "retention": ("retention", "keep", "retain"),
-    "keep": ("keep", "retention", "retain"),
-    "kept": ("keep", "retention", "retain"),
-    "schedule": ("schedule", "cron"),
-    "server": ("server", "host", "address", "url"),
-    "signup": ("signup", "signups", "registration"),
-    "signups": ("signup", "signups", "registration"),
-    "size": ("size", "max", "limit", "memory"),
-    "ssh": ("ssh",),
-    "store": ("repository", "path", "dir", "storage", "store", "volumes", "data"),
-    "storage": ("storage", "data", "volumes"),
-    "time": ("time", "schedule", "cron"),
-    "timezone": ("tz", "timezone"),
-    "token": ("token", "key"),
-    "ui": ("ui", "webui", "gui"),
-    "url": ("url", "uri", "endpoint", "address", "domain"),
-    "user": ("user", "username", "uid"),
-    "username": ("user", "username"),
-    "web": ("web", "webui"),
-    "eviction": ("eviction", "maxmemory"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A value in its document, and how many keys lead to the thing that it belongs to."""
-
-    document: Document
-    value: Value
-    lead: int
-    service: str = ""
 
 
 @dataclass(slots=True)
@@ -111,7 +55,7 @@ def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> 
         matches, by_words = words, True
     if not matches:
         return None
-    matches = [m for m in matches if not _secret(m.placed.value)]
+    matches = [m for m in matches if not is_secret(m.placed.value)]
     if not matches:
         return None
     explained = set(used).union(*(m.words for m in matches))
@@ -127,12 +71,12 @@ def _by_table(question: Question, values: Sequence[Placed], used: set[int]) -> l
     """The values of the property that the question names, by the key that leaves the fewest words."""
     best: list[Match] = []
     fewest = len(question.linked.words) + 1
-    for pattern, keys in PROPERTIES:
+    for pattern, keys, _ in PROPERTIES:
         words = question.words_matching(pattern) - question.named
         if not words:
             continue
         for key in keys:
-            matches = [Match(p, set(words), 1.0) for p in values if ends_in(p, key)]
+            matches = [Match(p, set(words), 1.0) for p in values if p.ends_in(key)]
             if not matches:
                 continue
             left = len(question.unexplained(used | words))
@@ -176,10 +120,11 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
         return []
     best: list[Match] = []
     score = 0.0
+    noun = set(WORDS.findall(question.reading.noun))
     for placed in values:
         path = placed.value.path
         keys = key_words(path[placed.lead :] if placed.lead or path[0] not in _SECTIONS else path[2:])
-        if not keys or not _suits(question, placed.value.value):
+        if not keys or not suits(question, placed.value.value):
             continue
         if "depends_on" in placed.value.path and "condition" not in question.lower:
             continue  # who depends on whom is an edge
@@ -193,20 +138,20 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
             strength = strength_of(word, keys, last, placed.value.value, inside, beside)
             strength = max(strength, 0.5 * (word in named_here))
             if strength:
-                total += strength
-                key_hits += strength >= 0.8
+                total += strength * (_NOUN if word in noun and strength >= _BY_KEY else 1.0)
+                key_hits += strength >= _BY_KEY
                 hits |= {n for n in left if question.linked.words[n].text == question.linked.words[i].text}
         if not key_hits:
             continue
-        owner = {stem_of(w) for w in WORDS.findall(placed.service.lower())}
-        named = {stem_of(question.linked.words[i].text) for i in used if i < len(question.linked.words)}
+        owner = {stem(w) for w in WORDS.findall(placed.service.lower())}
+        named = {stem(question.linked.words[i].text) for i in used if i < len(question.linked.words)}
         foreign = [k for k in key_words(placed.value.path[-1:]) if k not in owner | named]
         fit = key_hits / max(len(foreign), key_hits, 1)
         worth = (
             total
             + 0.3 * fit
             - 0.02 * (len(placed.value.path) - placed.lead)
-            + 0.05 * _suits(question, placed.value.value)
+            + 0.05 * suits(question, placed.value.value)
         )
         match = Match(placed, hits, fit)
         if worth > score + 1e-9:
@@ -214,25 +159,6 @@ def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> l
         elif abs(worth - score) <= 1e-9 and len(best) < MAX_SHOWN:
             best.append(match)
     return _whole(best)
-
-
-def value_statement(placed: Sequence[Placed]) -> Statement:
-    """``In FILE, key.path is value``, of several values in their order."""
-    parts, found = [], []
-    for p in placed[:MAX_SHOWN]:
-        value = p.value.value.strip()
-        shown = value if len(value) <= MAX_VALUE_CHARS else value[: MAX_VALUE_CHARS - 1] + "…"
-        if _MASK.search(value):
-            shown = "a secret, which is masked"
-        parts.append((p.value.key, shown or "(empty)"))
-        found.append(Cite(p.document.doc_id, p.value.line, p.value.start, p.value.end))
-    groups: dict[str, list[str]] = {}
-    for key, shown in parts:
-        groups.setdefault(key, []).append(shown)
-    text = "; ".join(f"{key} is {listed(shown)}" for key, shown in groups.items())
-    rest = len(placed) - len(parts)
-    text += f"; and {rest} more" if rest > 0 else ""
-    return Statement(f"In {placed[0].document.path}, {text}.", found)
 
 
 def worth_of(question: Question, found: Found) -> tuple[float, float]:
@@ -249,25 +175,6 @@ def _service_words(question: Question, match: Match, used: set[int]) -> set[int]
     return {i for i in used if question.linked.words[i].text in own}
 
 
-#: Keys that stand for all that is under them.
-_WHOLE = frozenset(
-    [
-        *(
-            "volumes",
-            "environment",
-            "labels",
-            "devices",
-            "sysctls",
-            "ulimits",
-            "extra_hosts",
-            "secrets",
-            "configs",
-        ),
-        *("command", "entrypoint", "cap_add", "tmpfs", "build.args"),
-    ]
-)
-
-
 def _whole(matches: list[Match]) -> list[Match]:
     """Without the single items of a list that stands there as a whole, of few items; else without the
     whole."""
@@ -276,51 +183,16 @@ def _whole(matches: list[Match]) -> list[Match]:
     return [m for m in matches if m not in wholes] or matches
 
 
-def ends_in(placed: Placed, key: str) -> bool:
-    """Whether a value's key path ends in ``key`` (dotted, any case; an all-upper key may also be the end of a
-    longer name)."""
-    path = placed.value.path[placed.lead :]
-    if not path:
-        return False
-    if key.isupper():
-        if placed.document.mime == "text/x-nginx-conf":
-            return False  # ``proxy_pass`` is no password
-        last = path[-1].upper()
-        return last == key or last.endswith("_" + key)
-    parts = key.lower().split(".")
-    own = [x.lower().lstrip("-") for x in path]
-    if key in _WHOLE:
-        return own[: len(parts)] == parts and (key not in ("command", "entrypoint") or len(own) == len(parts))
-    if own[-len(parts) :] == parts:
-        return True
-    return own[-1].replace("__", "_").endswith(key.lower()) and len(parts) > 1
-
-
 @lru_cache(maxsize=1 << 14)
 def _split(key: str) -> tuple[str, ...]:
-    return tuple(stem_of(p.lower()) for p in _PARTS.findall(key))
+    return tuple(stem(p.lower()) for p in _PARTS.findall(key))
 
 
 def key_words(path: Sequence[str]) -> list[str]:
     return [w for key in path for w in _split(key)]
 
 
-@lru_cache(maxsize=1 << 14)
-def stem_of(word: str) -> str:
-    """A word without its ending, alike for a question and a key."""
-    if word == "backed":
-        return "backup"
-    if word.endswith("ies") and len(word) > 5:
-        return word[:-3] + "y"
-    for end in ("ing", "sses", "xes", "ches", "shes", "ed"):
-        if word.endswith(end) and len(word) - len(end) >= 3 and len(word) > 5:
-            return word[: -len(end)] if end in ("ing", "ed") else word[:-2]
-    return (
-        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
-    )
-
-
-def _secret(value: Value) -> bool:
+def is_secret(value: Value) -> bool:
     """Whether a value is a secret, masked or handed in from outside under a name of secrets: no answer."""
     text = value.value.strip()
     if _MASK.search(text):
@@ -349,33 +221,43 @@ def strength_of(
     """How surely a word of the question is said by a key (from 0.8), by its value or by what stands beside it
     (below); 0: not at all. ``last``: the last key as it is written; names of variables run together.
     """
-    stem = stem_of(word)
-    if stem in keys or word in keys:
+    stemmed = stem(word)
+    if stemmed in keys or word in keys:
         return 1.0
-    if len(stem) >= 5 and any(_akin(k, stem) for k in keys):
+    if len(stemmed) >= 5 and any(_akin(k, stemmed) for k in keys):
         return 0.95
-    if any(stem_of(s) in keys for s in _SYNONYMS.get(word, _SYNONYMS.get(stem, ()))):
+    same = group(stemmed)
+    others = key_synonyms(stemmed)
+    if any(k in others or (same is not None and group(k) == same) for k in keys):
         return 0.85
-    if len(stem) >= 3 and last.isupper() and stem in re.sub(r"[^a-z0-9]", "", last.lower()):
+    together = re.sub(r"[^a-z0-9]", "", last.lower()) if last.isupper() else ""
+    if len(stemmed) >= 3 and together and (stemmed in together or word in together):
         return 0.85
-    if word in inside or stem in {stem_of(w) for w in inside}:
+    stems = {stem(w) for w in inside}
+    if word in inside or stemmed in stems:
         return 0.6
-    if len(stem) >= 5 and any(stem in w for w in inside):
+    if len(stemmed) >= 5 and any(stemmed in w for w in inside):
         return 0.5
-    if stem in ("database", "db") and "://" in value:
+    if same == _DATABASE and "://" in value:
         return 0.6
-    if word in beside or stem in {stem_of(w) for w in beside}:
+    if word in beside or stemmed in {stem(w) for w in beside}:
         return 0.5
     return 0.0
 
 
-def _suits(question: Question, value: str) -> bool:
+#: Kinds of value that hold a number, and those that say when.
+_COUNTED = frozenset({Kind.NUMBER, Kind.DURATION, Kind.PORT})
+_TIMES = frozenset({Kind.MOMENT, Kind.DATE, Kind.FREQUENCY})
+_TIME = re.compile(r"\d|@|daily|weekly|hourly|night")
+
+
+def suits(question: Question, value: str) -> bool:
     """Whether a value can be of the kind that the question asks for."""
-    lower = question.lower
-    if re.match(r"(?:how many|how much|how long|how big)\b", lower) or re.search(r"\bports?\b", lower):
+    kind = question.reading.value
+    if kind in _COUNTED:
         return bool(re.search(r"\d", value))
-    if re.match(r"(?:when|at (?:what|which) time|what time|how often)\b", lower):
-        return bool(re.search(r"\d|@|daily|weekly|hourly|night", value))
-    if re.search(r"\b(?:url|link)\b", lower):
+    if kind in _TIMES:
+        return bool(_TIME.search(value))
+    if kind is Kind.ADDRESS and re.search(r"\b(?:url|link)\b", question.lower):
         return "/" in value or "." in value
     return bool(value)

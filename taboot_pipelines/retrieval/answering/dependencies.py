@@ -45,12 +45,8 @@ class Dependencies(Topic):
         question = scoped.question
         if question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
-        subject = self.subject(scoped)
-        if subject is None:
-            return None
-        _, services, used = subject
-        statements = []
-        for service in services[:MAX_SCOPES]:
+
+        def depends(service: Service) -> Statement | None:
             edges = self.house.out(service.number, "DEPENDS_ON")
             if question.transitive and edges:
                 edges = self._walk(service.number, forward=True)
@@ -59,47 +55,34 @@ class Dependencies(Topic):
                 names = []
                 for name, edge in zip(self.names(others), edges, strict=False):
                     condition = edge.properties.get("condition")
-                    names.append(
-                        f"{name} ({condition})" if condition and condition != "service_started" else name
-                    )
+                    shown = condition and condition != "service_started"
+                    names.append(f"{name} ({condition})" if shown else name)
                 count = f"{plural(len(set(names)), 'service')}: " if question.counts else ""
-                statements.append(
-                    Statement(f"{self.called(service)} depends on {count}{listed(names)}.", cites(edges))
-                )
-                continue
+                return Statement(f"{self.called(service)} depends on {count}{listed(names)}.", cites(edges))
             links = self.house.out(service.number, "CONNECTS_TO")
             if links:
-                names = self.names([self.house.services[e.end] for e in links])
-                statements.append(
-                    Statement(
-                        f"{self.called(service)} declares no dependency, but connects to {listed(names)}.",
-                        cites(links),
-                    )
-                )
-            elif service.declared:
-                statements.append(
-                    Statement(f"{self.called(service)} depends on nothing.", self.declaration([service]))
-                )
-        statements = [s for s in statements if s.cites]
-        return Found(statements, used, looked_for="dependencies") if statements else None
+                connected = listed(self.names([self.house.services[e.end] for e in links]))
+                text = f"{self.called(service)} declares no dependency, but connects to {connected}."
+                return Statement(text, cites(links))
+            if not service.declared:
+                return None
+            return Statement(f"{self.called(service)} depends on nothing.", self.declaration([service]))
+
+        return self.each(scoped, depends, "dependencies")
 
     def connections(self, scoped: Scoped) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
-        subject = self.subject(scoped)
-        if subject is None:
-            return None
-        _, services, used = subject
-        statements = []
-        for service in services[:MAX_SCOPES]:
+
+        def connects(service: Service) -> Statement | None:
             edges = self.house.out(service.number, "CONNECTS_TO")
             others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
-            if others:
-                text = f"{self.called(service)} connects to {listed(self.names(others))}."
-                statements.append(Statement(text, cites(edges)))
-        found = Found(statements, used, looked_for="what it connects to")
-        return found if statements else self.dependencies(scoped)
+            return Statement(
+                f"{self.called(service)} connects to {listed(self.names(others))}.", cites(edges)
+            )
+
+        return self.each(scoped, connects, "what it connects to") or self.dependencies(scoped)
 
     def _depends(self, scoped: Scoped) -> Found | None:
         """Does A depend on B?"""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 
 from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.config_values import Placed
+from taboot_pipelines.retrieval.answering.config_files import Placed
 from taboot_pipelines.retrieval.answering.house import Edge, House, Service, distinct
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.scoping import Scoped
 from taboot_pipelines.retrieval.answering.statements import (
     MAX_CITED,
     MAX_SCOPES,
-    Cite,
     Found,
     Statement,
     cites,
@@ -116,7 +115,7 @@ class Exposure(Topic):
                 only = _only(rules)
                 begin = "Yes: " if scoped.question.yes_no and not only else ""
                 text = f"{begin}{self.called(service)} is reached through {proxies} at {ways}{only}."
-                statements.append(Statement(text, [*cites(routes), *map(_place, rules)]))
+                statements.append(Statement(text, [*cites(routes), *(p.cite for p in rules)]))
             elif bound:
                 made = self.published(service, bound, scoped.question)
                 said = made.text.removeprefix("Yes: ")
@@ -138,7 +137,9 @@ class Exposure(Topic):
         text = f"{ways} may be opened from {listed([p.value.value for p in allowed])}"
         text += " only." if len(rules) > len(allowed) else "."
         return Found(
-            [Statement(text, [*map(_place, rules), *cites(edges)][:MAX_CITED])], used, looked_for="who may"
+            [Statement(text, [*(p.cite for p in rules), *cites(edges)][:MAX_CITED])],
+            used,
+            looked_for="who may",
         )
 
     def _rules(self, edge: Edge) -> list[Placed]:
@@ -174,7 +175,7 @@ class Exposure(Topic):
             text = f"{self.called(service)} shares the network of {owner.name}; {said}"
             used = used | {i for i, w in enumerate(scoped.question.linked.words) if w.text in _PAGE}
             return Found(
-                [Statement(text, [*made.cites, *map(_place, settings), *cites(owners)])],
+                [Statement(text, [*made.cites, *(p.cite for p in settings), *cites(owners)])],
                 used,
                 looked_for="its ports",
             )
@@ -184,7 +185,3 @@ class Exposure(Topic):
 def _only(rules: list[Placed]) -> str:
     allowed = [p.value.value for p in rules if p.value.path[-1] == "allow"]
     return f", only from {listed(allowed)}" if allowed and len(rules) > len(allowed) else ""
-
-
-def _place(placed: Placed) -> Cite:
-    return Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)

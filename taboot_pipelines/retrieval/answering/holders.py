@@ -13,25 +13,30 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.config_values import WORDS, Placed, ends_in
+from taboot_pipelines.retrieval.answering.config_files import Placed
+from taboot_pipelines.retrieval.answering.config_values import WORDS
 from taboot_pipelines.retrieval.answering.house import House, Service
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.topic import Topic, over
 
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
-_LISTING = re.compile(
-    r"(?:(?:which|what|list|show|how many|all|name|any)(?: me)?(?: all| the| of the| of our| our)*"
-    r" (?:services?|containers?|apps?|stacks?|images?)\b"
-    r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b))"
-)
 _WRITING = re.compile(r"\b(?:writes?|written|writing|saves?|stores?)\b")
 _MOUNTING = re.compile(
     r"(?:bind )?(?:mounts?|mounted|mounting|binds?)(?: something| anything)?(?: from| under| below)?"
     r"|(?:writes?|saves?|stores?|reads?|access(?:es)?|uses?)(?: something| anything)?(?: to| from| in)?"
+)
+
+
+#: The entries of a Compose file that may be external or internal.
+_ENTRY = re.compile(r"\b(networks?|volumes?|secrets?|configs?)\b")
+_ENTRY_TRAIT = re.compile(
+    r"(?:external(?:ly)?|internal(?:ly)?)(?: (?:networks?|volumes?|secrets?|configs?))?"
+    r"|(?:networks?|volumes?|secrets?|configs?)(?: (?:are|is))?(?: declared| defined| marked)?(?: as)?"
+    r" (?:external|internal)(?:ly)?(?: declared| defined| managed)?"
 )
 
 
@@ -199,16 +204,54 @@ class Holders(Topic):
         question = scoped.question
         if question.yes_no and not re.match(r"(?:is|does) anything\b", question.lower):
             return self._has(scoped)
-        if not _LISTING.match(question.lower) or any(m.of("service") for m in scoped.mentions):
+        if any(m.of("service") for m in scoped.mentions):
             return None
         services, used = scoped.declared()
+        entries = self._entries(question, services, used)
+        if entries is not None or not question.reading.lists:
+            return entries
         if question.paths:
             return self._mounting(question, services, used)
         return self._having(question, services, used)
 
     def asks(self, question: Question) -> bool:
         """Whether a question asks for services by a property, which its words alone would not decide."""
-        return bool(_LISTING.match(question.lower)) and _asked(question) is not None
+        reading = question.reading
+        named = not reading.lists_services and any(m.of("service") for m in question.mentions)
+        return reading.lists and not named and _asked(question) is not None
+
+    def _entries(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
+        """The networks, volumes, secrets or configs that are external or internal, with the files that
+        declare them so."""
+        words = question.words_matching(_ENTRY_TRAIT)
+        asked = _ENTRY.search(question.lower)
+        if not words or asked is None or question.negated or question.unexplained(used | words):
+            return None
+        section, trait = (
+            f"{asked[1].rstrip('s')}s",
+            "external" if "external" in question.lower else "internal",
+        )
+        documents = {d for s in services for d in self.house.declaring(s)}
+        places: dict[str, list[Placed]] = {}
+        for doc_id in sorted(documents, key=lambda d: self.house.documents[d].path):
+            for placed in self._config.of_document(doc_id):
+                path = placed.value.path
+                if (
+                    len(path) > 2
+                    and path[0] == section
+                    and path[2] == trait
+                    and placed.value.value != "false"
+                ):
+                    places.setdefault(path[1], []).append(placed)
+        if not places:
+            return None
+        said = listed(
+            [f"{name} (in {listed([p.document.path for p in held])})" for name, held in places.items()]
+        )
+        verb = "is" if len(places) == 1 else "are"
+        text = f"{plural(len(places), section[:-1])} {verb} {trait}: {said}."
+        cited = [p.cite for held in places.values() for p in held][:MAX_CITED]
+        return Found([Statement(text, cited)], used | words, looked_for=f"{trait} {section}")
 
     def _having(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         asked = _asked(question)
@@ -230,7 +273,7 @@ class Holders(Topic):
             return self._listing(question, lacking, trait.lacks, self.declarations(lacking), explained)
         if not having:
             return None
-        places = [_place(p) for s in having for p in held[s.number][:2]]
+        places = [p.cite for s in having for p in held[s.number][:2]]
         if not trait.shows:
             return self._listing(question, having, trait.has, places, explained)
         shown: dict[str, list[Service]] = {}
@@ -241,7 +284,8 @@ class Holders(Topic):
             + (f" {value}" if trait.has in _NAMING else f" ({value})")
             for value, group in shown.items()
         )
-        count = f"{plural(len(having), 'service')}: " if question.counts else ""
+        many = over(having)
+        count = f"{plural(len(having), 'service')}{many}: " if question.counts or many else ""
         return Found([Statement(f"{count}{text}.", places[:MAX_CITED])], explained, looked_for=trait.has)
 
     def _names_among(self, group: Sequence[Service], among: Sequence[Service]) -> list[str]:
@@ -251,8 +295,8 @@ class Holders(Topic):
     def _listing(
         self, question: Question, services: Sequence[Service], said: str, places: list[Cite], used: set[int]
     ) -> Found:
-        names = listed(self.names(services), len(services))
-        count = f"{plural(len(services), 'service')}: " if question.counts else ""
+        names, many = listed(self.names(services), len(services)), over(services)
+        count = f"{plural(len(services), 'service')}{many}: " if question.counts or many else ""
         text = f"{count}{names} {_agree(said, len(services))}."
         return Found([Statement(text, places[:MAX_CITED])], used, looked_for=said)
 
@@ -262,7 +306,7 @@ class Holders(Topic):
         """The values by which a service has a property, of those that hold all words asked for."""
         found: dict[tuple[str, ...], Placed] = {}
         for placed in self._config.of_service(service):
-            if not any(ends_in(placed, k) for k in trait.keys) or not trait.value.match(placed.value.value):
+            if not any(placed.ends_in(k) for k in trait.keys) or not trait.value.match(placed.value.value):
                 continue
             said = set(WORDS.findall(placed.value.value.lower()))
             if all(question.linked.words[i].text in said for i in wanted):
@@ -284,7 +328,7 @@ class Holders(Topic):
         if values:
             shown = f" ({listed([_shown(p) for p in values])})" if trait.shows else ""
             text = f"Yes: {self.called(service)} {_agree(trait.has, 1)}{shown}."
-            return Found([Statement(text, [_place(p) for p in values])], used | words, looked_for=trait.has)
+            return Found([Statement(text, [p.cite for p in values])], used | words, looked_for=trait.has)
         if not self._config.whole(service):
             return None
         text = f"No: {self.called(service)} {_agree(trait.lacks, 1)}."
@@ -317,7 +361,7 @@ class Holders(Topic):
             ]
         )
         count = f"{plural(len(names), 'service')}: " if question.counts else ""
-        places = [_place(p) for *_, p in hits]
+        places = [p.cite for *_, p in hits]
         return Found(
             [Statement(f"{count}{text}.", places[:MAX_CITED])], used | words | at, looked_for="mounts"
         )
@@ -348,10 +392,6 @@ def _below(source: str, path: str) -> bool:
 
 def _shown(placed: Placed) -> str:
     return placed.value.value.strip()
-
-
-def _place(placed: Placed) -> Cite:
-    return Cite(placed.document.doc_id, placed.value.line, placed.value.start, placed.value.end)
 
 
 def _agree(said: str, count: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.house import House, Service
+from taboot_pipelines.retrieval.answering.house import Edge, House, Service
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.scoping import Scoped
 from taboot_pipelines.retrieval.answering.statements import (
     MAX_SCOPES,
+    Cite,
     Found,
     Statement,
     cites,
@@ -30,18 +31,13 @@ class Inventory(Topic):
         self._routes = routes
 
     def location(self, scoped: Scoped) -> Found | None:
-        subject = self.subject(scoped)
-        if subject is None:
-            return None
-        _, services, used = subject
-        statements = []
-        for service in services[:MAX_SCOPES]:
+        def runs(service: Service) -> Statement | None:
             container = self.house.container_of.get(service.number)
             edges = self.house.out(container, "RUNS") if container is not None else []
-            if edges:
-                host = listed([self.house.name(e.end) for e in edges])
-                statements.append(Statement(f"{self.called(service)} runs on {host}.", cites(edges)))
-        return Found(statements, used, looked_for="the host") if statements else None
+            host = listed([self.house.name(e.end) for e in edges])
+            return Statement(f"{self.called(service)} runs on {host}.", cites(edges))
+
+        return self.each(scoped, runs, "the host")
 
     def _is_member(self, scoped: Scoped) -> Found | None:
         """Whether a service belongs to a project."""
@@ -100,22 +96,15 @@ class Inventory(Topic):
         return None
 
     def project_of(self, scoped: Scoped) -> Found | None:
-        subject = self.subject(scoped)
-        if subject is None:
-            return None
-        _, services, used = subject
-        statements = []
-        for service in services[:MAX_SCOPES]:
+        def belongs(service: Service) -> Statement | None:
             documents = self.house.declaring(service)
-            if service.declared and documents:
-                path = self.house.documents[documents[0]].path
-                statements.append(
-                    Statement(
-                        f"{service.name} is a service of the project {service.project}, declared in {path}.",
-                        self.declaration([service]),
-                    )
-                )
-        return Found(statements, used, looked_for="its project") if statements else None
+            if not service.declared or not documents:
+                return None
+            path = self.house.documents[documents[0]].path
+            text = f"{service.name} is a service of the project {service.project}, declared in {path}."
+            return Statement(text, self.declaration([service]))
+
+        return self.each(scoped, belongs, "its project")
 
     def inventory(self, scoped: Scoped) -> Found | None:
         """All that there is of a kind, in a question that names nothing."""
@@ -129,78 +118,33 @@ class Inventory(Topic):
         if not services:
             return None
         if "project" in lower or "stack" in lower:
-            names, noun = sorted({s.project for s in services}), "project"
-        elif "network" in lower:
-            edges = [e for s in services for e in self.networks_of(s)]
-            first = {e.end: e for e in reversed(edges)}
-            names = sorted({self.house.name(n) for n in first})
-            return Found(
-                [
-                    Statement(
-                        f"There are {plural(len(names), 'network')}: {listed(names)}.", cites(first.values())
-                    )
-                ]
-            )
-        elif re.search(r"\bhosts?\b", lower):
-            edges = [
-                e
-                for s in services
-                for c in [self.house.container_of.get(s.number)]
-                if c
-                for e in self.house.out(c, "RUNS")
-            ]
-            first = {e.end: e for e in reversed(edges)}
-            if not first:
-                return None
-            names = sorted({self.house.name(n) for n in first})
-            return Found(
-                [
-                    Statement(
-                        f"There is {plural(len(names), 'host')}: {listed(names)}."
-                        if len(names) == 1
-                        else f"There are {plural(len(names), 'host')}: {listed(names)}.",
-                        cites(first.values()),
-                    )
-                ]
-            )
-        elif re.search(r"image|prox", lower):
+            names = sorted({s.project for s in services})
+            return _there_are("project", names, self.declarations(services))
+        if "network" in lower:
+            return self._ends("network", [e for s in services for e in self.networks_of(s)])
+        if "host" in lower:
+            containers = [c for s in services for c in [self.house.container_of.get(s.number)] if c]
+            return self._ends("host", [e for c in containers for e in self.house.out(c, "RUNS")])
+        if re.search(r"image|prox", lower):
             return None
-        else:
-            names, noun = sorted({s.name for s in services}), "service"
-            return Found(
-                [
-                    Statement(
-                        f"There are {plural(len(services), noun)}: {listed(names, len(services))}.",
-                        self.declarations(services),
-                    )
-                ]
-            )
-        return Found(
-            [
-                Statement(
-                    f"There are {plural(len(names), noun)}: {listed(names)}.", self.declarations(services)
-                )
-            ]
-        )
+        names = sorted({s.name for s in services})
+        return _there_are("service", names, self.declarations(services), len(services))
+
+    def _ends(self, noun: str, edges: list[Edge]) -> Found | None:
+        """The things that edges end at, each with the first of them."""
+        first = {e.end: e for e in reversed(edges)}
+        names = sorted({self.house.name(n) for n in first})
+        return _there_are(noun, names, cites(first.values())) if names else None
 
     def container_name(self, scoped: Scoped) -> Found | None:
-        subject = self.subject(scoped)
-        if subject is None:
-            return None
-        _, services, used = subject
-        statements = []
-        for service in services[:MAX_SCOPES]:
-            if service.properties.get("containerName"):
-                continue  # read with its line out of the file
+        def named(service: Service) -> Statement | None:
             container = self.house.container_of.get(service.number)
-            if container is not None:
-                statements.append(
-                    Statement(
-                        f"The container of {self.called(service)} is {self.house.name(container)}.",
-                        self.declaration([service]),
-                    )
-                )
-        return Found(statements, used, looked_for="the container's name") if statements else None
+            if container is None or service.properties.get("containerName"):
+                return None  # what is declared is read with its line out of the file
+            text = f"The container of {self.called(service)} is {self.house.name(container)}."
+            return Statement(text, self.declaration([service]))
+
+        return self.each(scoped, named, "the container's name")
 
     def vpn(self, scoped: Scoped) -> Found | None:
         subject = self.subject(scoped)
@@ -303,3 +247,9 @@ class Inventory(Topic):
                     looked_for="its address",
                 )
         return None
+
+
+def _there_are(noun: str, names: list[str], places: list[Cite], total: int | None = None) -> Found:
+    count = len(names) if total is None else total
+    verb = "is" if count == 1 else "are"
+    return Found([Statement(f"There {verb} {plural(count, noun)}: {listed(names, total)}.", places)])

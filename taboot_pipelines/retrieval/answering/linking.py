@@ -3,7 +3,7 @@ of words, and each mention with all things of that name, surest first.
 
 How sure: ``exact`` (the name as declared, in any case), ``normalized`` (other separators), ``alias`` (a
 container's name, the last part of an image's repository, a file's or a folder's name, the first label of a
-host name) and ``typo`` (one letter off, where nothing else fits).
+host name) and ``typo`` (a letter off, in a long word two, where nothing else fits).
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
 
 from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, OVERRIDE_FILES
 from taboot_pipelines.knowledge.mentions import stopwords
@@ -28,13 +31,15 @@ MAX_MENTIONS = 8
 MAX_THINGS = 2000
 #: Names beyond which slips of the pen are not looked for.
 _MAX_NAMES = 200_000
-_MIN_TYPO = 5
+#: Letters of a word in which one slip is looked for, and two.
+_MIN_TYPO, _MIN_TWO_SLIPS = 5, 9
 
 SURENESS = {"exact": 1.0, "normalized": 0.98, "alias": 0.93, "typo": 0.85}
 _ORDER = {how: i for i, how in enumerate(SURENESS)}
 
 _CHUNK = re.compile(r"[^\s?!,;\"'`()\[\]{}<>«»“”‘’]+(?:'[a-z]+)?")
 _WORD = re.compile(r"[^\W_]+")
+_PAUSE = re.compile(r"[,;?!]")
 _JOINS = frozenset("-_.~+")
 _HOST = re.compile(r"(?<![\w.-])([A-Za-z0-9-]+)(?:\.[A-Za-z0-9-]+)+(?![\w-])")
 _ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?")
@@ -68,7 +73,7 @@ class Thing:
 @dataclass(slots=True)
 class Mention:
     """Words ``[first, last)`` of a question that name something; ``weak``: they may as well mean what they
-    say (``web``, ``proxy``)."""
+    say (``web``, ``proxy``); ``meant``: the name of which it is a slip of the pen."""
 
     first: int
     last: int
@@ -77,6 +82,7 @@ class Mention:
     weak: bool = False
     label: str = ""
     label_at: tuple[int, ...] = ()
+    meant: str = ""
 
     def of(self, *kinds: str) -> list[Thing]:
         return [t for t in self.things if t.kind in kinds]
@@ -96,6 +102,10 @@ class Linked:
 
     def strong(self) -> list[Mention]:
         return [m for m in self.mentions if not m.weak]
+
+    def span(self, mention: Mention) -> tuple[int, int]:
+        """The code points ``[start, end)`` of a mention."""
+        return self.words[mention.first].start, self.words[mention.last - 1].end
 
 
 def words_of(text: str) -> list[Word]:
@@ -136,7 +146,7 @@ class Names:
         self._house = house
         self._things: dict[str, list[tuple[str, Thing]]] = defaultdict(list)
         self._collect()
-        self._near: dict[str, list[str]] | None = None
+        self._of_length: dict[int, list[str]] | None = None
 
     def __len__(self) -> int:
         return len(self._things)
@@ -254,6 +264,8 @@ class Names:
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:
         held = self._things.get("".join(w.text for w in words[first:last]))
         written = text[words[first].start : words[last - 1].end]
+        if _PAUSE.search(written):
+            return None  # "gotenberg, gotenberg" is no image of that name
         if not held or (
             last - first > 1 and _spread(written) and written.lower() not in {n for n, _ in held}
         ):
@@ -320,53 +332,43 @@ class Names:
             mention.weak = len(word) < 2 or word.isdigit() or word in stopwords() or word in FILLER
 
     def _slips(self, linked: Linked, taken: list[bool]) -> None:
-        """Mentions of names that are one letter off, for the words that mean nothing else."""
+        """Mentions of the one name that a word is a slip of, for the words that mean nothing else."""
         for i, word in enumerate(linked.words):
             plain = word.first and word.last and not taken[i] and len(word.text) >= _MIN_TYPO
             if not plain or word.text in stopwords() or word.text in FILLER or not word.text.isalpha():
                 continue
-            near = [n for n in self._nearby(word.text) if one_off(word.text, n)]
+            near = self._nearest(word.text)
             if len(near) != 1:
                 continue
-            held = [t for _, t in self._things[near[0]] if t.kind not in ("file", "address")]
-            best = min((_ORDER[t.how] for t in held), default=0)
-            things = [Thing(t.kind, "typo", t.node, t.value, t.place) for t in held if _ORDER[t.how] == best]
+            held = [(name, t) for name, t in self._things[near[0]] if t.kind not in ("file", "address")]
+            best = min((_ORDER[t.how] for _, t in held), default=0)
+            meant = [(n, t) for n, t in held if _ORDER[t.how] == best]
+            things = [Thing(t.kind, "typo", t.node, t.value, t.place) for _, t in meant]
             if things:
-                linked.mentions.append(
-                    Mention(i, i + 1, linked.text[word.start : word.end], things, weak=True)
-                )
+                written = linked.text[word.start : word.end]
+                linked.mentions.append(Mention(i, i + 1, written, things, weak=True, meant=meant[0][0]))
         linked.mentions.sort(key=lambda m: m.first)
 
-    def _nearby(self, word: str) -> list[str]:
-        if self._near is None:
-            near: dict[str, list[str]] = defaultdict(list)
+    def _nearest(self, word: str) -> list[str]:
+        """The names that a word is a slip of: those one letter off, else in a long word those two off."""
+        if self._of_length is None:
+            lengths: dict[int, list[str]] = defaultdict(list)
             for name in self._things if len(self._things) <= _MAX_NAMES else ():
-                if _MIN_TYPO <= len(name) <= 24:
-                    for part in _halves(name):
-                        near[part].append(name)
-            self._near = near
-        return distinct(n for part in _halves(word) for n in self._near.get(part, ()))
+                if name.isalpha():
+                    lengths[len(name)].append(name)
+            self._of_length = lengths
+        for slips in (1, 2) if len(word) >= _MIN_TWO_SLIPS else (1,):
+            near = [
+                name
+                for length in range(max(len(word) - slips, _MIN_TYPO), len(word) + slips + 1)
+                for name, *_ in process.extract_iter(
+                    word, self._of_length.get(length, ()), scorer=OSA.distance, score_cutoff=slips
+                )
+            ]
+            if near:
+                return near
+        return []
 
 
 def _spread(written: str) -> bool:
     return bool(re.search(r"\s", written))
-
-
-def _halves(name: str) -> Iterator[str]:
-    """Both ends of a name: one of them survives a single slip."""
-    half = (len(name) - 1) // 2
-    yield "<" + name[: min(half, 2)]
-    yield name[-min(half, 2) :] + ">"
-
-
-def one_off(left: str, right: str) -> bool:
-    """Whether one letter added, left out, changed or swapped with its neighbour makes one into the other."""
-    if left == right or abs(len(left) - len(right)) > 1:
-        return False
-    at = next(
-        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
-    )
-    if len(left) == len(right):
-        swapped = left[at + 1 : at + 2] + left[at : at + 1] + left[at + 2 :]
-        return left[at + 1 :] == right[at + 1 :] or swapped == right[at:]
-    return left[at:] == right[at + 1 :] or left[at + 1 :] == right[at:]

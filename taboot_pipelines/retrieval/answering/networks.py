@@ -33,21 +33,19 @@ class Networks(Topic):
         if subject is None:
             return self._project_networks(scoped)
         mention, services, used = subject
-        question = scoped.question
-        if question.yes_no:
+        if scoped.question.yes_no:
             return self._on_network(scoped, mention, services, used)
-        statements = []
-        for service in services[:MAX_SCOPES]:
+
+        def joins(service: Service) -> Statement | None:
             edges = self.networks_of(service)
             names = [self.network(e.end, service.project) for e in edges]
             if not names:
-                continue  # its network mode says why, and is read with its line out of the file
+                return None  # its network mode says why, and is read with its line out of the file
             noun = "network" if len(names) == 1 else "networks"
-            count = f"{len(names)} {noun}: " if question.counts else f"the {noun} "
-            statements.append(
-                Statement(f"{self.called(service)} is on {count}{listed(names)}.", cites(edges))
-            )
-        return Found(statements, used, looked_for="networks") if statements else None
+            count = f"{len(names)} {noun}: " if scoped.question.counts else f"the {noun} "
+            return Statement(f"{self.called(service)} is on {count}{listed(names)}.", cites(edges))
+
+        return self.each(scoped, joins, "networks")
 
     def _project_networks(self, scoped: Scoped) -> Found | None:
         for mention in scoped.mentions:

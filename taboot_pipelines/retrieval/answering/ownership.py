@@ -48,6 +48,11 @@ class Ownership:
         """Whether a source speaks of the house."""
         return source in self._of(view).own
 
+    def is_text(self, view: View, source: str) -> bool:
+        """Whether a source holds documents only."""
+        entry = view.manifest.sources.get(source)
+        return entry is None or entry.type in _DOCUMENT_TYPES
+
     def _of(self, view: View) -> _Known:
         with self._lock:
             known = self._known.get(view)

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
-from taboot_pipelines.retrieval.answering.confidence import Features
+from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
 from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
+from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries, to_come
 from taboot_pipelines.retrieval.sentences import Form, Statement
 
@@ -38,6 +39,8 @@ _FIRST, _INTRODUCES = 3, 0.2
 _OWN = 0.15
 #: Code points of a line of code that is still shown where no command is asked for.
 _MAX_CODE = 240
+#: Code points of a statement that are compared in meaning.
+_MAX_COMPARED = 300
 #: The group of what passwords are called.
 _SECRET = "~password"
 #: A setting that is on or off, an item "label: yes", a cell that says so.
@@ -51,7 +54,8 @@ _COMMANDS = (Value.STEPS, Value.COMMAND)
 @dataclass(frozen=True, slots=True)
 class Place:
     """A passage that the search found: a window of a document and ``[start, end)`` of its text.
-    ``similarity``: the cosine of the passage's vector and the question's; ``own``: it is the house's own.
+    ``similarity``: the cosine of the passage's vector and the question's; ``own``: it is the house's own;
+    ``text``: it is of a source of documents, not of one that declares things.
     """
 
     document: ReadDocument
@@ -59,6 +63,7 @@ class Place:
     end: int
     similarity: float
     own: bool
+    text: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +99,7 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     asked = _corrected(asked, places)
     question_runs = frozenset(words.runs(words.fold(asked.question)))
     best: dict[tuple[str, int], Scored] = {}
-    for place in places:
-        if asked.inventory and not place.own:
-            continue  # no vendor knows what the house has
+    for place in of_the_house(asked, places):
         document = place.document
         for number in document.between(place.start, place.end):
             scored = _score(asked, question_runs, place, number)
@@ -114,6 +117,33 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
             seen.add(shown)
             found.append(s)
     return found
+
+
+def compared(asked: Asked, ranked: list[Scored], near: Near) -> list[Scored]:
+    """The ranking with what the best statement means compared with the question, where its words alone do not
+    make it sure: by itself and under its heading."""
+    if not ranked or confidence(ranked[0].features) >= THRESHOLD:
+        return ranked
+    best = ranked[0]
+    statement = best.statement
+    held = best.place.document.words(best.number)
+    lost = [t for t in asked.terms if t.defining and _covers(t, held, best.place.document.named)[0] < _STANDS]
+    if lost or asked.value is Value.SECRET or statement.said.endswith("?") or statement.keys:
+        return ranked  # a line of configuration is compared as a value of what is named
+    if not carries(asked.value, statement.said, frozenset()):
+        return ranked
+    heading = statement.section.rsplit(" > ", 1)[-1] or best.place.document.title
+    said = statement.said[:_MAX_COMPARED]
+    meaning = float(max(near(asked.question, [said, f"{heading}: {said}"])))
+    return [replace(best, features=best.features._replace(meaning=max(0.0, meaning))), *ranked[1:]]
+
+
+def of_the_house(asked: Asked, places: Sequence[Place]) -> list[Place]:
+    """The passages that may say which of the house's things are so: no vendor knows that. Where no text among
+    them is known to be the house's own, whose it is cannot be told."""
+    if not asked.inventory or (asked.ours and not any(p.own and p.text for p in places)):
+        return list(places)
+    return [p for p in places if p.own]
 
 
 def _corrected(asked: Asked, places: Sequence[Place]) -> Asked:

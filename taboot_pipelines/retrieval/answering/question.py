@@ -1,5 +1,5 @@
-"""What a question asks, without a model: the kind of value, a count or a yes, and the words that nothing
-explains yet. The tables are in ``vocabulary``.
+"""A question with the names in it: the kinds of fact that it may ask for, and the words that nothing explains
+yet. The tables are in ``vocabulary``.
 """
 
 from __future__ import annotations
@@ -11,16 +11,12 @@ from functools import cached_property
 
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.packaged import word_list
-from taboot_pipelines.retrieval.answering.linking import Linked, Mention, one_off
+from taboot_pipelines.retrieval.answering.linking import Linked, Mention
+from taboot_pipelines.retrieval.answering.reading import Reading, read
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
+from taboot_pipelines.retrieval.answering.words import is_slip
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
-_COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
-_YES_NO = re.compile(r"(?:do|does|did|is|are|has|have|can|was|were|will)\b")
-_TRANSITIVE = re.compile(
-    r"\b(?:transitive(?:ly)?|indirect(?:ly)?|everything that|recursive(?:ly)?|in turn|whole chain)\b"
-)
-_NEGATED = re.compile(r"\b(?:not|no|never|without|n't|doesn't|don't|isn't|aren't|neither|none|except)\b")
 
 
 #: Ways to read one question that are tried.
@@ -46,21 +42,25 @@ class Question:
     def lower(self) -> str:
         return self.linked.text.lower().strip()
 
+    @cached_property
+    def reading(self) -> Reading:
+        return read(self.linked.text)
+
     @property
     def counts(self) -> bool:
-        return bool(_COUNT.search(self.lower))
+        return self.reading.counts
 
     @property
     def yes_no(self) -> bool:
-        return bool(_YES_NO.match(self.lower))
+        return self.reading.truth
 
     @property
     def negated(self) -> bool:
-        return bool(_NEGATED.search(self.lower))
+        return self.reading.negated
 
     @property
     def transitive(self) -> bool:
-        return bool(_TRANSITIVE.search(self.lower))
+        return self.reading.transitive
 
     @property
     def is_fact(self) -> bool:
@@ -205,7 +205,7 @@ def _spelled(word: str) -> str:
     """A word of asking that is spelled with one slip, as it should be; any other word as it is."""
     if len(word) < 5 or word in _ASKING or word in stopwords() or word in FILLER:
         return word
-    near = [w for w in _ASKING if w[0] == word[0] and one_off(word, w)]
+    near = [w for w in _ASKING if is_slip(word, w)]
     return near[0] if len(near) == 1 else word
 
 

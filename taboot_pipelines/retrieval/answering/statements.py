@@ -13,8 +13,8 @@ MAX_LISTED = 25
 #: Services of one name that are answered for, each with its project.
 MAX_SCOPES = 5
 
-#: Citations of one statement.
-MAX_CITED = 12
+#: Citations of one statement: each name of a list has its own.
+MAX_CITED = MAX_LISTED
 
 
 @dataclass(frozen=True, slots=True)

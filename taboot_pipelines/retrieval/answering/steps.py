@@ -11,7 +11,7 @@ from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
 from taboot_pipelines.retrieval.answering.documents import ReadDocument
-from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, forms_of, headed
+from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, forms_of, headed, of_the_house
 from taboot_pipelines.retrieval.answering.values import Value
 
 _ORDINALS = {
@@ -80,9 +80,11 @@ def _best(
     topic = [t for t in asked.terms if t.form not in _STEP_WORDS]
     best: tuple[float, Place, list[list[int]], Features] | None = None
     seen: set[tuple[str, int]] = set()
-    for place in sorted(places, key=lambda p: (-p.own, -p.similarity, p.document.doc_id, p.start)):
+    for place in sorted(
+        of_the_house(asked, places), key=lambda p: (-p.own, -p.similarity, p.document.doc_id, p.start)
+    ):
         key = (place.document.doc_id, place.document.start)
-        if not topic or key in seen or (asked.inventory and not place.own):
+        if not topic or key in seen:
             continue
         seen.add(key)
         for items in _lists(place.document):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term
 from taboot_pipelines.retrieval.answering.confidence import Features, confidence
-from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored
+from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, of_the_house
 from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries
 from taboot_pipelines.retrieval.sentences import Statement
 
@@ -97,9 +97,9 @@ def compare_column(asked: Asked, places: Sequence[Place], limit: int) -> list[Sa
         return []
     found = []
     seen: set[tuple[str, int]] = set()
-    for place in places:
+    for place in of_the_house(asked, places):
         key = (place.document.doc_id, place.document.start)
-        if key in seen or (asked.inventory and not place.own):
+        if key in seen:
             continue
         seen.add(key)
         for rows in _tables(place):

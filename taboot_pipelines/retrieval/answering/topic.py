@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from taboot_pipelines.retrieval.answering.house import Edge, House, Service
 from taboot_pipelines.retrieval.answering.linking import Mention
@@ -10,6 +10,7 @@ from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import (
     MAX_CITED,
+    MAX_SCOPES,
     Cite,
     Found,
     Statement,
@@ -17,6 +18,12 @@ from taboot_pipelines.retrieval.answering.statements import (
     listed,
     plural,
 )
+
+
+def over(services: Sequence[Service]) -> str:
+    """``in 3 projects``, with a blank before it, of services of several; else empty."""
+    projects = {(s.place, s.project) for s in services}
+    return f" in {plural(len(projects), 'project')}" if len(projects) > 1 else ""
 
 
 class Topic:
@@ -28,6 +35,17 @@ class Topic:
     def subject(self, scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
         """The mention whose services the question is about: the first that another does not narrow."""
         return subject_of(scoped)
+
+    def each(
+        self, scoped: Scoped, say: Callable[[Service], Statement | None], looked_for: str, weight: float = 1.0
+    ) -> Found | None:
+        """What is said of each service that the question is about, of at most :data:`MAX_SCOPES`."""
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        said = [s for s in map(say, services[:MAX_SCOPES]) if s is not None and s.cites]
+        return Found(said, used, weight, looked_for) if said else None
 
     def called(self, service: Service, among: Sequence[Service] = ()) -> str:
         """A service's name, with its project where there is one."""
@@ -99,8 +117,8 @@ class Topic:
                 "need": "needs",
                 "run": "runs",
             }.get(verb, verb)
-        if scoped.question.counts:
-            text = f"{plural(count, 'service')} {verb} {rest}: {names}."
+        if scoped.question.counts or over(distinct_services):
+            text = f"{plural(count, 'service')}{over(distinct_services)} {verb} {rest}: {names}."
         else:
             text = f"{names} {verb} {rest}."
         return Found([Statement(text, cites(edges))], used, looked_for=what)

@@ -19,6 +19,8 @@ class Value(Enum):
     PORT = "a port"
     VERSION = "a version"
     ADDRESS = "an address"
+    IP = "an IP address"
+    PRICE = "a price"
     PLACE = "a place"
     PATH = "a path"
     PERSON = "a person"
@@ -55,9 +57,8 @@ _EVERY = (
 )
 _CLOCK = rf"{_DATE}|{_TIME}|{_EVERY}|\b{WEEKDAY}\b"
 _WHEN = r"\b(?:when|whenever|after|before|as soon as|until|if)\b"
-_ADDRESS = (
-    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}\b|\b[\w-]+(?:\.[\w-]+)+\b|https?://"
-)
+_IP = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}\b"
+_ADDRESS = rf"{_IP}|\b[\w-]+(?:\.[\w-]+)+\b|https?://"
 
 #: What a statement must hold, without the words of the question, to carry a kind of value.
 _CARRIES: dict[Value, re.Pattern[str]] = {
@@ -73,6 +74,9 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.PORT: r"(?<![\d.])\d{2,5}(?![\d.]*\.\d)\b",
         Value.VERSION: r"\bv?\d+(?:\.\d+)+|:\w*\d[\w.-]*|\blatest\b|\bv?\d+\b",
         Value.ADDRESS: _ADDRESS,
+        Value.IP: _IP,
+        Value.PRICE: r"[$€£¥]|\b\d[\d.,]* ?(?:usd|eur|gbp|chf|dollars?|euros?|pounds?|cents?)\b"
+        r"|\bfree\b|\bfor nothing\b",
         Value.PLACE: rf"[\w.~-]*/[\w./-]+|\b(?:in|on|at|under|below|inside|behind|from|to|into)\s+\S"
         rf"|{_ADDRESS}",
         Value.PATH: r"[\w.~-]*/[\w./-]+|\b[\w-]+\.[a-z][\w]{1,5}\b",
@@ -96,7 +100,9 @@ NOUNS: tuple[tuple[re.Pattern[str], Value], ...] = tuple(
     for pattern, kind in (
         (r"\bports?\b", Value.PORT),
         (r"\b(?:versions?|releases?|tag)\b", Value.VERSION),
-        (r"\b(?:ips?|address(?:es)?|subnet|gateway|ur[li]|(?:sub)?domains?|host ?name)\b", Value.ADDRESS),
+        (r"\bips?\b", Value.IP),
+        (r"\b(?:price|costs?|fee)\b", Value.PRICE),
+        (r"\b(?:address(?:es)?|subnet|gateway|ur[li]|(?:sub)?domains?|host ?name)\b", Value.ADDRESS),
         (r"\b(?:date|year|month)\b", Value.DATE),
         (r"\b(?:time|day|weekday|hour)\b", Value.MOMENT),
         (r"\b(?:path|file|directory|folder|mount ?point)\b", Value.PATH),
@@ -121,6 +127,8 @@ _TO_COME = re.compile(
 SAID_BY = {
     Value.VERSION: frozenset({"version", "releas", "tag"}),
     Value.ADDRESS: frozenset({"ip", "address", "url", "domain", "subnet"}),
+    Value.IP: frozenset({"ip", "address"}),
+    Value.PRICE: frozenset({"cost", "price", "fee", "pay", "paid"}),
     Value.DATE: frozenset({"date", "year", "month", "day"}),
     Value.MOMENT: frozenset({"time", "date", "day", "old"}),
     Value.DURATION: frozenset({"durat", "time"}),
@@ -141,10 +149,16 @@ TOLD = frozenset(
         Value.PORT,
         Value.VERSION,
         Value.ADDRESS,
+        Value.IP,
+        Value.PRICE,
         Value.SECRET,
         Value.PATH,
     }
 )
+
+
+#: The words by which what happened is told.
+_TOLD_IN = frozenset({"was", "were", "had", "this"})
 
 
 def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bool:
@@ -153,6 +167,8 @@ def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bo
         return True
     if value is Value.SECRET and _PLACEHOLDER.search(said):
         return False
+    if value is Value.REASON:
+        question_runs -= _TOLD_IN  # "what was the cause" does not give away what was
     return any(
         not set(words.runs(words.fold(m[0]))) <= question_runs or not words.runs(words.fold(m[0]))
         for m in _CARRIES[value].finditer(said)

@@ -35,10 +35,12 @@ class Kind(NamedTuple):
 
 
 class Property(NamedTuple):
-    """A property of configuration files: the words that ask for it and the ends of key paths that hold it."""
+    """A property of configuration files: the words that ask for it, the ends of key paths that hold it, and
+    how an answer calls it (empty: by its key)."""
 
     pattern: re.Pattern[str]
     keys: tuple[str, ...]
+    phrase: str
 
 
 def _read_kinds() -> tuple[Kind, ...]:
@@ -61,8 +63,9 @@ def _read_kinds() -> tuple[Kind, ...]:
 def _read_properties() -> tuple[Property, ...]:
     found = []
     for line in _lines("properties.txt"):
-        keys, _, pattern = line.partition(" : ")
-        found.append(Property(_compiled(pattern.replace(".*", "(.*)")), tuple(keys.split(", "))))
+        called, _, pattern = line.partition(" : ")
+        phrase, _, keys = called.rpartition(" | ")
+        found.append(Property(_compiled(pattern.replace(".*", "(.*)")), tuple(keys.split(", ")), phrase))
     return tuple(found)
 
 

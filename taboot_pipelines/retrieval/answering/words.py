@@ -11,6 +11,7 @@ import unicodedata
 from functools import lru_cache
 
 import Stemmer
+from rapidfuzz.distance import OSA
 
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.shards.analyzer import STOP_WORDS
@@ -58,22 +59,33 @@ def stem(word: str) -> str:
     return found or word
 
 
-def _groups() -> dict[str, str]:
-    """Of each stem the name of its group of synonyms (``synonyms.txt``: a group a line)."""
-    found: dict[str, str] = {}
+def _read_synonyms() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """Of each stem the name of its group of synonyms, and the stems that keys of configuration have for it
+    (``synonyms.txt``)."""
+    groups: dict[str, str] = {}
+    keys: dict[str, frozenset[str]] = {}
     for line in sorted(word_list("taboot_pipelines.retrieval.answering", "synonyms.txt")):
+        word, directed, others = line.partition(">")
+        if directed:
+            keys[stem(word)] = frozenset(map(stem, others.split(",")))
+            continue
         members = line.split(",")
-        for word in members:
-            found[stem(word)] = f"~{members[0]}"
-    return found
+        for member in members:
+            groups[stem(member)] = f"~{members[0]}"
+    return groups, keys
 
 
-_GROUPS = _groups()
+_GROUPS, _KEYS = _read_synonyms()
 
 
 def group(stemmed: str) -> str | None:
     """The name of the group of synonyms that a stem belongs to; None if it is in none."""
     return _GROUPS.get(stemmed)
+
+
+def key_synonyms(stemmed: str) -> frozenset[str]:
+    """The stems that a key of configuration may have for a word, besides those of its group."""
+    return _KEYS.get(stemmed, frozenset())
 
 
 def fold(text: str) -> str:
@@ -96,19 +108,14 @@ def parts(run: str) -> list[str]:
     return [run] if run.isalnum() else _PART.findall(run)
 
 
+def one_off(left: str, right: str) -> bool:
+    """Whether one letter added, left out, changed or swapped with its neighbour makes one into the other."""
+    return OSA.distance(left, right, score_cutoff=1) == 1
+
+
 def is_slip(typed: str, meant: str) -> bool:
-    """Whether two words differ by one slip of the pen: a letter too many, too few, another, or two swapped.
-    The first letter is rarely wrong.
-    """
-    if typed == meant or typed[:1] != meant[:1] or abs(len(typed) - len(meant)) > 1:
-        return False
-    at = next((i for i, (a, b) in enumerate(zip(typed, meant, strict=False)) if a != b), None)
-    if at is None:
-        return True
-    rest, other = typed[at:], meant[at:]
-    if len(typed) == len(meant):
-        return rest[1:] == other[1:] or (rest[:2] == other[1::-1] and rest[2:] == other[2:])
-    return rest[1:] == other if len(typed) > len(meant) else rest == other[1:]
+    """Whether two words differ by one slip of the pen. The first letter is rarely wrong."""
+    return typed[:1] == meant[:1] and one_off(typed, meant)
 
 
 def forms(text: str) -> frozenset[str]:

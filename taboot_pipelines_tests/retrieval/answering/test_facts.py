@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.retrieval.answering import FactAnswer, answer_from_facts
 from taboot_pipelines.retrieval.answering.house import House
 from taboot_pipelines.retrieval.answering.linking import Names, joined
+from taboot_pipelines.retrieval.answering.statements import MAX_LISTED
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World
@@ -139,7 +140,7 @@ HOUSE = [
     ("list the services of edge", ["swag", "traefik", "authelia", "socket-proxy"], "edge/", "swag"),
     ("which stack does sonarr belong to", ["media"], "media/", "sonarr"),
     ("does prowlarr go through a vpn?", ["Yes", "gluetun"], "media/", "gluetun"),
-    ("memory limit of unbound", ["512m", "mem_limit"], "core/", "mem_limit"),
+    ("memory limit of unbound", ["The memory limit of unbound is 512m."], "core/", "mem_limit"),
     ("timezone of authelia", ["Europe/Berlin"], "edge/", "TZ"),
     ("swag umask", ["002"], "common/linuxserver.yaml", "UMASK"),
     ("restart policy of adguard", ["always"], "core/", "restart"),
@@ -262,7 +263,7 @@ def test_a_hub_and_many_twins_are_bounded_and_the_total_is_said(view):
     begun = time.perf_counter()
     hub = ask(view, "how many services depend on hub in wheel?")
     assert str(HUB_SIZE) in hub.text and "more" in hub.text
-    assert len(hub.text) < 1000 and len(hub.sentences[0].citations) <= 12
+    assert len(hub.text) < 1000 and len(hub.sentences[0].citations) <= MAX_LISTED
     twins = ask(view, "which port does twin publish")
     assert len(twins.sentences) == 5 and f"In all {TWINS} services have that name." in twins.text
     assert "20007" in ask(view, "which port does twin publish in twins7").text

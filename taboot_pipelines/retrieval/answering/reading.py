@@ -1,0 +1,179 @@
+"""How a question is read, once for facts and for text: the kind of value that it asks for, and how it asks
+for it (a yes or no, a count, a list, a comparison).
+
+Read from the question alone, by the words that begin it and the noun that it asks for; a question of a few
+words without a verb ("gitea ssh port") asks for what its noun names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.retrieval.answering.values import NOUNS, Value
+
+_MAX_READ = 4000
+
+_BEGIN = r"(?:^|[,;:?.] ?|\b(?:and|or|so|but|exactly|then) )"
+_OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
+    (re.compile(pattern), kind)
+    for pattern, kind in (
+        (r"\bhow long\b|\bfor how (?:long|many (?:days|hours|minutes|weeks|months|years))\b", Value.DURATION),
+        (r"\bhow (?:often|frequently)\b", Value.FREQUENCY),
+        (r"\bhow old\b|\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
+        (r"\bwhat (?:to do|now|do (?:i|we|you) do)\b", Value.STEPS),
+        (r"\bwhat (?:should|must|can|shall) (?:i|we|you|one) do\b", Value.STEPS),
+        (r"\bhow (?:much|expensive)\b.*\b(?:costs?|pay|paid|charges?|expensive|price)\b", Value.PRICE),
+        (r"\bwhat (?:does|do|did|will)\b.*\bcost\b", Value.PRICE),
+        (r"\bhow (?:many|much|big|large|high|far|fast|few)\b", Value.NUMBER),
+        (r"\bwhat(?:'s| is| are)? (?:the )?(?:steps?|procedure|way|process)\b", Value.STEPS),
+        (r"\bhow (?:do|does|can|could|should|would|to|must|shall|may)\b", Value.STEPS),
+        (r"\bhow(?:'s| is| are| was| were)\b", None),
+        (r"\bwhat (?:caused|causes|led to|is the (?:reason|cause))\b", Value.REASON),
+        (r"\bwhy\b|\bhow come\b|\bwhat for\b|\bgood for\b", Value.REASON),
+        (r"\bwho\b|\bwhom\b|\bwhose\b", Value.PERSON),
+        (r"\b(?:in|since) (?:which|what) year\b|\b(?:on )?(?:which|what) (?:date|day)\b", Value.DATE),
+        (r"\b(?:at )?(?:what|which) time\b|\b(?:since|until) when\b", Value.MOMENT),
+        (rf"{_BEGIN}when\b", Value.MOMENT),
+        (r"^where\b|\bwhere (?:is|are|do|does|can|was|were|to)\b", Value.PLACE),
+    )
+)  # fmt: skip
+_HOW_MUCH = re.compile(r"\bhow (?:much|big|large|high|far|fast) (?:is |are )?([\w-]+)")
+_NOUN_END = re.compile(
+    r"\b(?:is|are|was|were|do|does|did|has|have|can|of|for|in|on|to|at|by|with|that|must|should|will|would|may|behind"
+    r"|from)\b"
+)
+_HEAD_END = re.compile(r"\b(?:of|for|in|on|behind|from|used|with|between|when|that|which)\b")
+#: A question without a verb has a short head.
+_MAX_HEAD = 5
+_WHICH = re.compile(
+    r"\b(?:which|what(?:'s| is| are| was| were)?)\s+(?:(?:the|a|an|our|its)\s+)?([\w' -]{1,60})"
+)
+_MEANING = re.compile(r"^(?:so )?what(?:'s| is| are)\s+(?:an? |the )?([\w.-]+)[?!. ]*$|^(?:define|explain)\s")
+_TRUTH = re.compile(
+    r"^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have|had)\b"
+)
+_FUTURE = re.compile(r"\b(?:will|going to|shall|next|planned for|upcoming|future|tomorrow)\b")
+_HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
+#: What the house consists of.
+_THINGS = (
+    r"(?:services?|containers?|stacks?|projects?|sites?|vhosts?|hosts?|host ?names?|(?:sub)?domains?"
+    r"|networks?|volumes|secrets|machines?|box(?:es)?|servers?|backups)"
+)
+_WHICH_OF = (
+    rf"\b(?:which|what|how many|list|show)(?: (?:me|all|of|the|our|my|other|public|every))* {_THINGS}\b"
+)
+_USERS = (
+    r"^(?:what|who) (?:else )?(?:depends?|uses?|mounts?|relies|needs|requires|reads|writes|runs on|breaks"
+    r"|would break|(?:is|are) (?:behind|exposed|published|protected|open|reachable))\b"
+    r"|^what (?:does|do) .* depends? on\b"
+)
+#: A question about the things of the house and what joins them.
+_INVENTORY = re.compile(rf"{_WHICH_OF}|{_USERS}")
+_COMPARES = re.compile(
+    r"\b(?<!at )(?:most(?! recent)|least|fewest|(?:larg|bigg|small|high|low|long|short|fast|slow|old|heavi"
+    r"|great|cheap)est)\b|\b(?:more|less|fewer|larger|bigger|smaller|higher|lower"
+    r"|older|longer|shorter) than \d|\b(?:total|altogether|sum|average|combined)\b"
+)
+_MANY = re.compile(
+    r"\b(?:which|what|list|all)\s+(?:are\s+)?(?:the\s+)?\w+s\b"
+    r"|\b(?:list|all|everything)\b|^what (?:is|are|does) (?:not|all)\b"
+)
+_OURS = re.compile(r"\b(?:we|our|ours|us)\b")
+#: What vendors document for everybody.
+_DOCUMENTED = (Value.STEPS, Value.MEANING, Value.COMMAND)
+_COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
+_TRANSITIVE = re.compile(
+    r"\b(?:transitive(?:ly)?|indirect(?:ly)?|everything that|recursive(?:ly)?|in turn|whole chain)\b"
+)
+_EXCEPT = re.compile(r"\b(?:neither|except)\b")
+_EVERY = r"(?: me)?(?: all| the| of the| of our| our)*"
+_LISTED = rf"(?:which|what|list|show|how many|all|name){_EVERY} (?:services?|containers?|apps?|stacks?)\b"
+_LISTS_SERVICES = re.compile(_LISTED)
+_LISTS = re.compile(
+    rf"{_LISTED}|any (?:services?|containers?|apps?|stacks?|images?)\b"
+    rf"|(?:which|what|list|show|how many|all|name|any){_EVERY}"
+    r" images?\b"
+    r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``question``: on one line; ``value``: the kind of value asked for; ``noun``: the words that name the
+    property asked for; ``truth``: it begins as one for a yes or no; ``counts``: it asks how many, and
+    ``counted``: the stem of what; ``negated``: it denies something; ``transitive``: what follows indirectly
+    counts too; ``future``: what is to come is asked; ``many``: several things are; ``ours``: the house's own
+    are; ``inventory``: which of the house's things are so, what no vendor knows; ``lists``: which things are
+    so, named or not, and ``lists_services``: which services, called so; ``compares``: the words that ask for
+    a comparison or a sum, in lower case.
+    """
+
+    question: str
+    folded: str
+    value: Value | None
+    noun: str
+    truth: bool
+    counts: bool
+    counted: str | None
+    negated: bool
+    transitive: bool
+    future: bool
+    many: bool
+    ours: bool
+    inventory: bool
+    lists: bool
+    lists_services: bool
+    compares: str
+
+
+@lru_cache(maxsize=1024)
+def read(question: str) -> Reading:
+    """How a question is read."""
+    shown = " ".join(question[:_MAX_READ].split())
+    lower, folded = shown.lower(), words.fold(shown)
+    value, noun = _read(folded)
+    ours = bool(_OURS.search(folded))
+    compares, many_of = _COMPARES.search(folded), _HOW_MANY.search(folded)
+    return Reading(
+        question=shown,
+        folded=folded,
+        value=value,
+        noun=noun,
+        truth=bool(_TRUTH.match(folded)),
+        counts=bool(_COUNT.search(lower)),
+        counted=words.stem(many_of[1]) if many_of else None,
+        negated=bool(words.DENIES.search(folded) or _EXCEPT.search(folded)),
+        transitive=bool(_TRANSITIVE.search(lower)),
+        future=bool(_FUTURE.search(folded)) and value in (Value.MOMENT, Value.DATE, Value.VERSION),
+        many=bool(_MANY.search(folded)),
+        ours=ours,
+        inventory=bool(_INVENTORY.search(folded)) or (ours and value not in _DOCUMENTED),
+        lists=bool(_LISTS.match(lower)),
+        lists_services=bool(_LISTS_SERVICES.match(lower)),
+        compares=compares[0] if compares else "",
+    )
+
+
+def _read(folded: str) -> tuple[Value | None, str]:
+    """The kind of value that is asked for, and the words that name the property asked for."""
+    if _MEANING.match(folded):
+        return Value.MEANING, ""
+    for pattern, kind in _OPENINGS:
+        if pattern.search(folded):
+            much = _HOW_MUCH.search(folded) if kind is Value.NUMBER else None
+            return kind, much[1] if much else ""
+    which = _WHICH.search(folded)
+    if which:
+        # The noun ends before a verb or a preposition; what stands behind is no longer it.
+        noun = _NOUN_END.split(which[1], maxsplit=1)[0]
+    elif _TRUTH.match(folded):
+        return Value.YES_NO, ""
+    else:
+        noun = _HEAD_END.split(folded, maxsplit=1)[0]
+    for pattern, kind in NOUNS:
+        if pattern.search(noun):
+            return kind, noun
+    return None, noun if which or len(noun.split()) <= _MAX_HEAD else ""
