@@ -16,7 +16,8 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, namespa
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
-    from taboot_pipelines.retrieval.results import Comparison, SearchResult, WhyNot
+    from taboot_pipelines.retrieval.results.hits import SearchResult
+    from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.settings import Settings
 
 _SNIPPET = 240

@@ -29,7 +29,8 @@ from taboot_pipelines.retrieval.hits import make_hit
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
-from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
+from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
+from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from taboot_pipelines.retrieval.highlights import highlights
 from taboot_pipelines.retrieval.index import Mask
 from taboot_pipelines.retrieval.ranking import RankedRow
-from taboot_pipelines.retrieval.results import Hit, Passage
+from taboot_pipelines.retrieval.results.hits import Hit, Passage
 from taboot_pipelines.retrieval.session import View
 
 

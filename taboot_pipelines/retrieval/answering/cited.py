@@ -6,7 +6,7 @@ import numpy as np
 
 from taboot_pipelines.retrieval.answering.answerer import FactAnswer, FactCitation, answer_from_facts
 from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results import Answer, Citation
+from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.session import View
 
 
