@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.results.base import Result, TableResult, where
 
 
@@ -151,6 +150,8 @@ class SearchResult(TableResult):
         return pa.Table.from_pylist(rows, schema=_HIT_SCHEMA)
 
     def _repr_html_(self) -> str:
+        from taboot_pipelines.retrieval import rendering
+
         rows = [
             (f"{h.score:.4f}", h.title, where(h.url, h.line), h.section, rendering.shorten(h.text))
             for h in self.hits
