@@ -13,7 +13,7 @@ import numpy as np
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.cursors import Cursor
 from taboot_pipelines.retrieval.filters import or_near
-from taboot_pipelines.retrieval.highlights import terms_of
+from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
 from taboot_pipelines.retrieval.hits import make_hit, with_context
 from taboot_pipelines.retrieval.index import Mask, Rows
 from taboot_pipelines.retrieval.near_duplicates import Shingles, alike, shingles
@@ -127,10 +127,10 @@ class Pages:
             # One more than is shown tells whether there is another page.
             wanted = max(end + 1, top if start < top else 0)
             ranked = self._ranked(view, request, choice, vector, rows, wanted, clock)
-        terms = terms_of(request.query)
+        highlighter = Highlighter(terms_of(request.query))
 
         def hits_of(some: Sequence[RankedRow]) -> list[Hit]:
-            return [make_hit(view, r, mask, terms, ranked.similar.get(r.row, ())) for r in some]
+            return [make_hit(view, r, mask, highlighter, ranked.similar.get(r.row, ())) for r in some]
 
         failure, reranked = "", False
         if reranking is not None and start < top:
@@ -201,8 +201,8 @@ class Pages:
         ids_of = [_chunk_id(view, r.row) for r in kept.rows]
         scores: dict[str, float] = {}
         if reranking is not None:
-            terms = terms_of(request.query)
-            best = [make_hit(view, r, mask, terms) for r in kept.rows[:top]]
+            highlighter = Highlighter(terms_of(request.query))
+            best = [make_hit(view, r, mask, highlighter) for r in kept.rows[:top]]
             ordered, _ = reranking.order(request.query, best, insist=request.rerank is True)
             ids_of[: len(ordered)] = [hit.chunk_id for hit in ordered]
             scores = {h.chunk_id: h.scores["rerank"] for h in ordered if "rerank" in h.scores}
@@ -304,7 +304,7 @@ def _remarks(view: View, request: SearchRequest) -> list[str]:
 
 
 def _chunk_id(view: View, row: int) -> str:
-    return str(view.index.chunk(row)["chunk_id"])
+    return view.index.chunk_id(row)
 
 
 def _open_candidates(settings: Settings, namespace: str) -> Candidates | None:
