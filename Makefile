@@ -21,6 +21,7 @@ $(BIN)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable .
+	$(BIN)/python -m compileall -q taboot_pipelines
 	touch $@
 
 $(BIN)/.test: $(BIN)/.core

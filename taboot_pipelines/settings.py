@@ -1,18 +1,20 @@
 """One settings tree, read from the environment (prefix ``TABOOT_``, nested by ``__``) and nothing else.
 
-Secrets are ``SecretStr``; a wrong value is refused at start with the setting's name (``E_CONFIG``).
+Secrets are ``SecretStr``; a wrong value is refused at start with the setting's name (``E_CONFIG``). The
+variables are those of pydantic-settings, which a test holds beside this: importing it takes every command as
+long as a tenth of a search.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from taboot_pipelines.errors import TabootError
 
@@ -23,8 +25,15 @@ QDRANT_LOCAL = ":memory:"
 #: The tokens that BERT puts around every text, ``[CLS]`` and ``[SEP]``.
 SPECIAL_TOKENS = 2
 
+_PREFIX = "taboot_"
+_NESTED = "__"
 
-class ChunkingSettings(BaseModel, extra="forbid"):
+
+class _Group(BaseModel, extra="forbid", defer_build=True):
+    """Settings of one part. Its validator is made with that of all settings, and alone only if it is used."""
+
+
+class ChunkingSettings(_Group):
     """Limits of a chunk in tokens of the pinned tokenizer. A change builds a new chunk set beside the old.
 
     ``max_tokens`` is the length of the sequence that a model reads, as model cards and servers state it, so
@@ -55,7 +64,7 @@ class ChunkingSettings(BaseModel, extra="forbid"):
         return self.max_tokens - SPECIAL_TOKENS
 
 
-class LimitSettings(BaseModel, extra="forbid"):
+class LimitSettings(_Group):
     """Bounds on what one run may take in."""
 
     max_blob_bytes: Positive = Field(
@@ -70,7 +79,7 @@ class LimitSettings(BaseModel, extra="forbid"):
     )
 
 
-class TorchSettings(BaseModel, extra="forbid"):
+class TorchSettings(_Group):
     """A model in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
 
     model: str | None = Field(None, description="A directory or a hub name; none: not used.")
@@ -82,7 +91,7 @@ class TorchSettings(BaseModel, extra="forbid"):
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
-class EmbeddingSettings(BaseModel, extra="forbid"):
+class EmbeddingSettings(_Group):
     """The bundled embedder (all-MiniLM-L6-v2, int8). Used unless TABOOT_TEI__URL or
     TABOOT_EMBEDDING__TORCH__MODEL is set.
     """
@@ -99,10 +108,10 @@ class EmbeddingSettings(BaseModel, extra="forbid"):
     )
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call of ONNX Runtime.")
     threads: int = Field(0, ge=0, description="Threads of the runtime; 0 means all cores.")
-    torch: TorchSettings = Field(default_factory=TorchSettings)
+    torch: TorchSettings = Field({}, validate_default=True)
 
 
-class TeiSettings(BaseModel, extra="forbid"):
+class TeiSettings(_Group):
     """A Text Embeddings Inference server; setting ``url`` replaces the bundled embedder."""
 
     url: str | None = Field(None, description="The server's address, such as http://gpu.lan:8080.")
@@ -115,7 +124,7 @@ class TeiSettings(BaseModel, extra="forbid"):
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
-class RerankerSettings(BaseModel, extra="forbid"):
+class RerankerSettings(_Group):
     """A cross-encoder that reorders the best hits: a TEI server's ``/rerank``, or a model in this process."""
 
     url: str | None = Field(
@@ -133,10 +142,10 @@ class RerankerSettings(BaseModel, extra="forbid"):
     candidates: Positive = Field(
         100, description="How many of the best hits are ordered anew (seed 000: the top 100)."
     )
-    torch: TorchSettings = Field(default_factory=TorchSettings)
+    torch: TorchSettings = Field({}, validate_default=True)
 
 
-class LlmSettings(BaseModel, extra="forbid"):
+class LlmSettings(_Group):
     """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked for answers where
     ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by ``taboot status``.
     """
@@ -166,14 +175,14 @@ class LlmSettings(BaseModel, extra="forbid"):
     )
 
 
-class RedisSettings(BaseModel, extra="forbid"):
+class RedisSettings(_Group):
     """Caches, queues, rate limits and circuit breakers in Redis; default the catalog's database."""
 
     url: SecretStr | None = Field(None, description="Such as redis://:password@redis.lan:6379/0.")
     timeout_seconds: float = Field(5, gt=0, description="How long one command may take.")
 
 
-class QdrantSettings(BaseModel, extra="forbid"):
+class QdrantSettings(_Group):
     """Points in Qdrant, equal to the live chunks; searches then take their candidates from it."""
 
     url: str | None = Field(None, description="The server's address, such as http://qdrant.lan:6333.")
@@ -200,7 +209,7 @@ class QdrantSettings(BaseModel, extra="forbid"):
     )
 
 
-class Neo4jSettings(BaseModel, extra="forbid"):
+class Neo4jSettings(_Group):
     """The graph in Neo4j 5, equal to the snapshot."""
 
     url: str | None = Field(None, description="The server's address, such as neo4j://neo4j.lan:7687.")
@@ -213,7 +222,7 @@ class Neo4jSettings(BaseModel, extra="forbid"):
     batch_rows: Positive = Field(10_000, description="Rows of one UNWIND (benchmarks/neo4j_writes.py).")
 
 
-class StorageSettings(BaseModel, extra="forbid"):
+class StorageSettings(_Group):
     """Access to the object store that TABOOT_BLOB_URL, TABOOT_TABLE_URL and TABOOT_SHARD_URL name; unset
     fields come from the provider's own variables (AWS_…)."""
 
@@ -225,7 +234,7 @@ class StorageSettings(BaseModel, extra="forbid"):
     max_retries: int = Field(5, ge=0, description="Further tries of a request.")
 
 
-class CelerySettings(BaseModel, extra="forbid"):
+class CelerySettings(_Group):
     """The broker of TABOOT_EXECUTOR=celery."""
 
     broker: SecretStr | None = Field(
@@ -234,7 +243,7 @@ class CelerySettings(BaseModel, extra="forbid"):
     backend: SecretStr | None = Field(None, description="Where results are kept; default the broker.")
 
 
-class K8sSettings(BaseModel, extra="forbid"):
+class K8sSettings(_Group):
     """Where steps run under TABOOT_EXECUTOR=k8s; secrets by reference only."""
 
     image: str | None = Field(None, description="The image of a step; default that of the run.")
@@ -252,7 +261,7 @@ class K8sSettings(BaseModel, extra="forbid"):
     )
 
 
-class LogSettings(BaseModel, extra="forbid"):
+class LogSettings(_Group):
     """What the package logs: one record a line, with run, partition, source and document. Never a secret."""
 
     format: Literal["text", "json"] = Field("text", description="json: one object a line, for collectors.")
@@ -261,7 +270,7 @@ class LogSettings(BaseModel, extra="forbid"):
     )
 
 
-class HttpSettings(BaseModel, extra="forbid"):
+class HttpSettings(_Group):
     """How web sources are fetched."""
 
     user_agent: str = Field("taboot-pipelines/0.1", description="How requests introduce themselves.")
@@ -280,7 +289,7 @@ class HttpSettings(BaseModel, extra="forbid"):
     rate_limit_burst: Positive = Field(20, description="Requests that a host may get at once after a rest.")
 
 
-class RetrievalSettings(BaseModel, extra="forbid"):
+class RetrievalSettings(_Group):
     """The fusion of the vector and the BM25 arm: their ranks as in reciprocal rank fusion (Cormack, Clarke,
     Büttcher 2009) and their scores as in a convex combination (Bruch, Gai, Ingber 2022)."""
 
@@ -323,14 +332,14 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     )
 
 
-class ShardSettings(BaseModel, extra="forbid"):
+class ShardSettings(_Group):
     """Where the key ranges of shards are cut, by content alone: equal content gives equal shards."""
 
     max_chunks: Positive = Field(2048, description="A document range with more chunks is split in two.")
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
 
 
-class RetentionSettings(BaseModel, extra="forbid"):
+class RetentionSettings(_Group):
     """How long history is kept that nothing is derived from, and files that only late readers use. Documents
     and their bytes are never dropped by age: ``taboot purge`` does that, on demand."""
 
@@ -363,13 +372,10 @@ class RetentionSettings(BaseModel, extra="forbid"):
     )
 
 
-class Settings(BaseSettings):
-    """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
-
-    # An empty variable counts as unset: what is not filled in, Compose and Kubernetes pass on as "".
-    model_config = SettingsConfigDict(
-        env_prefix="TABOOT_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True
-    )
+class Settings(BaseModel, extra="ignore", frozen=True):
+    """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up. What is not given is
+    read from the environment.
+    """
 
     home: Path = Field(
         Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage."
@@ -415,23 +421,28 @@ class Settings(BaseSettings):
             "Allow document text in Dagster metadata, where it outlives the deletion of its document."
         ),
     )
-    chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
-    tei: TeiSettings = Field(default_factory=TeiSettings)
-    reranker: RerankerSettings = Field(default_factory=RerankerSettings)
-    llm: LlmSettings = Field(default_factory=LlmSettings)
-    redis: RedisSettings = Field(default_factory=RedisSettings)
-    qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
-    neo4j: Neo4jSettings = Field(default_factory=Neo4jSettings)
-    storage: StorageSettings = Field(default_factory=StorageSettings)
-    celery: CelerySettings = Field(default_factory=CelerySettings)
-    k8s: K8sSettings = Field(default_factory=K8sSettings)
-    log: LogSettings = Field(default_factory=LogSettings)
-    http: HttpSettings = Field(default_factory=HttpSettings)
-    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
-    shards: ShardSettings = Field(default_factory=ShardSettings)
-    retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    chunking: ChunkingSettings = Field({}, validate_default=True)
+    limits: LimitSettings = Field({}, validate_default=True)
+    embedding: EmbeddingSettings = Field({}, validate_default=True)
+    tei: TeiSettings = Field({}, validate_default=True)
+    reranker: RerankerSettings = Field({}, validate_default=True)
+    llm: LlmSettings = Field({}, validate_default=True)
+    redis: RedisSettings = Field({}, validate_default=True)
+    qdrant: QdrantSettings = Field({}, validate_default=True)
+    neo4j: Neo4jSettings = Field({}, validate_default=True)
+    storage: StorageSettings = Field({}, validate_default=True)
+    celery: CelerySettings = Field({}, validate_default=True)
+    k8s: K8sSettings = Field({}, validate_default=True)
+    log: LogSettings = Field({}, validate_default=True)
+    http: HttpSettings = Field({}, validate_default=True)
+    retrieval: RetrievalSettings = Field({}, validate_default=True)
+    shards: ShardSettings = Field({}, validate_default=True)
+    retention: RetentionSettings = Field({}, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_environment(cls, given: Any) -> Any:
+        return _joined(_environment(), given) if isinstance(given, dict) else given
 
     @property
     def home_dir(self) -> Path:
@@ -455,7 +466,7 @@ def load_settings(**overrides: object) -> Settings:
     Addresses of servers are checked here too: a run may reach the parts that use them only hours later.
     """
     try:
-        settings = Settings(**overrides)  # type: ignore[arg-type]
+        settings = Settings(**overrides)
     except ValidationError as error:
         problems = [
             ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"])
@@ -470,6 +481,66 @@ def load_settings(**overrides: object) -> Settings:
         "; ".join(f"{name}: {message}" for name, message in problems) + ".",
         settings=[n for n, _ in problems],
     )
+
+
+def _environment() -> dict[str, Any]:
+    """What the environment says, as the validator takes it: ``TABOOT_TEI__URL`` is ``{"tei": {"url": …}}``.
+
+    Names count in any case. A group, a list or a mapping is JSON; what is none is left for the validator to
+    refuse. A variable of one field of a group adds to that of the whole group. An empty variable, or a group
+    that is ``null``, counts as unset: what is not filled in, Compose and Kubernetes pass on as "".
+    """
+    variables = {name.lower(): value for name, value in os.environ.items() if value}
+    fields = Settings.model_fields
+    found: dict[str, Any] = {}
+    # A group's own variable comes before those of its fields.
+    for name in sorted(name for name in variables if name.startswith(_PREFIX)):
+        *outer, last = name.removeprefix(_PREFIX).split(_NESTED)
+        top = outer[0] if outer else last
+        if top not in fields or (outer and not _is_group(fields[top].annotation)):
+            continue
+        at: Any = found
+        for step in outer:
+            if isinstance(at, dict):
+                if at.get(step) is None:
+                    at[step] = {}
+                at = at[step]
+        value = _read(_kind(Settings, [*outer, last]), variables[name])
+        if isinstance(at, dict) and not (value is None and at is found):
+            at[last] = value
+    return found
+
+
+def _is_group(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _kind(kind: Any, path: list[str]) -> Any:
+    """The annotation of the field at the end of ``path``; None where there is no such field."""
+    for step in path:
+        field = kind.model_fields.get(step) if _is_group(kind) else None
+        kind = None if field is None else field.annotation
+    return kind
+
+
+def _read(kind: Any, text: str) -> Any:
+    if not _is_group(kind) and get_origin(kind) not in (list, tuple, dict):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """``above`` over ``below``, mappings joined at every depth."""
+    joined = dict(below)
+    for name, value in above.items():
+        under = joined.get(name)
+        joined[name] = (
+            _joined(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+        )
+    return joined
 
 
 def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:

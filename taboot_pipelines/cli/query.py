@@ -6,7 +6,7 @@ They load no Dagster and open no catalog.
 from __future__ import annotations
 
 import contextlib
-import threading
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, namespa
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
-    from taboot_pipelines.retrieval.results import Comparison, SearchResult, WhyNot
+    from taboot_pipelines.retrieval.results.hits import SearchResult
+    from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.settings import Settings
 
 _SNIPPET = 240
@@ -81,8 +82,10 @@ def _open(namespace: str | None, *, embedding: bool = False) -> Any:
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
+    # One query multiplies no matrices, and numpy's threads spin for a while when they are made.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if embedding:
-        threading.Thread(target=_load_model, args=(settings,), name="taboot-model").start()
+        _load_model(settings)
     from taboot_pipelines.retrieval import KnowledgeBase
 
     return KnowledgeBase.open(namespace=namespace, settings=settings)
@@ -96,7 +99,7 @@ def _load_model(settings: Settings) -> None:
 
         embedder = open_embedder(settings)
         if isinstance(embedder, MiniLmEmbedder):
-            embedder.load()
+            embedder.load_meanwhile()
 
 
 def _place(url: str, line: int | None) -> str:

@@ -7,9 +7,11 @@ fourth digit, so each has a space of its own.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -119,9 +121,22 @@ class MiniLmEmbedder:
             raise
         return vector
 
-    def load(self) -> None:
-        """Load the model now rather than with the first text. Raises ``E_MODEL``, ``E_CONFIG``."""
-        self._loaded()
+    def load_meanwhile(self) -> None:
+        """Load the model in another thread, and go on. What is wrong with it is raised with the first text.
+
+        The runtime is imported before: two threads that import wait for each other at every step, while the
+        rest of loading mostly leaves Python's lock to this one.
+        """
+        if self.runtime == "openvino":
+            with contextlib.suppress(ImportError):
+                from taboot_pipelines.embedding import openvino
+
+                openvino.prepare()
+        threading.Thread(target=self._try_to_load, name="taboot-model").start()
+
+    def _try_to_load(self) -> None:
+        with contextlib.suppress(TabootError):
+            self._loaded()
 
     def health(self) -> Health:
         """Loads the model and embeds one word."""
@@ -190,12 +205,17 @@ class MiniLmEmbedder:
         weights_digest = MODEL_SHA256 if folder is None else read_verified(model_file, None)[1]
         table, table_digest = read_verified(tokenizer_file, TOKENIZER_SHA256 if folder is None else None)
         try:
-            tokenizer = tokenizers.Tokenizer.from_str(table.decode())
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
-            special = len(tokenizer.encode("").ids)
-            # From the bytes that were verified, not from the file, which may have changed since.
-            encoder = self._encoder(lambda: read_verified(model_file, weights_digest)[0], weights_digest)
+            # The runtime reads the model without Python's lock, which the tokenizer holds meanwhile.
+            with ThreadPoolExecutor(max_workers=1) as other:
+                # From the bytes that were verified, not from the file, which may have changed since.
+                loading = other.submit(
+                    self._encoder, lambda: read_verified(model_file, weights_digest)[0], weights_digest
+                )
+                tokenizer = tokenizers.Tokenizer.from_str(table.decode())
+                tokenizer.no_padding()
+                tokenizer.no_truncation()
+                special = len(tokenizer.encode("").ids)
+                encoder = loading.result()
         except TabootError:
             raise
         # The libraries raise plain Exceptions for files they cannot read.

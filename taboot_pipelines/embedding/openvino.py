@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import mmap
 import os
 import queue
 import sys
@@ -18,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,11 @@ _MAX_COMPILED = 4
 _MAX_STREAMS = 8
 
 _import_lock = threading.Lock()
+
+
+def prepare() -> None:
+    """Import the runtime. Raises ``ImportError``."""
+    _quiet_import()
 
 
 def version() -> str:
@@ -72,7 +78,8 @@ class OpenVinoEncoder:
             # Two processes that are bound to cores are bound to the same ones.
             "ENABLE_CPU_PINNING": False,
         }
-        compiled = kept.load(core, options) if kept is not None else None
+        imported = kept.load(core, options) if kept is not None else None
+        compiled = None if imported is None else imported.model
         model = core.read_model(weights()) if compiled is None else compiled
         self._inputs = tuple(i.any_name for i in model.inputs)
         shape = model.outputs[0].partial_shape
@@ -84,6 +91,8 @@ class OpenVinoEncoder:
             if kept is not None:
                 kept.save(core, options, compiled)
         self._compiled = compiled
+        # What was imported may go on reading the file's bytes.
+        self._bytes = None if imported is None else imported.bytes
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(self._streams):
             self._free.put(self._compiled.create_infer_request())
@@ -126,6 +135,13 @@ class OpenVinoEncoder:
         return request
 
 
+class Imported(NamedTuple):
+    """A compiled model and the mapped bytes that it was imported from."""
+
+    model: Any
+    bytes: Any
+
+
 class CompiledModels:
     """A folder of compiled models, one a file: the SHA-256 of the rest, then what OpenVINO exports.
 
@@ -138,15 +154,18 @@ class CompiledModels:
         self._folder = folder
         self._weights = weights_digest
 
-    def load(self, core: Any, options: Mapping[str, Any]) -> Any | None:
+    def load(self, core: Any, options: Mapping[str, Any]) -> Imported | None:
         """The compiled model; None if there is none that can be used."""
         try:
             with self._path(core, options).open("rb") as f:
-                digest, data = f.read(_DIGEST), f.read()
-            if hashlib.sha256(data).digest() != digest:
+                # OpenVINO takes only what it could write to; nothing of it reaches the file.
+                mapped = np.frombuffer(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+            digest, data = mapped[:_DIGEST].tobytes(), mapped[_DIGEST:]
+            if hashlib.sha256(data.data).digest() != digest:
                 return None
-            return core.import_model(data, "CPU", dict(options))
-        except (OSError, RuntimeError):
+            tensor = _quiet_import().Tensor(data, shared_memory=True)
+            return Imported(core.import_model(tensor, "CPU", dict(options)), data)
+        except (OSError, RuntimeError, ValueError):  # an empty file cannot be mapped
             return None
 
     def save(self, core: Any, options: Mapping[str, Any], compiled: Any) -> None:

@@ -20,7 +20,7 @@ A search passes through these modules, one after the other:
    made once more if a file has gone meanwhile. The view has the manifest's readers: ``index`` (its chunks as
    numbered rows), ``bm25.Keywords``, ``graph`` (nodes and edges) and ``links`` (documents that link). A later
    page names the view of the first (``cursors``).
-3. ``search`` asks ``caches`` for the result. What is not there is made:
+3. ``search`` asks ``caches`` for the result. What is not there ``pages`` makes:
 4. ``query_vectors`` embeds the query, through ``query_cache``.
 5. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
 6. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words (stems and words
@@ -29,7 +29,7 @@ A search passes through these modules, one after the other:
 7. ``fusion`` joins the arms, by ranks and scores, with weights that each query decides. How scores are
    rounded and ties broken is said there, once for the arms and the fusion, so that no backend changes a
    result.
-8. ``search`` cuts the page, without ``near_duplicates`` if they are not wanted; ``hits`` makes what is shown
+8. ``pages`` cuts the page, without ``near_duplicates`` if they are not wanted; ``hits`` makes what is shown
    of it (``results``), with ``highlights``; ``reranking`` orders the best anew where one is configured.
 
 ``comparing`` searches in every mode; ``why_not`` follows a document through these steps; ``caching`` shows
@@ -44,25 +44,18 @@ configured. Explanations read blobs through ``evidence``. Results draw themselve
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
-from taboot_pipelines.retrieval.results import (
-    Answer,
-    CacheStats,
-    Citation,
-    Comparison,
-    DocumentLinks,
-    Edge,
-    End,
-    Explanation,
-    Hit,
-    Link,
-    Node,
-    Quote,
-    Replay,
-    SearchResult,
-    Subgraph,
-    WhyNot,
-)
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.caching import CacheStats
+    from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
+    from taboot_pipelines.retrieval.results.explanations import End, Explanation, Quote
+    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Link, Node, Subgraph
+    from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+    from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
 
 __all__ = [
     "Answer",
@@ -83,3 +76,29 @@ __all__ = [
     "Subgraph",
     "WhyNot",
 ]
+
+#: Where the results are that a caller may want to name; each is loaded when it is.
+_RESULTS = {
+    "Answer": "results.answers",
+    "CacheStats": "caching",
+    "Citation": "results.answers",
+    "Comparison": "results.inspection",
+    "DocumentLinks": "results.graph",
+    "Edge": "results.graph",
+    "End": "results.explanations",
+    "Explanation": "results.explanations",
+    "Hit": "results.hits",
+    "Link": "results.graph",
+    "Node": "results.graph",
+    "Quote": "results.explanations",
+    "Replay": "results.answers",
+    "SearchResult": "results.hits",
+    "Subgraph": "results.graph",
+    "WhyNot": "results.inspection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RESULTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_RESULTS[name]}"), name)

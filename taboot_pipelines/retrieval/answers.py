@@ -30,13 +30,14 @@ from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.steps import find_steps
 from taboot_pipelines.retrieval.answering.tables import compare_column
 from taboot_pipelines.retrieval.evidence import Evidence
-from taboot_pipelines.retrieval.highlights import terms_of
+from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
 from taboot_pipelines.retrieval.hits import make_hit
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
-from taboot_pipelines.retrieval.results import Answer, Citation, Hit, Replay
+from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
+from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings
@@ -462,13 +463,13 @@ def _replayed(view: View, recorded: Recorded) -> Replay:
             version=recorded.version,
         )
     hits = []
-    terms = terms_of(recorded.question)
+    highlighter = Highlighter(terms_of(recorded.question))
     for candidate in recorded.candidates:
         doc_id, _, number = candidate.chunk_id.rpartition(":")
         row = view.index.row_of(doc_id, int(number))
         if row is None:
             continue
-        hit = make_hit(view, RankedRow(row, candidate.score, candidate.scores, {}), None, terms)
+        hit = make_hit(view, RankedRow(row, candidate.score, candidate.scores, {}), None, highlighter)
         if replays.text_hash(hit.text) == candidate.sha256:
             hits.append(hit)
     return Replay(

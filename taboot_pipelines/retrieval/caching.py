@@ -8,18 +8,33 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.caches import Cache
 from taboot_pipelines.retrieval.filters import or_near
+from taboot_pipelines.retrieval.pages import Page
 from taboot_pipelines.retrieval.query_cache import QueryCache
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.results import CacheStats
-from taboot_pipelines.retrieval.search import Kept, Search
+from taboot_pipelines.retrieval.results.base import Result
+from taboot_pipelines.retrieval.search import Search
 
 CacheKind = Literal["results", "embeddings"]
+
+
+class CacheStats(Result):
+    """What one cache keeps. ``kind``: ``results`` or ``embeddings``; ``store``: ``process`` or ``redis``, of
+    which ``entries`` and ``bytes`` are; ``hits`` and ``misses`` are those of this process.
+    """
+
+    kind: str
+    store: str
+    hits: int
+    misses: int
+    entries: int
+    bytes: int
+    ttl_seconds: float
 
 
 def stats(search: Search, query_vectors: QueryVectors) -> tuple[CacheStats, ...]:
     """One row a kind. Raises ``E_REDIS``."""
     found = []
-    caches: tuple[tuple[CacheKind, Cache[Kept] | QueryCache | None], ...] = (
+    caches: tuple[tuple[CacheKind, Cache[Page] | QueryCache | None], ...] = (
         ("results", search.cache),
         ("embeddings", query_vectors.cache),
     )
@@ -65,7 +80,7 @@ def clear(
             else results.clear(
                 None
                 if host is None
-                else lambda kept: any(domain_of(hit.url) == host for hit in kept.result.hits)
+                else lambda page: any(domain_of(hit.url) == host for hit in page.result.hits)
             )
         )
     if kind in (None, "embeddings") and domain is None:

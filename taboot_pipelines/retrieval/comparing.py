@@ -7,7 +7,8 @@ from typing import get_args
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.request import Mode, SearchRequest
-from taboot_pipelines.retrieval.results import Compared, Comparison, Hit
+from taboot_pipelines.retrieval.results.hits import Hit
+from taboot_pipelines.retrieval.results.inspection import Compared, Comparison
 from taboot_pipelines.retrieval.search import Search
 
 

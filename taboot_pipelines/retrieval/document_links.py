@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.links import LinkGraph, check_document
-from taboot_pipelines.retrieval.results import DocumentLinks, Link
+from taboot_pipelines.retrieval.results.graph import DocumentLinks, Link
 from taboot_pipelines.retrieval.session import View
 
 MAX_LINKS = 100_000

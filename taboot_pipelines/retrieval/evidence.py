@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.once import Once
-from taboot_pipelines.retrieval.results import Quote
+from taboot_pipelines.retrieval.results.explanations import Quote
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import Settings
 

@@ -13,7 +13,9 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
-from taboot_pipelines.retrieval.results import Edge, End, Explanation, Hit
+from taboot_pipelines.retrieval.results.explanations import End, Explanation
+from taboot_pipelines.retrieval.results.graph import Edge
+from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.shards.lines import covers_file
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -10,9 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import get_args
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import SourceType
 from taboot_pipelines.model.ids import domain_of
-from taboot_pipelines.model.records import ContentType
 
 #: What callers write: one word or several, of which a document must have one; None: any.
 Words = str | Collection[str] | None
@@ -67,12 +64,12 @@ def read_filter(
     """
     return Filter(
         sources=_words("source", source),
-        types=_one_of("type", _words("type", type), [str(t) for t in SourceType]),
+        types=_one_of("type", _words("type", type), _source_types),
         tags=_words("tag", tag),
         languages=_words("language", language),
         domains=_mapped(_words("domain", domain), _host),
         collections=_words("collection", collection),
-        content_types=_one_of("content_type", _words("content_type", content_type), get_args(ContentType)),
+        content_types=_one_of("content_type", _words("content_type", content_type), _content_types),
         paths=_mapped(_words("path_prefix", path_prefix), _path),
         date_from=_moment("date_from", date_from, end=False),
         date_to=_moment("date_to", date_to, end=True),
@@ -81,6 +78,8 @@ def read_filter(
 
 def near(word: str, known: Iterable[str]) -> list[str]:
     """Of ``known`` up to three that ``word`` may have been meant to be, the nearest first."""
+    import difflib
+
     by_folded = {k.casefold(): k for k in known}
     return [by_folded[k] for k in difflib.get_close_matches(word.casefold(), by_folded, n=3, cutoff=0.6)]
 
@@ -125,8 +124,13 @@ def _words(argument: str, value: Words) -> frozenset[str] | None:
     return frozenset(word.encode("utf-8", "replace").decode("utf-8") for word in words)
 
 
-def _one_of(argument: str, words: frozenset[str] | None, known: Collection[str]) -> frozenset[str] | None:
-    for word in sorted(words or ()):
+def _one_of(
+    argument: str, words: frozenset[str] | None, known_words: Callable[[], Collection[str]]
+) -> frozenset[str] | None:
+    if words is None:
+        return None
+    known = known_words()
+    for word in sorted(words):
         if word not in known:
             raise TabootError(
                 "E_QUERY",
@@ -134,6 +138,21 @@ def _one_of(argument: str, words: frozenset[str] | None, known: Collection[str])
                 + or_near(word, known),
             )
     return words
+
+
+# A search without such a filter does not wait for the records and relations of the whole model.
+
+
+def _source_types() -> Collection[str]:
+    from taboot_pipelines.model.graph import SourceType
+
+    return [str(t) for t in SourceType]
+
+
+def _content_types() -> Collection[str]:
+    from taboot_pipelines.model.records import ContentType
+
+    return get_args(ContentType)
 
 
 def _mapped(words: frozenset[str] | None, change: Callable[[str], str]) -> frozenset[str] | None:

@@ -26,7 +26,7 @@ from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.results import Edge, Node, Subgraph
+from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
 from taboot_pipelines.shards import Shards
 
 _RELATIONS = pa.schema([tables.RELATIONS.field(c) for c in RELATION_COLUMNS])

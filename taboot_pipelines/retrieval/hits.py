@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from taboot_pipelines.retrieval.highlights import highlights
+from taboot_pipelines.retrieval.highlights import Highlighter
 from taboot_pipelines.retrieval.index import Mask
 from taboot_pipelines.retrieval.ranking import RankedRow
-from taboot_pipelines.retrieval.results import Hit, Passage
+from taboot_pipelines.retrieval.results.hits import Hit, Passage
 from taboot_pipelines.retrieval.session import View
 
 
 def make_hit(
-    view: View, ranked: RankedRow, mask: Mask | None, terms: frozenset[str], similar: tuple[int, ...] = ()
+    view: View, ranked: RankedRow, mask: Mask | None, highlighter: Highlighter, similar: tuple[int, ...] = ()
 ) -> Hit:
     """The hit of a ranked row. ``mask``: the rows that pass the filter, among which equal text is named;
-    ``terms``: of the query; ``similar``: rows that were left out for it.
+    ``highlighter``: of the query; ``similar``: rows that were left out for it.
     """
     index = view.index
     chunk = index.chunk(ranked.row)
@@ -37,9 +37,9 @@ def make_hit(
         source_type=source.type if source else "",
         tags=source.tags if source else (),
         language=doc["lang"],
-        also_in=tuple(index.chunk(r)["chunk_id"] for r in index.others(ranked.row, mask)),
-        similar=tuple(index.chunk(r)["chunk_id"] for r in similar),
-        highlights=highlights(chunk["text"], terms),
+        also_in=tuple(index.chunk_id(r) for r in index.others(ranked.row, mask)),
+        similar=tuple(index.chunk_id(r) for r in similar),
+        highlights=highlighter.ranges(chunk["text"]),
     )
 
 

@@ -201,16 +201,31 @@ class Index:
     def chunk(self, row: int) -> dict[str, Any]:
         """The chunk's columns, and ``chunk_id``, with its document's as ``doc``."""
         shard, local = self.locate(row)
-        table = self.shards[shard].chunks
-        fields = ("chunk_index", "start", "end", "text", "section", "content_type", "tokens", "line")
-        chunk: dict[str, Any] = {f: table.column(f)[local].as_py() for f in fields}
         doc = int(self.document[row])
-        chunk["doc"] = {
-            name: self.documents.column(name)[doc].as_py()
-            for name in ("doc_id", "source_id", "path", "url", "title", "lang")
-        }
+        chunk: dict[str, Any] = {name: own[local].as_py() for name, own in self._shown[shard].items()}
+        chunk["doc"] = {name: own[doc].as_py() for name, own in self._shown_documents.items()}
         chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
         return chunk
+
+    def chunk_id(self, row: int) -> str:
+        """The id of a row's chunk."""
+        shard, local = self.locate(row)
+        number = self._shown[shard]["chunk_index"][local]
+        return f"{self._shown_documents['doc_id'][int(self.document[row])]}:{number}"
+
+    # A table makes an object of a column each time it is asked for one; these are made once.
+
+    @cached_property
+    def _shown(self) -> list[dict[str, pa.Array]]:
+        """What a hit shows of a chunk, by shard."""
+        names = ("chunk_index", "start", "end", "text", "section", "content_type", "tokens", "line")
+        return [{name: _whole(s.chunks, name) for name in names} for s in self.shards]
+
+    @cached_property
+    def _shown_documents(self) -> dict[str, pa.Array]:
+        """What a hit shows of a document."""
+        names = ("doc_id", "source_id", "path", "url", "title", "lang")
+        return {name: _whole(self.documents, name) for name in names}
 
     def chunk_texts(self, first: int, last: int) -> list[ChunkText]:
         """The chunks of the rows ``[first, last)``."""
@@ -265,6 +280,12 @@ def _concat(parts: Sequence[pa.Table]) -> pa.Table:
         if parts
         else pa.schema([("doc_id", pa.string())]).empty_table()
     )
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece, without a copy where it is one."""
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _encode(table: pa.Table, name: str) -> _Encoded:

@@ -9,18 +9,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import pyarrow as pa
-
-from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
-from taboot_pipelines.model.records import NodeRef
-from taboot_pipelines.retrieval import caching, comparing, tables
-from taboot_pipelines.retrieval.caching import CacheKind
-from taboot_pipelines.retrieval.evidence import Blobs, Evidence
-from taboot_pipelines.retrieval.explanations import Explanations
-from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
 from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.pages import Pages
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.request import (
     MAX_SENTENCES,
@@ -31,30 +23,29 @@ from taboot_pipelines.retrieval.request import (
     check_limit,
     read_request,
 )
-from taboot_pipelines.retrieval.results import (
-    Answer,
-    CacheStats,
-    Comparison,
-    DocumentLinks,
-    Edge,
-    Explanation,
-    Hit,
-    Replay,
-    SearchResult,
-    Subgraph,
-    WhyNot,
-)
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session
-from taboot_pipelines.retrieval.why_not import WhyNotFound
-from taboot_pipelines.retrieval.writing import Writing
 from taboot_pipelines.settings import Settings, load_settings
-from taboot_pipelines.shards import Manifest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from taboot_pipelines.embedding.protocol import Embedder
     from taboot_pipelines.inference.chat import ChatModel
     from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.model.records import NodeRef
     from taboot_pipelines.retrieval.answers import Answers
+    from taboot_pipelines.retrieval.caching import CacheKind, CacheStats
+    from taboot_pipelines.retrieval.evidence import Blobs, Evidence
+    from taboot_pipelines.retrieval.explanations import Explanations
+    from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
+    from taboot_pipelines.retrieval.results.answers import Answer, Replay
+    from taboot_pipelines.retrieval.results.explanations import Explanation
+    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Subgraph
+    from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+    from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
+    from taboot_pipelines.retrieval.writing import Writing
+    from taboot_pipelines.shards import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
 
 
@@ -79,17 +70,19 @@ class KnowledgeBase:
         self.namespace = check_namespace(namespace)
         self._session = Session(settings, namespace)
         query_vectors = self._query_vectors = QueryVectors(settings, namespace, embedder)
-        evidence = Evidence(settings, namespace, blobs)
-        self._search = Search(settings, namespace, self._session, query_vectors, reranker)
-        self._why_not = WhyNotFound(self._session, self._search)
+        self._pages = Pages(settings, namespace, self._session, query_vectors, reranker)
+        # What was passed in cannot be named to other processes, so results that it made stay in this one.
+        own_parts = reranker is not None or query_vectors.given
+        self._search = Search(settings, namespace, self._session, self._pages, shared=not own_parts)
+        # A search waits for none of the modules that answer another question.
+        evidence = Once(lambda: _open_evidence(settings, namespace, blobs))
         self._answers = Once(
             lambda: _open_answers(
-                settings, namespace, self._session, self._search, evidence, chat, query_vectors
+                settings, namespace, self._session, self._search, evidence(), chat, query_vectors
             )
         )
-        self._neighborhoods = Neighborhoods(settings, namespace, self._session)
-        self._explanations = Explanations(self._session, evidence)
-        self._writing = Writing(settings, namespace, query_vectors)
+        self._neighborhoods = Once(lambda: _open_neighborhoods(settings, namespace, self._session))
+        self._explanations = Once(lambda: _open_explanations(self._session, evidence()))
 
     @classmethod
     def open(
@@ -183,6 +176,8 @@ class KnowledgeBase:
         """What each mode finds for ``query``, side by side; the options of :meth:`search` but ``mode`` and
         ``cursor``. A mode that cannot answer says why in ``notes``.
         """
+        from taboot_pipelines.retrieval import comparing
+
         return comparing.compare(self._search, lambda mode: self._request(query, limit, options, mode))
 
     def why_not(self, document: str, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> WhyNot:
@@ -192,10 +187,15 @@ class KnowledgeBase:
         ``document``: a doc_id, a chunk_id, a URL, or a path in its source. The options are those of
         :meth:`search` but ``cursor``. Raises ``E_NOT_FOUND`` naming the nearest if nothing is called that.
         """
-        return self._why_not.why_not(document, self._request(query, limit, options))
+        from taboot_pipelines.retrieval.why_not import WhyNotFound
+
+        found = WhyNotFound(self._session, self._pages)
+        return found.why_not(document, self._request(query, limit, options))
 
     def cache_stats(self) -> tuple[CacheStats, ...]:
         """What the caches of results and of query embeddings hold. Raises ``E_REDIS``."""
+        from taboot_pipelines.retrieval import caching
+
         return caching.stats(self._search, self._query_vectors)
 
     def clear_cache(self, kind: CacheKind | None = None, domain: str | None = None) -> dict[str, int]:
@@ -203,6 +203,8 @@ class KnowledgeBase:
         page of it. Returns how many entries went, by kind. Other processes keep what is in them alone. Raises
         ``E_QUERY`` naming a wrong argument, ``E_REDIS``.
         """
+        from taboot_pipelines.retrieval import caching
+
         return caching.clear(self._search, self._query_vectors, kind, domain)
 
     def answer(
@@ -262,7 +264,7 @@ class KnowledgeBase:
         first, mentions last. Raises ``E_NOT_FOUND`` if nothing is called that, ``E_QUERY`` naming a wrong
         argument.
         """
-        return self._neighborhoods.around(node, hops, types, limit)
+        return self._neighborhoods().around(node, hops, types, limit)
 
     def links(self, document: str, limit: int = 1000) -> DocumentLinks:
         """What a document links to, what links to it, and which of its links lead to no document here, each
@@ -283,7 +285,7 @@ class KnowledgeBase:
         line, secrets masked; a name that should stand in the quote and does not is ``E_EVIDENCE``.
         ``E_EDGE_UNKNOWN`` if there is no such edge or hit.
         """
-        return self._explanations.explain(what)
+        return self._explanations().explain(what)
 
     def _request(
         self, query: str, limit: int, options: SearchOptions, mode: Mode | None = None
@@ -295,15 +297,21 @@ class KnowledgeBase:
 
     def nodes(self) -> pa.Table:
         """The whole graph's nodes, documents included, ascending by label and key."""
+        from taboot_pipelines.retrieval import tables
+
         return self._session.ask(tables.nodes)
 
     def edges(self) -> pa.Table:
         """The whole graph's edges, ascending by edge_id; ``url`` as stored."""
+        from taboot_pipelines.retrieval import tables
+
         return self._session.ask(tables.edges)
 
     def documents(self) -> pa.Table:
         """One row a document: doc_id, source, type, tags, url (as shown), path, title, mime, language, date,
         since, chunks, blob_sha256, metadata (JSON); ascending by doc_id."""
+        from taboot_pipelines.retrieval import tables
+
         return self._session.ask(tables.documents)
 
     # --- changing it ----------------------------------------------------------------------------------------
@@ -313,13 +321,36 @@ class KnowledgeBase:
         them stays in our files. The receipt names each store. Raises ``E_NOT_FOUND`` (nothing is deleted
         then), ``E_BUSY``.
         """
-        return self._writing.delete(doc_ids, erase)
+        return self._writing().delete(doc_ids, erase)
 
     def restore(self, doc_ids: Collection[str]) -> Restored:
         """Bring deleted documents back; erased ones come back when their source is ingested. Raises
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
-        return self._writing.restore(doc_ids)
+        return self._writing().restore(doc_ids)
+
+    def _writing(self) -> Writing:
+        from taboot_pipelines.retrieval.writing import Writing
+
+        return Writing(self._settings, self.namespace, self._query_vectors)
+
+
+def _open_evidence(settings: Settings, namespace: str, blobs: Blobs | None) -> Evidence:
+    from taboot_pipelines.retrieval.evidence import Evidence
+
+    return Evidence(settings, namespace, blobs)
+
+
+def _open_neighborhoods(settings: Settings, namespace: str, session: Session) -> Neighborhoods:
+    from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
+
+    return Neighborhoods(settings, namespace, session)
+
+
+def _open_explanations(session: Session, evidence: Evidence) -> Explanations:
+    from taboot_pipelines.retrieval.explanations import Explanations
+
+    return Explanations(session, evidence)
 
 
 def _open_answers(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval.once import Once
-from taboot_pipelines.retrieval.results import Subgraph
+from taboot_pipelines.retrieval.results.graph import Subgraph
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.fusion import DIGITS, Scores
-from taboot_pipelines.retrieval.results import Hit
+from taboot_pipelines.retrieval.results.hits import Hit
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker

@@ -1,99 +1,36 @@
-"""A search from its request to its hits: the caches, the filter, the ranking, the reranker, one page."""
+"""A search: its page out of the cache where an equal search was made before, else made anew."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-import numpy as np
 from pydantic import ValidationError
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.retrieval.caches import Cache, Kind
 from taboot_pipelines.retrieval.cursors import Cursor, read_cursor
-from taboot_pipelines.retrieval.filters import or_near
-from taboot_pipelines.retrieval.highlights import terms_of
-from taboot_pipelines.retrieval.hits import make_hit, with_context
-from taboot_pipelines.retrieval.index import Mask, Rows
-from taboot_pipelines.retrieval.near_duplicates import Shingles, alike, shingles
 from taboot_pipelines.retrieval.once import Once
-from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.ranking import RankedRow
+from taboot_pipelines.retrieval.pages import Page, Pages
 from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results import Hit, SearchResult
+from taboot_pipelines.retrieval.results.hits import SearchResult
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.timing import Clock
-from taboot_pipelines.retrieval.web_ranking import choose, rank_request
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 
-if TYPE_CHECKING:
-    from taboot_pipelines.embedding.protocol import Vectors
-    from taboot_pipelines.inference.rerank import Reranker
-    from taboot_pipelines.retrieval.candidates import Candidates
-    from taboot_pipelines.retrieval.reranking import Reranking
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A result as the cache holds it. ``complete``: nothing that it asked for failed."""
-
-    result: SearchResult
-    complete: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """The head of the ranked list, and for each row of it the rows that are left out as near duplicates."""
-
-    rows: list[RankedRow]
-    similar: dict[int, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """All that a search made on its way, to the end of its list. ``mask`` and ``rows``: what passes the
-    filter, and of equal texts which row stands for all (None: all); ``depth``: of the arms; ``ranked``: the
-    joined list before ``min_score`` and ``dedupe``; ``similar``: by row, those left out for it; ``hits``: the
-    chunk ids of the whole list in their final order; ``rerank_scores``: by chunk id.
-    """
-
-    vector: Vectors | None
-    mask: Mask | None
-    rows: Rows | None
-    depth: int
-    ranked: list[RankedRow]
-    similar: dict[int, tuple[int, ...]]
-    hits: list[str]
-    rerank_scores: dict[str, float]
-
 
 class Search:
-    """``reranker``: one that is used instead of what the settings name. Safe to use from several threads."""
+    """``shared``: whether other processes that have these settings make the same of a query, so that they may
+    share results. Safe to use from several threads.
+    """
 
     def __init__(
-        self,
-        settings: Settings,
-        namespace: str,
-        session: Session,
-        query_vectors: QueryVectors,
-        reranker: Reranker | None,
+        self, settings: Settings, namespace: str, session: Session, pages: Pages, *, shared: bool
     ) -> None:
-        self._all = settings
-        self._settings = settings.retrieval
+        self._settings = settings
         self._namespace = namespace
         self._session = session
-        self._query_vectors = query_vectors
-        self._candidates = Once(lambda: _open_candidates(settings, namespace))
-        self._reranker_configured = bool(
-            reranker is not None or settings.reranker.url or settings.reranker.torch.model
-        )
-        self._reranking = Once(lambda: _open_reranking(settings, reranker))
-        # What was passed in cannot be named to other processes, so results that it made stay in this one.
-        own_parts = reranker is not None or query_vectors.given
-        self._cache = Once(lambda: _open_cache(settings, namespace, shared=not own_parts))
+        self._pages = pages
+        self._cache = Once(lambda: _open_cache(settings, namespace, shared=shared))
         self._cached_manifest = ""
 
     def search(self, request: SearchRequest) -> SearchResult:
@@ -102,7 +39,7 @@ class Search:
         Raises ``E_CONFIG`` if it insists on a reranker and there is none, or if the embedder's space is not
         that of the knowledge base; ``E_CURSOR`` for a cursor that cannot be followed.
         """
-        self._check_reranker(request)
+        self._pages.check(request)
         if request.cursor is None:
             return self._session.ask(lambda view: self._answer(view, request, None))
         cursor = read_cursor(request.cursor, self._namespace, request.fingerprint)
@@ -116,70 +53,43 @@ class Search:
         return self._answer(view, request, cursor)
 
     @property
-    def cache(self) -> Cache[Kept] | None:
+    def cache(self) -> Cache[Page] | None:
         """The cache of results; None where there is none."""
         return self._cache()
-
-    def trace(self, view: View, request: SearchRequest) -> Trace:
-        """What a search of ``view`` makes of ``request`` on its way. Raises as :meth:`search`."""
-        self._check_reranker(request)
-        index, clock = view.index, Clock()
-        vector = None
-        if len(index) and request.mode != "keyword":
-            vector = self._query_vectors.vector(view, request.query)
-        mask = index.passing(request.filter) if len(index) else None
-        rows = index.candidates(mask) if len(index) else None
-        reranking = self._reranking_for(request, None)
-        top = 0 if reranking is None else request.rerank_top_n or reranking.candidates
-        depth = self._depth(request, None, top) or len(index)
-        whole = replace(request, limit=max(1, 2 * depth), depth=depth, min_score=None, dedupe=False)
-        ranked = kept = _Ranked([], {})
-        if len(index) and (rows is None or len(rows)):
-            ranked = self._ranked(view, whole, vector, rows, whole.limit, clock)
-            sifted = replace(whole, min_score=request.min_score, dedupe=request.dedupe)
-            kept = self._ranked(view, sifted, vector, rows, whole.limit, clock)
-        ids_of = [_chunk_id(view, r.row) for r in kept.rows]
-        scores: dict[str, float] = {}
-        if reranking is not None:
-            terms = terms_of(request.query)
-            best = [make_hit(view, r, mask, terms) for r in kept.rows[:top]]
-            ordered, _ = reranking.order(request.query, best, insist=request.rerank is True)
-            ids_of[: len(ordered)] = [hit.chunk_id for hit in ordered]
-            scores = {h.chunk_id: h.scores["rerank"] for h in ordered if "rerank" in h.scores}
-        return Trace(vector, mask, rows, depth, ranked.rows, kept.similar, ids_of, scores)
 
     def _answer(self, view: View, request: SearchRequest, cursor: Cursor | None) -> SearchResult:
         clock = Clock()
         cache = self._cache() if request.cache else None
         current = self._session.view()
         if cache is None or view is not current:
-            made = self._page(view, request, cursor, clock)
+            made = self._pages.page(view, request, cursor, clock)
             return made.result if view is current else self._without_deleted(made.result, current)
         if self._cached_manifest != view.id:
             # Results of other manifests are asked for no more; deleted documents go with them.
             cache.forget()
             self._cached_manifest = view.id
-        kept, known = cache.get(
+        page, known = cache.get(
             self._name(view, request),
-            lambda: self._page(view, request, cursor, clock),
+            lambda: self._pages.page(view, request, cursor, clock),
             keep=lambda made: made.complete,
             still_wanted=lambda: self._session.view(now=True).id == view.id,
         )
         if not known:
-            return kept.result
-        if kept.result.next_cursor is not None:
+            return page.result
+        if page.result.next_cursor is not None:
             self._session.hold(view)
         clock.lap("cache")
-        return kept.result.model_copy(update={"cached": True, "latency_ms": clock.milliseconds})
+        return page.result.model_copy(update={"cached": True, "latency_ms": clock.milliseconds})
 
     def _name(self, view: View, request: SearchRequest) -> str:
         """What tells a result from any other of this namespace, whichever process makes it."""
-        reranker = self._all.reranker
+        settings = self._settings
+        reranker = settings.reranker
         made_by = (
-            self._settings.model_dump_json(),
-            self._all.qdrant.url is not None and self._all.qdrant.search_from_chunks,
+            settings.retrieval.model_dump_json(),
+            settings.qdrant.url is not None and settings.qdrant.search_from_chunks,
             [reranker.url, reranker.torch.model, reranker.torch.revision, reranker.candidates],
-            [self._all.tei.url, self._all.tei.prefix_query],
+            [settings.tei.url, settings.tei.prefix_query],
         )
         page = (request.fingerprint, request.limit, request.cursor, request.expand)
         return ids.digest(view.id, *page, *made_by)[:32]
@@ -201,189 +111,8 @@ class Search:
         notes = (f"{gone} of the page's documents were deleted since the first page.",) if gone else ()
         return found.model_copy(update={"hits": hits, "notes": (*found.notes, *notes)})
 
-    def _page(self, view: View, request: SearchRequest, cursor: Cursor | None, clock: Clock) -> Kept:
-        index = view.index
-        clock.lap("open")
-        vector, known_vector = None, False
-        rows: Rows | None = None
-        mask: Mask | None = None
-        if len(index):
-            if request.mode != "keyword":
-                vector, known_vector = self._query_vectors.lookup(view, request.query)
-                clock.lap("embedding")
-            mask = index.passing(request.filter)
-            rows = index.candidates(mask)
-            clock.lap("filter")
-        reranking = self._reranking_for(request, cursor)
-        top = 0 if reranking is None else request.rerank_top_n or reranking.candidates
-        request = replace(request, depth=self._depth(request, cursor, top))
-        choice = choose(view, request)
-        clock.lap("graph")
-        start = cursor.position if cursor is not None else 0
-        end = start + request.limit
-        ranked = _Ranked([], {})
-        if len(index) and (rows is None or len(rows)):
-            # One more than is shown tells whether there is another page.
-            wanted = max(end + 1, top if start < top else 0)
-            ranked = self._ranked(view, request, vector, rows, wanted, clock)
-        terms = terms_of(request.query)
 
-        def hits_of(some: Sequence[RankedRow]) -> list[Hit]:
-            return [make_hit(view, r, mask, terms, ranked.similar.get(r.row, ())) for r in some]
-
-        failure, reranked = "", False
-        if reranking is not None and start < top:
-            best = hits_of(ranked.rows[:top])
-            clock.lap("hits")
-            ordered, failure = reranking.order(
-                request.query, best, insist=request.rerank is True or (cursor is not None and cursor.reranked)
-            )
-            clock.lap("rerank")
-            reranked = not failure
-            hits = [*ordered[start:end], *hits_of(ranked.rows[max(top, start) : end])]
-        else:
-            reranked = cursor is not None and cursor.reranked
-            hits = hits_of(ranked.rows[start:end])
-        if request.expand:
-            at = {make_id: r.row for r in ranked.rows[: max(end, top)] if (make_id := _chunk_id(view, r.row))}
-            hits = [with_context(view, hit, at[hit.chunk_id], request.expand) for hit in hits]
-        clock.lap("hits")
-        candidates = self._candidates()
-        next_cursor = None
-        if len(ranked.rows) > end:
-            next_cursor = Cursor(
-                self._namespace, view.id, request.fingerprint, end, request.depth, reranked
-            ).write()
-            self._session.hold(view)
-        return Kept(
-            SearchResult(
-                query=request.query,
-                mode=request.mode,
-                hits=tuple(hits),
-                total=_total(view, request, rows, ranked, end),
-                next_cursor=next_cursor,
-                chosen=choice.mode,
-                why=choice.why,
-                fusion=request.fusion if request.joins else "",
-                rrf_k=request.rrf_k if request.joins else 0,
-                weights={"vector": request.vector_weight, "keyword": request.keyword_weight}
-                if request.joins
-                else {},
-                reranked=reranked,
-                embedding_cached=known_vector,
-                latency_ms=clock.milliseconds,
-                notes=(*_remarks(view, request), *([f"{failure} Hits keep their order."] if failure else [])),
-                manifest_version=view.manifest.version,
-            ),
-            complete=not failure and not (candidates is not None and candidates.failing),
-        )
-
-    def _ranked(
-        self,
-        view: View,
-        request: SearchRequest,
-        vector: Vectors | None,
-        rows: Rows | None,
-        wanted: int,
-        clock: Clock,
-    ) -> _Ranked:
-        """The first ``wanted`` of the ranked list, or all there are: near duplicates left out where that was
-        asked for, and what scores less than ``min_score``.
-        """
-        ask = wanted
-        while True:
-            deeper = replace(request, limit=ask)
-            found = rank_request(view, deeper, vector, rows, self._candidates(), self._settings, clock)
-            enough = len(found) < ask
-            if request.min_score is not None and found and found[-1].score < request.min_score:
-                found = [r for r in found if r.score >= request.min_score]
-                enough = True
-            made = _distinct(view, found, wanted) if request.dedupe else _Ranked(found, {})
-            if enough or len(made.rows) >= wanted:
-                return made
-            ask *= 4
-
-    def _depth(self, request: SearchRequest, cursor: Cursor | None, top: int) -> int:
-        """How many of each arm's best are fused: for all pages of a list as many as for its first."""
-        if cursor is not None:
-            return cursor.depth
-        return max(self._settings.candidates, request.limit, top) if request.joins else 0
-
-    def _reranking_for(self, request: SearchRequest, cursor: Cursor | None) -> Reranking | None:
-        if request.rerank is False or not self._reranker_configured:
-            return None
-        if cursor is not None and not cursor.reranked:
-            return None  # the first page was not, and this one goes on with it
-        return self._reranking()
-
-    def _check_reranker(self, request: SearchRequest) -> None:
-        if request.rerank is True and not self._reranker_configured:
-            raise TabootError(
-                "E_CONFIG",
-                "There is no reranker to order the hits by.",
-                remedy="Set TABOOT_RERANKER__URL or TABOOT_RERANKER__TORCH__MODEL.",
-                settings=["TABOOT_RERANKER__URL", "TABOOT_RERANKER__TORCH__MODEL"],
-            )
-
-
-def _distinct(view: View, found: Sequence[RankedRow], wanted: int) -> _Ranked:
-    """The first ``wanted`` rows whose text is not nearly that of one before."""
-    kept: list[tuple[RankedRow, Shingles]] = []
-    similar: dict[int, tuple[int, ...]] = {}
-    for row in found:
-        own = shingles(view.index.chunk(row.row)["text"])
-        twin = next((other for other, theirs in kept if alike(own, theirs)), None)
-        if twin is not None:
-            similar[twin.row] = (*similar.get(twin.row, ()), row.row)
-        elif len(kept) < wanted:
-            kept.append((row, own))
-        else:
-            break
-    return _Ranked([row for row, _ in kept], similar)
-
-
-def _total(view: View, request: SearchRequest, rows: Rows | None, ranked: _Ranked, end: int) -> int:
-    """How many distinct texts there are to be found: exact where the list ends within the page."""
-    if len(ranked.rows) <= end:
-        return len(ranked.rows)
-    index = view.index
-    if request.mode == "keyword" or (request.joins and request.vector_weight == 0):
-        scores = view.keywords.scores(request.query)
-        return int(np.count_nonzero(scores if rows is None else scores[rows]))
-    return len(index) if rows is None else len(rows)
-
-
-def _remarks(view: View, request: SearchRequest) -> list[str]:
-    """A sentence for a query that was cut, and for each value of the filter that nothing here has."""
-    sources = view.manifest.sources
-    tags = {tag for entry in sources.values() for tag in entry.tags}
-    wanted = request.filter
-    said = []
-    if request.uncut:
-        said.append(
-            f"Of the query's {request.uncut} characters the first {len(request.query)} were searched."
-        )
-    for name, values, known in (
-        ("source is called", wanted.sources, set(sources)),
-        ("source has the tag", wanted.tags, tags),
-        ("source is called or has the tag", wanted.collections, tags | set(sources)),
-        (
-            "document is of the domain",
-            wanted.domains,
-            set(view.index.domains.values) if wanted.domains else set(),
-        ),
-    ):
-        for value in sorted(values or ()):
-            if value not in known:
-                said.append(f"No {name} {value[:80]!r}." + or_near(value, known))
-    return said
-
-
-def _chunk_id(view: View, row: int) -> str:
-    return str(view.index.chunk(row)["chunk_id"])
-
-
-def _open_cache(settings: Settings, namespace: str, *, shared: bool) -> Cache[Kept] | None:
+def _open_cache(settings: Settings, namespace: str, *, shared: bool) -> Cache[Page] | None:
     """The cache of results; in Redis too where that is configured. None if none are to be kept."""
     if not settings.retrieval.cache_mb:
         return None
@@ -394,34 +123,15 @@ def _open_cache(settings: Settings, namespace: str, *, shared: bool) -> Cache[Ke
         state = RedisState(settings.redis)
     kind = Kind(
         CACHE_QUERY,
-        dump=lambda kept: kept.result.model_dump_json().encode("utf-8", "backslashreplace"),
-        load=_read_kept,
-        size=lambda kept: 2000 + sum(1500 + 4 * len(hit.expanded) for hit in kept.result.hits),
+        dump=lambda page: page.result.model_dump_json().encode("utf-8", "backslashreplace"),
+        load=_read_page,
+        size=lambda page: 2000 + sum(1500 + 4 * len(hit.expanded) for hit in page.result.hits),
     )
     return Cache(kind, namespace, settings.retrieval.cache_mb * 1024 * 1024, state)
 
 
-def _read_kept(data: bytes) -> Kept | None:
+def _read_page(data: bytes) -> Page | None:
     try:
-        return Kept(SearchResult.model_validate_json(data))
+        return Page(SearchResult.model_validate_json(data))
     except ValidationError:
         return None
-
-
-def _open_candidates(settings: Settings, namespace: str) -> Candidates | None:
-    """Qdrant as the source of candidates; None where ``TABOOT_QDRANT__URL`` is not set."""
-    if settings.qdrant.url is None:
-        return None
-    from taboot_pipelines.retrieval.candidates import Candidates
-    from taboot_pipelines.stores.vectors import open_vectors
-
-    points = open_vectors(settings)
-    return None if points is None else Candidates(points, namespace, settings.qdrant.search_from_chunks)
-
-
-def _open_reranking(settings: Settings, given: Reranker | None) -> Reranking | None:
-    from taboot_pipelines.inference.rerank import open_reranker
-    from taboot_pipelines.retrieval.reranking import Reranking
-
-    reranker = given or open_reranker(settings)
-    return None if reranker is None else Reranking(reranker, settings.reranker.candidates)

@@ -83,14 +83,14 @@ def choose(view: View, request: SearchRequest) -> Choice:
 def rank_request(
     view: View,
     request: SearchRequest,
+    choice: Choice,
     vector: Vectors | None,
     rows: Ids | None,
     candidates: Candidates | None,
     settings: RetrievalSettings,
     clock: Clock,
 ) -> list[RankedRow]:
-    """As ``ranking.rank_rows``, in any mode. Raises ``E_NO_GRAPH`` as :func:`choose` does."""
-    choice = choose(view, request)
+    """As ``ranking.rank_rows``, in the mode that :func:`choose` chose for the request."""
     if choice.mode != "graph":
         request = replace(request, mode=choice.mode)
         found = rank_rows(view, request, vector, rows, candidates, settings, clock)

@@ -17,9 +17,9 @@ from taboot_pipelines.retrieval.filters import Filter, or_near
 from taboot_pipelines.retrieval.fusion import DIGITS, Scores
 from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.pages import Pages, Trace
 from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results import Considered, Step, WhyNot
-from taboot_pipelines.retrieval.search import Search, Trace
+from taboot_pipelines.retrieval.results.inspection import Considered, Step, WhyNot
 from taboot_pipelines.retrieval.session import Session, View
 
 #: Chunks of a document that are told about: those that came furthest.
@@ -59,9 +59,9 @@ class _Ended(Protocol):
 class WhyNotFound:
     """Safe to use from several threads."""
 
-    def __init__(self, session: Session, search: Search) -> None:
+    def __init__(self, session: Session, pages: Pages) -> None:
         self._session = session
-        self._search = search
+        self._pages = pages
 
     def why_not(self, document: str, request: SearchRequest) -> WhyNot:
         """See ``KnowledgeBase.why_not``."""
@@ -73,7 +73,7 @@ class WhyNotFound:
 
     def _explain(self, view: View, document: str, request: SearchRequest) -> WhyNot:
         rows = _rows_of(view, document)
-        trace = self._search.trace(view, request)
+        trace = self._pages.trace(view, request)
         follower = _Follower(view, request, trace)
         followed = sorted((follower.follow(row) for row in rows), key=lambda f: f.place)
         best = followed[0]

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from taboot_pipelines.embedding import minilm as module
 from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.packaged import packaged_file
+from taboot_pipelines.packaged import packaged_file, read_verified
 from taboot_pipelines.settings import ChunkingSettings, EmbeddingSettings
 
 INSTALLED = [r for r in ("openvino", "onnxruntime") if importlib.util.find_spec(r)]
@@ -282,7 +283,7 @@ def test_embedding_opens_no_connection_and_leaves_nothing_at_home(tmp_path):
 
 
 @pytest.mark.skipif("openvino" not in INSTALLED, reason="OpenVINO has no wheel for this machine")
-@pytest.mark.parametrize("harm", ["flip", "cut", "folder"])
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "folder"])
 def test_a_kept_compiled_model_gives_the_same_vectors_whatever_becomes_of_it(tmp_path: Path, harm: str):
     from taboot_pipelines.embedding import minilm
 
@@ -301,10 +302,45 @@ def test_a_kept_compiled_model_gives_the_same_vectors_whatever_becomes_of_it(tmp
             kept.unlink()
             kept.mkdir()
         else:
-            kept.write_bytes(data[:1000])
+            kept.write_bytes(data[:1000] if harm == "cut" else b"")
         assert np.array_equal(embedded(folder), plain)
         if harm != "folder":
             made = kept.read_bytes()
             assert sha256(made[32:]).digest() == made[:32], "what was damaged is made again"
     finally:
         minilm._cache.clear()
+
+
+@pytest.mark.skipif("openvino" not in INSTALLED, reason="OpenVINO has no wheel for this machine")
+def test_a_model_that_was_kept_is_used_and_outlives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings, texts = EmbeddingSettings(runtime="openvino"), ["redis", "a b c", "word " * 200]
+    monkeypatch.setattr(module, "_cache", {})
+    plain = MiniLmEmbedder(settings, cache=tmp_path).embed(texts)
+    (kept,) = tmp_path.iterdir()
+
+    def weights(path: Path, digest: str | None) -> tuple[bytes, str]:
+        assert path.name != "model.onnx", "the kept model is there"
+        return read_verified(path, digest)
+
+    monkeypatch.setattr(module, "read_verified", weights)
+    monkeypatch.setattr(module, "_cache", {})
+    embedder = MiniLmEmbedder(settings, cache=tmp_path)
+    assert np.array_equal(embedder.embed(texts[:1]), plain[:1])
+    kept.unlink()
+    assert np.array_equal(embedder.embed(texts), plain)
+
+
+def test_a_model_is_loaded_meanwhile_and_what_is_wrong_is_said_with_the_first_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
+):
+    monkeypatch.setattr(module, "_cache", {})
+    embedder = MiniLmEmbedder(EmbeddingSettings(runtime=runtime))
+    embedder.load_meanwhile()
+    for thread in threading.enumerate():
+        if thread.name == "taboot-model":
+            thread.join()
+    assert len(module._cache) == 1 and embedder.embed(["redis"]).shape == (1, 384)
+
+    nowhere = MiniLmEmbedder(EmbeddingSettings(runtime=runtime, model_path=tmp_path / "none"))
+    nowhere.load_meanwhile()
+    refused(lambda: nowhere.embed(["redis"]), "E_CONFIG")

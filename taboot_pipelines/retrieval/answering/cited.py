@@ -10,7 +10,7 @@ from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.reading import read
 from taboot_pipelines.retrieval.answering.values import Value, carries
 from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results import Answer, Citation
+from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.session import View
 
 #: Who asks for one of these does not want another property of the same thing, which is what edges may know.

@@ -1,0 +1,77 @@
+"""What answers a question, and what an answer was chosen from."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from taboot_pipelines.retrieval import rendering
+from taboot_pipelines.retrieval.results.base import Result, TableResult, where
+from taboot_pipelines.retrieval.results.hits import Hit
+
+
+class Citation(Result):
+    """A sentence and where it stands: code points ``[start, end)`` of the document, and the line of the file
+    where that is known.
+    """
+
+    number: int
+    text: str
+    doc_id: str
+    chunk_id: str
+    url: str
+    title: str
+    line: int | None
+    start: int
+    end: int
+
+
+class Answer(TableResult):
+    """Sentences that answer a question, each with its citation; ``found`` says whether there are any.
+
+    ``kind``: whether they come from facts of the graph, from what documents state, from a model that put
+    these into words, or there is none;
+    ``confidence``: the probability that the answer is right, from 0 to 1 (``answering.confidence``);
+    ``looked_for``: what an answer had to hold; ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    """
+
+    question: str
+    found: bool
+    text: str
+    citations: tuple[Citation, ...]
+    confidence: float = 0.0
+    kind: Literal["facts", "text", "synthesis", "none"] = "none"
+    looked_for: str = ""
+    answer_id: str = ""
+
+    def to_arrow(self) -> pa.Table:
+        """The citations."""
+        types = {"number": pa.int32(), "line": pa.int32(), "start": pa.int64(), "end": pa.int64()}
+        schema = pa.schema([(n, types.get(n, pa.string())) for n in Citation.model_fields])
+        return pa.Table.from_pylist([c.model_dump() for c in self.citations], schema=schema)
+
+    def _repr_html_(self) -> str:
+        rows = [(f"[{c.number}]", c.text, where(c.url, c.line)) for c in self.citations]
+        said = f"{self.text} ({self.kind}, confidence {self.confidence:.2f})" if self.found else self.text
+        return rendering.table(f"{self.question} {said}", ("", "sentence", "where"), rows)
+
+
+class Replay(Result):
+    """The candidates that an answer was chosen from. ``version``: of the manifest; ``parameters``: limit,
+    mode and filters of the question.
+    """
+
+    answer_id: str
+    question: str
+    version: int
+    parameters: dict[str, Any]
+    hits: tuple[Hit, ...]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{h.score:.4f}", h.title, where(h.url, h.line), rendering.shorten(h.text)) for h in self.hits
+        ]
+        return rendering.table(
+            f"{self.question} ({self.answer_id})", ("score", "title", "where", "text"), rows
+        )

@@ -1,0 +1,60 @@
+"""The evidence behind an edge or a hit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from taboot_pipelines.retrieval import rendering
+from taboot_pipelines.retrieval.results.base import Result, where
+
+
+class End(Result):
+    """One end of an edge, and why it is what it is (rule ``support``); ``observed``: its name as written."""
+
+    role: str
+    label: str
+    key: str
+    name: str
+    observed: str
+    basis: str
+    rule: str
+
+
+class Quote(Result):
+    """A statement read from a blob just now, secrets masked: bytes ``[byte_start, byte_end)`` of the blob."""
+
+    text: str
+    url: str
+    line: int
+    line_end: int
+    blob_sha256: str
+    byte_start: int
+    byte_end: int
+
+
+class Explanation(Result):
+    """Why the knowledge base says something: ``quotes[0]`` is the statement, the others support it too."""
+
+    kind: str
+    id: str
+    statement: str
+    doc_id: str
+    url: str
+    quotes: tuple[Quote, ...]
+    ends: tuple[End, ...] = ()
+    confidence: float | None = None
+    extraction_method: str | None = None
+    since: datetime | None = None
+
+    @property
+    def quote(self) -> str:
+        return self.quotes[0].text
+
+    @property
+    def line(self) -> int:
+        return self.quotes[0].line
+
+    def _repr_html_(self) -> str:
+        rows = [("quote", where(q.url, q.line), q.text) for q in self.quotes]
+        rows += [(f"{e.role}: {e.label} {e.name}", e.basis, e.rule) for e in self.ends]
+        return rendering.table(self.statement, ("", "", ""), rows, preformatted=2)
