@@ -1,20 +1,18 @@
 """One settings tree, read from the environment (prefix ``TABOOT_``, nested by ``__``) and nothing else.
 
-Secrets are ``SecretStr``; a wrong value is refused at start with the setting's name (``E_CONFIG``). The
-variables are those of pydantic-settings, which a test holds beside this: importing it takes every command as
-long as a tenth of a search.
+Secrets are ``SecretStr``; a wrong value is refused at start with the setting's name (``E_CONFIG``).
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from taboot_pipelines.errors import TabootError
 
@@ -25,15 +23,8 @@ QDRANT_LOCAL = ":memory:"
 #: The tokens that BERT puts around every text, ``[CLS]`` and ``[SEP]``.
 SPECIAL_TOKENS = 2
 
-_PREFIX = "taboot_"
-_NESTED = "__"
 
-
-class _Group(BaseModel, extra="forbid", defer_build=True):
-    """Settings of one part. Its validator is made with that of all settings, and alone only if it is used."""
-
-
-class ChunkingSettings(_Group):
+class ChunkingSettings(BaseModel, extra="forbid"):
     """Limits of a chunk in tokens of the pinned tokenizer. A change builds a new chunk set beside the old.
 
     ``max_tokens`` is the length of the sequence that a model reads, as model cards and servers state it, so
@@ -64,7 +55,7 @@ class ChunkingSettings(_Group):
         return self.max_tokens - SPECIAL_TOKENS
 
 
-class LimitSettings(_Group):
+class LimitSettings(BaseModel, extra="forbid"):
     """Bounds on what one run may take in."""
 
     max_blob_bytes: Positive = Field(
@@ -79,7 +70,7 @@ class LimitSettings(_Group):
     )
 
 
-class TorchSettings(_Group):
+class TorchSettings(BaseModel, extra="forbid"):
     """A model in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
 
     model: str | None = Field(None, description="A directory or a hub name; none: not used.")
@@ -91,7 +82,7 @@ class TorchSettings(_Group):
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
-class EmbeddingSettings(_Group):
+class EmbeddingSettings(BaseModel, extra="forbid"):
     """The bundled embedder (all-MiniLM-L6-v2, int8). Used unless TABOOT_TEI__URL or
     TABOOT_EMBEDDING__TORCH__MODEL is set.
     """
@@ -108,10 +99,10 @@ class EmbeddingSettings(_Group):
     )
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call of ONNX Runtime.")
     threads: int = Field(0, ge=0, description="Threads of the runtime; 0 means all cores.")
-    torch: TorchSettings = Field({}, validate_default=True)
+    torch: TorchSettings = Field(default_factory=TorchSettings)
 
 
-class TeiSettings(_Group):
+class TeiSettings(BaseModel, extra="forbid"):
     """A Text Embeddings Inference server; setting ``url`` replaces the bundled embedder."""
 
     url: str | None = Field(None, description="The server's address, such as http://gpu.lan:8080.")
@@ -124,7 +115,7 @@ class TeiSettings(_Group):
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
-class RerankerSettings(_Group):
+class RerankerSettings(BaseModel, extra="forbid"):
     """A cross-encoder that reorders the best hits: a TEI server's ``/rerank``, or a model in this process."""
 
     url: str | None = Field(
@@ -142,10 +133,10 @@ class RerankerSettings(_Group):
     candidates: Positive = Field(
         100, description="How many of the best hits are ordered anew (seed 000: the top 100)."
     )
-    torch: TorchSettings = Field({}, validate_default=True)
+    torch: TorchSettings = Field(default_factory=TorchSettings)
 
 
-class LlmSettings(_Group):
+class LlmSettings(BaseModel, extra="forbid"):
     """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked for answers where
     ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by ``taboot status``.
     """
@@ -175,14 +166,14 @@ class LlmSettings(_Group):
     )
 
 
-class RedisSettings(_Group):
+class RedisSettings(BaseModel, extra="forbid"):
     """Caches, queues, rate limits and circuit breakers in Redis; default the catalog's database."""
 
     url: SecretStr | None = Field(None, description="Such as redis://:password@redis.lan:6379/0.")
     timeout_seconds: float = Field(5, gt=0, description="How long one command may take.")
 
 
-class QdrantSettings(_Group):
+class QdrantSettings(BaseModel, extra="forbid"):
     """Points in Qdrant, equal to the live chunks; searches then take their candidates from it."""
 
     url: str | None = Field(None, description="The server's address, such as http://qdrant.lan:6333.")
@@ -209,7 +200,7 @@ class QdrantSettings(_Group):
     )
 
 
-class Neo4jSettings(_Group):
+class Neo4jSettings(BaseModel, extra="forbid"):
     """The graph in Neo4j 5, equal to the snapshot."""
 
     url: str | None = Field(None, description="The server's address, such as neo4j://neo4j.lan:7687.")
@@ -222,7 +213,7 @@ class Neo4jSettings(_Group):
     batch_rows: Positive = Field(10_000, description="Rows of one UNWIND (benchmarks/neo4j_writes.py).")
 
 
-class StorageSettings(_Group):
+class StorageSettings(BaseModel, extra="forbid"):
     """Access to the object store that TABOOT_BLOB_URL, TABOOT_TABLE_URL and TABOOT_SHARD_URL name; unset
     fields come from the provider's own variables (AWS_…)."""
 
@@ -234,7 +225,7 @@ class StorageSettings(_Group):
     max_retries: int = Field(5, ge=0, description="Further tries of a request.")
 
 
-class CelerySettings(_Group):
+class CelerySettings(BaseModel, extra="forbid"):
     """The broker of TABOOT_EXECUTOR=celery."""
 
     broker: SecretStr | None = Field(
@@ -243,7 +234,7 @@ class CelerySettings(_Group):
     backend: SecretStr | None = Field(None, description="Where results are kept; default the broker.")
 
 
-class K8sSettings(_Group):
+class K8sSettings(BaseModel, extra="forbid"):
     """Where steps run under TABOOT_EXECUTOR=k8s; secrets by reference only."""
 
     image: str | None = Field(None, description="The image of a step; default that of the run.")
@@ -261,7 +252,7 @@ class K8sSettings(_Group):
     )
 
 
-class LogSettings(_Group):
+class LogSettings(BaseModel, extra="forbid"):
     """What the package logs: one record a line, with run, partition, source and document. Never a secret."""
 
     format: Literal["text", "json"] = Field("text", description="json: one object a line, for collectors.")
@@ -270,7 +261,7 @@ class LogSettings(_Group):
     )
 
 
-class HttpSettings(_Group):
+class HttpSettings(BaseModel, extra="forbid"):
     """How web sources are fetched."""
 
     user_agent: str = Field("taboot-pipelines/0.1", description="How requests introduce themselves.")
@@ -289,7 +280,7 @@ class HttpSettings(_Group):
     rate_limit_burst: Positive = Field(20, description="Requests that a host may get at once after a rest.")
 
 
-class RetrievalSettings(_Group):
+class RetrievalSettings(BaseModel, extra="forbid"):
     """The fusion of the vector and the BM25 arm: their ranks as in reciprocal rank fusion (Cormack, Clarke,
     Büttcher 2009) and their scores as in a convex combination (Bruch, Gai, Ingber 2022)."""
 
@@ -332,14 +323,14 @@ class RetrievalSettings(_Group):
     )
 
 
-class ShardSettings(_Group):
+class ShardSettings(BaseModel, extra="forbid"):
     """Where the key ranges of shards are cut, by content alone: equal content gives equal shards."""
 
     max_chunks: Positive = Field(2048, description="A document range with more chunks is split in two.")
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
 
 
-class RetentionSettings(_Group):
+class RetentionSettings(BaseModel, extra="forbid"):
     """How long history is kept that nothing is derived from, and files that only late readers use. Documents
     and their bytes are never dropped by age: ``taboot purge`` does that, on demand."""
 
@@ -372,10 +363,13 @@ class RetentionSettings(_Group):
     )
 
 
-class Settings(BaseModel, extra="ignore", frozen=True):
-    """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up. What is not given is
-    read from the environment.
-    """
+class Settings(BaseSettings):
+    """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
+
+    # An empty variable counts as unset: what is not filled in, Compose and Kubernetes pass on as "".
+    model_config = SettingsConfigDict(
+        env_prefix="TABOOT_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore", frozen=True
+    )
 
     home: Path = Field(
         Path(".taboot"), description="Directory of blobs, catalog, tables, shards and Dagster's own storage."
@@ -421,28 +415,23 @@ class Settings(BaseModel, extra="ignore", frozen=True):
             "Allow document text in Dagster metadata, where it outlives the deletion of its document."
         ),
     )
-    chunking: ChunkingSettings = Field({}, validate_default=True)
-    limits: LimitSettings = Field({}, validate_default=True)
-    embedding: EmbeddingSettings = Field({}, validate_default=True)
-    tei: TeiSettings = Field({}, validate_default=True)
-    reranker: RerankerSettings = Field({}, validate_default=True)
-    llm: LlmSettings = Field({}, validate_default=True)
-    redis: RedisSettings = Field({}, validate_default=True)
-    qdrant: QdrantSettings = Field({}, validate_default=True)
-    neo4j: Neo4jSettings = Field({}, validate_default=True)
-    storage: StorageSettings = Field({}, validate_default=True)
-    celery: CelerySettings = Field({}, validate_default=True)
-    k8s: K8sSettings = Field({}, validate_default=True)
-    log: LogSettings = Field({}, validate_default=True)
-    http: HttpSettings = Field({}, validate_default=True)
-    retrieval: RetrievalSettings = Field({}, validate_default=True)
-    shards: ShardSettings = Field({}, validate_default=True)
-    retention: RetentionSettings = Field({}, validate_default=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_environment(cls, given: Any) -> Any:
-        return _joined(_environment(), given) if isinstance(given, dict) else given
+    chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    tei: TeiSettings = Field(default_factory=TeiSettings)
+    reranker: RerankerSettings = Field(default_factory=RerankerSettings)
+    llm: LlmSettings = Field(default_factory=LlmSettings)
+    redis: RedisSettings = Field(default_factory=RedisSettings)
+    qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
+    neo4j: Neo4jSettings = Field(default_factory=Neo4jSettings)
+    storage: StorageSettings = Field(default_factory=StorageSettings)
+    celery: CelerySettings = Field(default_factory=CelerySettings)
+    k8s: K8sSettings = Field(default_factory=K8sSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
+    shards: ShardSettings = Field(default_factory=ShardSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
 
     @property
     def home_dir(self) -> Path:
@@ -466,7 +455,7 @@ def load_settings(**overrides: object) -> Settings:
     Addresses of servers are checked here too: a run may reach the parts that use them only hours later.
     """
     try:
-        settings = Settings(**overrides)
+        settings = Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         problems = [
             ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"])
@@ -481,66 +470,6 @@ def load_settings(**overrides: object) -> Settings:
         "; ".join(f"{name}: {message}" for name, message in problems) + ".",
         settings=[n for n, _ in problems],
     )
-
-
-def _environment() -> dict[str, Any]:
-    """What the environment says, as the validator takes it: ``TABOOT_TEI__URL`` is ``{"tei": {"url": …}}``.
-
-    Names count in any case. A group, a list or a mapping is JSON; what is none is left for the validator to
-    refuse. A variable of one field of a group adds to that of the whole group. An empty variable, or a group
-    that is ``null``, counts as unset: what is not filled in, Compose and Kubernetes pass on as "".
-    """
-    variables = {name.lower(): value for name, value in os.environ.items() if value}
-    fields = Settings.model_fields
-    found: dict[str, Any] = {}
-    # A group's own variable comes before those of its fields.
-    for name in sorted(name for name in variables if name.startswith(_PREFIX)):
-        *outer, last = name.removeprefix(_PREFIX).split(_NESTED)
-        top = outer[0] if outer else last
-        if top not in fields or (outer and not _is_group(fields[top].annotation)):
-            continue
-        at: Any = found
-        for step in outer:
-            if isinstance(at, dict):
-                if at.get(step) is None:
-                    at[step] = {}
-                at = at[step]
-        value = _read(_kind(Settings, [*outer, last]), variables[name])
-        if isinstance(at, dict) and not (value is None and at is found):
-            at[last] = value
-    return found
-
-
-def _is_group(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _kind(kind: Any, path: list[str]) -> Any:
-    """The annotation of the field at the end of ``path``; None where there is no such field."""
-    for step in path:
-        field = kind.model_fields.get(step) if _is_group(kind) else None
-        kind = None if field is None else field.annotation
-    return kind
-
-
-def _read(kind: Any, text: str) -> Any:
-    if not _is_group(kind) and get_origin(kind) not in (list, tuple, dict):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``above`` over ``below``, mappings joined at every depth."""
-    joined = dict(below)
-    for name, value in above.items():
-        under = joined.get(name)
-        joined[name] = (
-            _joined(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-        )
-    return joined
 
 
 def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
