@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from taboot_pipelines.errors import TabootError
 
@@ -461,6 +461,10 @@ def load_settings(**overrides: object) -> Settings:
             ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"])
             for e in error.errors(include_input=False, include_url=False)
         ]
+    except SettingsError as error:
+        # Its message names the field, of a list or of a group as a whole, and holds nothing of the value.
+        field = next(name for name in Settings.model_fields if f'"{name}"' in str(error))
+        problems = [(f"TABOOT_{field.upper()}", "is to be JSON")]
     else:
         problems = list(_wrong_addresses(settings))
         if not problems:

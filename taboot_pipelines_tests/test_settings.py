@@ -63,3 +63,11 @@ def test_addresses_that_servers_have_are_taken(tmp_path: Path) -> None:
     }.items():
         for url in urls:
             load_settings(home=tmp_path, **{part: {"url": url}})
+
+
+def test_a_group_that_is_no_json_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABOOT_HTTP", "{hunter2")
+    with pytest.raises(TabootError) as caught:
+        load_settings()
+    assert caught.value.code == "E_CONFIG" and caught.value.details["settings"] == ["TABOOT_HTTP"]
+    assert "hunter2" not in str(caught.value)
