@@ -10,25 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import parts, replays
 from taboot_pipelines.retrieval.answering.answerer import MIN_CONFIDENCE as SURE_OF_FACTS
 from taboot_pipelines.retrieval.answering.answerer import names_in
-from taboot_pipelines.retrieval.answering.asking import Asked, read_question
+from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
 from taboot_pipelines.retrieval.answering.choosing import choose, read_out
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
 from taboot_pipelines.retrieval.answering.documents import Documents
+from taboot_pipelines.retrieval.answering.joining import join_answers
 from taboot_pipelines.retrieval.answering.nearest import Near
+from taboot_pipelines.retrieval.answering.nearness import Nearness
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, compared, rank_statements
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.steps import find_steps
 from taboot_pipelines.retrieval.answering.tables import compare_column
+from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
 from taboot_pipelines.retrieval.hits import make_hit
@@ -47,17 +47,19 @@ if TYPE_CHECKING:
 
 #: Documents that an abstention names.
 _NAMED = 3
-_CITED = re.compile(r"\[(\d+)\](?=(?:\[\d+\])*(?:\s|$))")
 #: What stands for the cosine where the search compares words only.
 _UNKNOWN_SIMILARITY = 0.4
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
 _WORTH_ASKING = 0.4
 
+#: Who asks for one of these does not want another property of the same thing, which is what facts may know.
+_TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
+#: A setting that is a number has its unit in its key, or nowhere.
+_SET = re.compile(r"(?:\b(?:to|is) |=)\d+(?:\.\d+)?(?![\w/:-]|\.\d)")
+
 #: An answer out of the graph and out of configuration, with what says how near texts are to the question;
 #: None where they do not answer.
 Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
-#: Texts whose vectors are kept.
-_MAX_VECTORS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,7 @@ class Answers:
         chat: ChatModel | None = None,
         query_vectors: QueryVectors | None = None,
     ) -> None:
-        self._query_vectors = query_vectors
-        self._vectors: dict[tuple[str, str], npt.NDArray[np.float32]] = {}
+        self._nearness = Nearness(query_vectors)
         self._settings = settings.retrieval
         self._namespace = namespace
         self._session = session
@@ -177,8 +178,14 @@ class Answers:
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
-        near = None if request.mode == "keyword" else self._near(view)
+        near = None if request.mode == "keyword" else self._nearness.of(view)
         facts = None if self._facts is None else self._facts(view, request, limit, near)
+        if (
+            facts is not None
+            and asked.value in _TIMES
+            and not (says(asked, facts.text) or _SET.search(facts.text))
+        ):
+            facts = None
         # A value that is only near to the question is said where no text answers.
         if facts_suffice and facts is not None and facts.confidence >= SURE_OF_FACTS:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
@@ -187,24 +194,6 @@ class Answers:
         ranked = rank_statements(asked, places)
         ranked = ranked if near is None else compared(asked, ranked, near)
         return _Found(asked, hits, ranked, facts, told, view.manifest.version)
-
-    def _near(self, view: View) -> Near | None:
-        """How near texts are to a question, by the embedder of the view; None without one."""
-        vectors = self._query_vectors
-        if vectors is None:
-            return None
-
-        def near(question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-            space = view.manifest.space.space().id
-            held = self._vectors if len(self._vectors) < _MAX_VECTORS else {}
-            new = [t for t in dict.fromkeys(texts) if (space, t) not in held]
-            if new:
-                made = zip(new, vectors.passages(view, new), strict=True)
-                held = self._vectors = {**held, **{(space, t): v for t, v in made}}
-            asked = vectors.vector(view, question)
-            return np.array([held[space, t] @ asked for t in texts], dtype=np.float32)
-
-        return near
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:
         places = []
@@ -240,7 +229,7 @@ class Answers:
         if len({a.text for a in answers}) == 1:
             return found[0], answers[0].model_copy(update={"question": request.query})
         hits = {h.chunk_id: h for f in found for h in f.hits}
-        return replace(found[0], hits=tuple(hits.values())), _of_parts(request.query, answers)
+        return replace(found[0], hits=tuple(hits.values())), join_answers(request.query, answers)
 
     def _properties(self, request: SearchRequest, limit: int) -> list[_Found]:
         """What is found for each of two properties that a question joins; empty if it joins none."""
@@ -377,39 +366,6 @@ def _nothing(found: _Found, why: str = "") -> Answer:
         kind="none",
         looked_for=wanted,
     )
-
-
-def _renumbered(text: str, more: int) -> str:
-    return _CITED.sub(lambda m: f"[{int(m[1]) + more}]", text)
-
-
-def _of_parts(question: str, answers: Sequence[Answer]) -> Answer:
-    """One answer out of those to the parts of a question; of a part without one it says so."""
-    texts: list[str] = []
-    citations: list[Citation] = []
-    for answer in answers:
-        before = len(citations)
-        citations += [c.model_copy(update={"number": c.number + before}) for c in answer.citations]
-        if answer.found:
-            texts.append(_renumbered(answer.text, before))
-        else:
-            texts.append(f"Not answered: {answer.question} {answer.text}")
-    answered = [a for a in answers if a.found]
-    return Answer(
-        question=question,
-        found=bool(answered),
-        text=" ".join(texts),
-        citations=tuple(citations),
-        confidence=min((a.confidence for a in answered), default=0.0),
-        kind=_kind(answered),
-        looked_for="; ".join(a.looked_for for a in answers if a.looked_for),
-    )
-
-
-def _kind(answers: Sequence[Answer]) -> Literal["facts", "text", "none"]:
-    if not answers:
-        return "none"
-    return "facts" if all(a.kind == "facts" for a in answers) else "text"
 
 
 def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citation, ...]]) -> Answer:

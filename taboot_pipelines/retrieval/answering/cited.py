@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answerer import FactAnswer, FactCitation, answer_from_facts
 from taboot_pipelines.retrieval.answering.nearest import Near
-from taboot_pipelines.retrieval.answering.reading import read
-from taboot_pipelines.retrieval.answering.values import Value, carries
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.session import View
-
-#: Who asks for one of these does not want another property of the same thing, which is what edges may know.
-_TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 
 
 def fact_answer(
@@ -24,10 +18,6 @@ def fact_answer(
     not out of documents that pass the request's filter. ``near``: how near texts are to the question."""
     facts = answer_from_facts(view, request.query, near)
     if facts is None or not facts.found or not _pass(view, request, facts):
-        return None
-    reading = read(request.query)
-    other = facts.kind not in ("config", "near") and reading.value in _TIMES
-    if other and not carries(reading.value, facts.text, frozenset(words.runs(reading.folded))):
         return None
     citations: list[Citation] = []
     parts = []

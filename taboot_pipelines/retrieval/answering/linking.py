@@ -338,6 +338,9 @@ class Names:
             if not plain or word.text in stopwords() or word.text in FILLER or not word.text.isalpha():
                 continue
             near = self._nearest(word.text)
+            if len(near) > 1:  # the first letter is rarely wrong, and a service is asked for most
+                near = [n for n in near if n[0] == word.text[0]] or near
+                near = [n for n in near if any(t.kind == "service" for _, t in self._things[n])] or near
             if len(near) != 1:
                 continue
             held = [(name, t) for name, t in self._things[near[0]] if t.kind not in ("file", "address")]

@@ -55,6 +55,8 @@ _MEANING = re.compile(r"^(?:so )?what(?:'s| is| are)\s+(?:an? |the )?([\w.-]+)[?
 _TRUTH = re.compile(
     r"^(?:is|are|was|were|do|does|did|can|could|may|might|must|should|shall|will|would|has|have|had)\b"
 )
+#: Who asks whether one could tell asks for what is to be told.
+_POLITE = re.compile(r"(?:can|could|would|will) (?:you|somebody|someone|anybody|anyone) (?:please )?\w+ ")
 _FUTURE = re.compile(r"\b(?:will|going to|shall|next|planned for|upcoming|future|tomorrow)\b")
 _HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
 #: What the house consists of.
@@ -142,7 +144,7 @@ def read(question: str) -> Reading:
         folded=folded,
         value=value,
         noun=noun,
-        truth=bool(_TRUTH.match(folded)),
+        truth=bool(_TRUTH.match(folded)) and not _POLITE.match(folded),
         counts=bool(_COUNT.search(lower)),
         counted=words.stem(many_of[1]) if many_of else None,
         negated=bool(words.DENIES.search(folded) or _EXCEPT.search(folded)),
@@ -169,7 +171,7 @@ def _read(folded: str) -> tuple[Value | None, str]:
     if which:
         # The noun ends before a verb or a preposition; what stands behind is no longer it.
         noun = _NOUN_END.split(which[1], maxsplit=1)[0]
-    elif _TRUTH.match(folded):
+    elif _TRUTH.match(folded) and not _POLITE.match(folded):
         return Value.YES_NO, ""
     else:
         noun = _HEAD_END.split(folded, maxsplit=1)[0]
