@@ -10,6 +10,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval.web import Web
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines_tests.world import DATA, World
 
@@ -57,6 +58,14 @@ def test_adaptive_says_what_it_chose_and_why(wiki: KnowledgeBase) -> None:
     assert plain.hits == wiki.search("which computer is small?", mode="hybrid").hits
     assert wiki.search("cottage", mode="vector").chosen == "vector"
     assert all("graph" in hit.scores for hit in named.hits[:3])
+
+
+def test_a_page_is_ranked_as_was_chosen_once(wiki: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    named = Web.named
+    monkeypatch.setattr(Web, "named", lambda web, query: asked.append(query) or named(web, query))
+    found = wiki.search("Cellar Box", 3, mode="adaptive", dedupe=True, min_score=0.0)
+    assert found.chosen == "graph" and asked == ["Cellar Box"]
 
 
 def test_filters_hold_for_what_is_reached(world: World, wiki: KnowledgeBase) -> None:
