@@ -233,7 +233,21 @@ def _supported(blocks: list[Block], text: str) -> list[Block]:
             keep[i] = i - 1 in chosen or i + 1 in chosen
         elif block.kind == "heading":
             keep[i] = i + 1 in chosen and blocks[i + 1].kind != "heading"
+    _keep_definitions(blocks, keep)
+    for i in range(len(blocks) - 2, -1, -1):
+        # The headings that a kept block stands under, with those above them.
+        if blocks[i].kind == "heading" and blocks[i].linked < 0.5 and keep[i + 1]:
+            keep[i] = True
     return [b for b, k in zip(blocks, keep, strict=True) if k]
+
+
+def _keep_definitions(blocks: list[Block], keep: list[bool]) -> None:
+    """Keep lists of terms and definitions that touch what is kept: the library leaves them out."""
+    for way in (range(1, len(blocks)), range(len(blocks) - 2, -1, -1)):
+        step = -1 if way.step > 0 else 1
+        for i in way:
+            if keep[i + step] and blocks[i].defines and blocks[i].linked < 0.5:
+                keep[i] = True
 
 
 def _by_markup(source: str, root: Element) -> list[Block]:

@@ -58,6 +58,8 @@ class Block:
     group: int
     #: Share of the words that stand in links.
     linked: float = 0.0
+    #: Whether it stands in a list of terms and definitions.
+    defines: bool = False
 
     @property
     def start(self) -> int:
@@ -305,8 +307,11 @@ class _Renderer:
             self.table(element, context)
         elif tag == "blockquote":
             self.container(element, context.inside("> ", "> ", 0))
-        elif tag == "dd":
-            self.container(element, context.inside(": ", "  ", context.group))
+        elif tag in ("dt", "dd"):
+            blocks = len(self.blocks)
+            self.container(element, context.inside(": ", "  ", context.group) if tag == "dd" else context)
+            for block in self.blocks[blocks:]:
+                block.defines = True
         elif tag == "hr":
             return
         else:

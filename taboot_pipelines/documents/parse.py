@@ -20,7 +20,7 @@ from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
-PARSER_VERSION = "2"
+PARSER_VERSION = "3"
 
 _PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
 _SURROGATES = re.compile("[\ud800-\udfff\x00]")

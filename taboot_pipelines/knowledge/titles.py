@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import ahocorasick_rs
 
 #: Changes with every change of what is found.
-TITLES_VERSION = "1"
+TITLES_VERSION = "2"
 
 #: Titles with more code points are sentences that nobody quotes, and no automaton should be made of.
 MAX_TITLE = 200
@@ -165,7 +165,12 @@ class Folded:
             if piece.isspace():
                 new = _BREAK if piece.count("\n") > 1 else " "
             else:
+                # A letter may become a blank and an accent; blanks count as one.
                 new = _fold(piece)
+                if new.startswith(" ") and source[start - 1 : start].isspace():
+                    new = new[1:]
+                if new.endswith(" ") and source[end : end + 1].isspace():
+                    new = new[:-1]
             parts += (source[reached:start].lower(), new)
             at += start - reached
             self._pieces.append((at, at + len(new), start, end))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.knowledge.titles import (
@@ -68,6 +68,7 @@ def test_without_titles_nothing_is_found() -> None:
 
 @settings(deadline=None)
 @given(WORDS, WORDS, WORDS)
+@example("0", "00 \u00b4", "0")  # becomes a blank and an accent
 def test_a_title_is_found_wherever_it_stands(before: str, title: str, after: str) -> None:
     keys = title_keys(title)
     assume(keys)
