@@ -14,10 +14,9 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors.guard import Resolver, resolve
 from taboot_pipelines.connectors.http import Clock, Fetcher, utc_now
-from taboot_pipelines.connectors.politeness import Politeness
-from taboot_pipelines.connectors.urls import Network
+from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
+from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Role
 from taboot_pipelines.settings import HttpSettings, Settings

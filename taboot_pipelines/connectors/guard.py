@@ -7,28 +7,16 @@ Host header keep the name.
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import httpcore
 
-from taboot_pipelines.connectors.urls import Address, Network, check_address
+from taboot_pipelines.crawl.addresses import Network, Resolver, check_address, resolve
 from taboot_pipelines.errors import TabootError
-
-#: ``resolver(host, port)``: the addresses of a host name, or of an address written as one. Raises
-#: ``OSError``.
-Resolver = Callable[[str, int], Sequence[Address]]
-
-
-def resolve(host: str, port: int) -> list[Address]:
-    """The system's resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [ipaddress.ip_address(str(sockaddr[0])) for *_, sockaddr in found]
 
 
 class Deadline(threading.local):

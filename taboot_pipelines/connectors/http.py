@@ -17,9 +17,11 @@ from functools import cache, cached_property
 
 import httpcore
 
-from taboot_pipelines.connectors.guard import Deadline, GuardedBackend, Resolver, resolve
-from taboot_pipelines.connectors.politeness import Politeness
-from taboot_pipelines.connectors.urls import Network, WebUrl, parse_url
+from taboot_pipelines.connectors.guard import Deadline, GuardedBackend
+from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
+from taboot_pipelines.crawl.inflate import inflate
+from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
 from taboot_pipelines.settings import HttpSettings
@@ -301,30 +303,3 @@ def _decoded(chunks: Iterable[bytes], encoding: str, limit: int, url: str) -> It
         raise TabootError("E_PARSE", f"{url} came in a broken content encoding.", url=url) from None
     except EOFError:
         raise TabootError("E_NETWORK", f"{url} broke off within its content encoding.", url=url) from None
-
-
-def inflate(chunks: Iterable[bytes], *, gzip: bool) -> Iterator[bytes]:
-    """The decompressed bytes in pieces of at most 64 KiB. ``gzip`` False: zlib, or raw deflate as some
-    servers send it. Raises ``zlib.error``, and ``EOFError`` where the stream ends too early."""
-    machine = None
-    for chunk in chunks:
-        while chunk:
-            if machine is None:
-                raw = not gzip and (chunk[0] & 0x0F) != 8
-                machine = zlib.decompressobj(31 if gzip else -15 if raw else 15)
-            piece = machine.decompress(chunk, 65536)
-            if piece:
-                yield piece
-            chunk = machine.unconsumed_tail
-            while not chunk and not machine.eof and len(piece) == 65536:
-                # The input is used up, but the machine holds more than it was allowed to give.
-                piece = machine.decompress(b"", 65536)
-                if piece:
-                    yield piece
-                chunk = machine.unconsumed_tail
-            if machine.eof:
-                chunk, machine = machine.unused_data, None
-                if not gzip or not chunk.startswith(b"\x1f\x8b"):
-                    return  # what follows the last member is padding
-    if machine is not None:
-        raise EOFError

@@ -21,8 +21,8 @@ from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.sitemaps import MAX_BYTES, parse_sitemap
-from taboot_pipelines.connectors.urls import WebUrl, canonical_key, parse_url
+from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Enumerated,

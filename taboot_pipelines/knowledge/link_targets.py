@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from taboot_pipelines.connectors.urls import canonical_key, parse_url
+from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.documents.links import Hyperlink
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.titles import normalize, title_keys

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from taboot_pipelines.connectors import Access, open_connector
-from taboot_pipelines.connectors.politeness import Politeness
+from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids

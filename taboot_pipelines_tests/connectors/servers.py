@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import HttpAccess
-from taboot_pipelines.connectors.guard import Resolver
+from taboot_pipelines.crawl.addresses import Resolver
 from taboot_pipelines.settings import HttpSettings, Settings
 
 Handler = Callable[[BaseHTTPRequestHandler], None]

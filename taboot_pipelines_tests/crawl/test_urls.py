@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.urls import canonical_key, check_address, parse_url
 from taboot_pipelines.connectors.web import WebConnector, WebSource
+from taboot_pipelines.crawl.addresses import check_address
+from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed
 from taboot_pipelines_tests.connectors.conftest import DATA

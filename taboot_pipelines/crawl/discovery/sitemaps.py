@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lxml import etree
 
-from taboot_pipelines.connectors.http import inflate
+from taboot_pipelines.crawl.inflate import inflate
 from taboot_pipelines.errors import TabootError
 
 #: The protocol's own limit, uncompressed.

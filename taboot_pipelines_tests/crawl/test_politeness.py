@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import politeness as module
 from taboot_pipelines.connectors.http import Fetcher
-from taboot_pipelines.connectors.politeness import Politeness
-from taboot_pipelines.connectors.urls import parse_url
+from taboot_pipelines.crawl import politeness as module
+from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import HttpSettings, Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog

@@ -1,0 +1,1 @@
+"""Where a crawl may begin: what sitemaps and feeds list."""
