@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.crawl.addresses import check_address
-from taboot_pipelines.crawl.urls import canonical_key, parse_url
+from taboot_pipelines.crawl.urls import (
+    MAX_LENGTH,
+    TRACKING_PARAMETERS,
+    TRACKING_PREFIXES,
+    canonical_key,
+    parse_url,
+)
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed
 from taboot_pipelines_tests.connectors.conftest import DATA
@@ -32,7 +38,20 @@ def key(text: str) -> str:
         ("https://example.org/a", "https://example.org/a"),
         ("https://example.org/a?", "https://example.org/a"),
         ("https://example.org/a?UTM_Campaign=x&gclid=1&fbclid=2", "https://example.org/a"),
-        ("https://example.org/a?b=2&b=1&a", "https://example.org/a?b=2&b=1&a"),
+        ("https://example.org/a?b=2&b=1&a", "https://example.org/a?a&b=2&b=1"),
+        ("https://example.org/a?b=2&a=1", "https://example.org/a?a=1&b=2"),
+        ("https://example.org/a?b&&a&", "https://example.org/a?a&b"),
+        ("https://example.org/a?z=%7e%2f&%61=1", "https://example.org/a?a=1&z=~%2F"),
+        ("https://example.org/%7euser/%e3%83%84/%2F", "https://example.org/~user/%E3%83%84/%2F"),
+        ("https://example.org/a%%37e", "https://example.org/a~"),
+        ("https://example.org/a;jsessionid=0A1B/b;v=2?x=1", "https://example.org/a/b;v=2?x=1"),
+        ("https://example.org/?page", "https://example.org/?page"),
+        ("https://example.org/?fbclid", "https://example.org/"),
+        ("https://example.org/a??", "https://example.org/a??"),
+        (
+            "https://example.org/?ref=main&source=x&sid=1&id=2",
+            "https://example.org/?id=2&ref=main&sid=1&source=x",
+        ),
         ("https://example.org/a?utmost=1&xgclid=2", "https://example.org/a?utmost=1&xgclid=2"),
         ("https://example.org/a?%75tm_source=1&c=%2F", "https://example.org/a?c=%2F"),
         ("https://Bücher.example/ü", "https://xn--bcher-kva.example/%C3%BC"),
@@ -45,7 +64,35 @@ def test_canonical_key(text: str, expected: str) -> None:
     assert key(text) == expected
 
 
-_WORD = st.text(alphabet=st.sampled_from("aZ09-._~%:/?#[]@!$&'()*+,;= üß\\\t"), max_size=12)
+@pytest.mark.parametrize("name", sorted(TRACKING_PARAMETERS) + [f"{p}x" for p in TRACKING_PREFIXES])
+def test_no_tracking_parameter_makes_another_page(name: str) -> None:
+    assert key(f"https://example.org/a?b=1&{name.upper()}=2&a=1") == "https://example.org/a?a=1&b=1"
+    assert key(f"https://example.org/a?{name}=1") == "https://example.org/a"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a=1", "b=2", "c", "d=", "utm_x=9", "gclid"]), unique=True).flatmap(
+        lambda parts: st.tuples(st.just(parts), st.permutations(parts))
+    )
+)
+def test_the_order_of_parameters_makes_no_other_page(orders: tuple[list[str], list[str]]) -> None:
+    first, second = (key(f"https://example.org/?{'&'.join(parts)}") for parts in orders)
+    assert first == second
+
+
+def test_a_url_is_as_long_as_what_is_stored_of_it() -> None:
+    whole = "https://example.org/" + "a" * (MAX_LENGTH - 20)
+    assert len(parse_url(whole).text) == MAX_LENGTH
+    for text in (whole + "a", "https://example.org/" + "ü" * 400, "https://example.org/?" + "x" * 10_000):
+        with pytest.raises(TabootError, match=r"E_URL_BAD.*longer than 2048"):
+            parse_url(text)
+    assert parse_url(whole + "#" + "f" * 3000).text == whole
+
+
+_WORD = st.text(alphabet=st.sampled_from("aZ09-._~%:/?#[]@!$&'()*+,;= üß\\\t"), max_size=12) | st.text(
+    alphabet="%2526eE7", max_size=12
+)
 
 
 @settings(max_examples=300, deadline=None)
