@@ -33,6 +33,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.domains import open_domains
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -162,7 +163,8 @@ class _Batch:
             return bool(tombstones) and self._doc_id(path) in tombstones
 
         settings = self.workspace.settings
-        politeness = Politeness(self.workspace.hints, self.namespace, settings.http)
+        domains = open_domains(self.catalog, self.namespace, settings.http)
+        politeness = Politeness(self.workspace.hints, self.namespace, settings.http, domains)
         access = Access.of(
             settings,
             self.entry.root,
