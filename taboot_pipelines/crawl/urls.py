@@ -127,11 +127,9 @@ def canonical_key(url: WebUrl) -> str:
     believed for another host. The key of a key is itself.
     """
     text = url.text
-    if "%" in text:
-        text = _unescaped(text)
+    if "%" in text or ";" in text:
+        text = _plain(text)
     base, mark, query = text.partition("?")
-    if ";" in base:
-        base = _SESSION.sub("", base)
     if not mark:
         return base
     kept = [p for p in query.split("&") if p]
@@ -158,12 +156,15 @@ def _is_tracking_name(name: str) -> bool:
     return name in TRACKING_PARAMETERS or name.startswith(TRACKING_PREFIXES)
 
 
-def _unescaped(text: str) -> str:
-    """Undone and in capitals, until nothing changes: what ``%%41`` stands for must not depend on how often it
-    is asked for."""
-    while (after := _ESCAPE.sub(_escape, text)) != text:
-        text = after
-    return text
+def _plain(text: str) -> str:
+    """Escapes undone and in capitals, sessions out of the path, until nothing changes: what ``%%41`` stands
+    for must not depend on how often it is asked for, and what is left may hold ``..`` again."""
+    while True:
+        base, mark, query = _ESCAPE.sub(_escape, text).partition("?")
+        after = f"{_SESSION.sub('', base)}{mark}{query}"
+        if after == text:
+            return text
+        text = normalize_url(after)
 
 
 def _escape(match: re.Match[str]) -> str:

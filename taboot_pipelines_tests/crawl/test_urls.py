@@ -39,6 +39,8 @@ def key(text: str) -> str:
         ("https://example.org/%7euser/%e3%83%84/%2F", "https://example.org/~user/%E3%83%84/%2F"),
         ("https://example.org/a%%37e", "https://example.org/a~"),
         ("https://example.org/a;jsessionid=0A1B/b;v=2?x=1", "https://example.org/a/b;v=2?x=1"),
+        ("https://example.org/a/..;jsessionid=1/b", "https://example.org/b"),
+        ("https://example.org/a/%%32e%%32E/b", "https://example.org/b"),
         ("https://example.org/?page", "https://example.org/?page"),
         ("https://example.org/?fbclid", "https://example.org/"),
         ("https://example.org/a??", "https://example.org/a??"),
@@ -84,8 +86,12 @@ def test_a_url_is_as_long_as_what_is_stored_of_it() -> None:
     assert parse_url(whole + "#" + "f" * 3000).text == whole
 
 
-_WORD = st.text(alphabet=st.sampled_from("aZ09-._~%:/?#[]@!$&'()*+,;= üß\\\t"), max_size=12) | st.text(
-    alphabet="%2526eE7", max_size=12
+_WORD = (
+    st.text(alphabet=st.sampled_from("aZ09-._~%:/?#[]@!$&'()*+,;= üß\\\t"), max_size=12)
+    | st.text(alphabet="%2526eE7./", max_size=12)
+    | st.lists(st.sampled_from(["..", ";jsessionid=1", "/", "%2e", "%%32e", "a", "%25"]), max_size=6).map(
+        "".join
+    )
 )
 
 
