@@ -1,0 +1,490 @@
+"""Pages, from the first hop to the last answer, any number at once: redirects by hand, robots.txt before any
+page, each domain at its pace, what may pass by tried again.
+
+Nothing here waits for one host while another may be asked: hosts take turns, and a host that must not be
+asked yet is put aside until it may. Everything happens while somebody calls :meth:`Fetching.finished` or
+:meth:`Fetching.get`, in that thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, Protocol
+
+from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal, retry_after
+from taboot_pipelines.crawl.client import Admit, Client, Proxy, Reply, Request, Timeouts
+from taboot_pipelines.crawl.urls import WebUrl, parse_url
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Known
+from taboot_pipelines.settings import HttpSettings
+
+#: A server that asks (429, 503) for a wait up to this many seconds gets it, once.
+MAX_RETRY_AFTER_SECONDS = 30.0
+#: A page whose host may not be asked within this time is not waited for.
+MAX_PATIENCE_SECONDS = 120.0
+#: More of a robots.txt need not be read (RFC 9309 §2.5).
+MAX_ROBOTS_BYTES = 512 * 1024
+#: How long a robots.txt that could not be read is not asked for again.
+ROBOTS_FAILURE_SECONDS = 30.0
+#: Origins of which it is remembered that their robots.txt could not be read.
+MAX_UNREAD = 1000
+_MAX_AGE = re.compile(r"(?i)\bmax-age=\"?(\d{1,9})")
+_ACCEPT = (
+    "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
+)
+
+#: ``page``: asked for only where robots.txt allows it.
+Purpose = Literal["page", "sitemap", "robots"]
+
+#: Tells the time of day, in UTC.
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The system's clock."""
+    return datetime.now(UTC)
+
+
+class Turns(Protocol):
+    """When a domain may be asked, and what became of it."""
+
+    def wait(self, domain: str, *, delay: float | None) -> float:
+        """0.0: ask now; else the seconds until it is worth asking here again. Raises ``E_CIRCUIT_OPEN``."""
+
+    def told(self, domain: str, *, failed: bool, retry_after: float | None = None) -> None:
+        """What the domain answered to what was asked after the last 0.0."""
+
+
+class RobotsRules(Protocol):
+    """What one robots.txt says to our user agent."""
+
+    @property
+    def crawl_delay(self) -> float | None: ...
+
+    @property
+    def reachable(self) -> bool: ...
+
+    def allows(self, url: WebUrl) -> bool: ...
+
+
+class RobotsStore(Protocol):
+    """The robots.txt of each origin, for a day at most."""
+
+    def get(self, origin: str) -> RobotsRules | None: ...
+
+    def put(
+        self, origin: str, status: int | None, body: bytes, *, max_age: float | None = None
+    ) -> RobotsRules: ...
+
+
+class Ways(Protocol):
+    """The proxies to go by."""
+
+    def choose(self, url: WebUrl) -> Proxy | None: ...
+
+    def told(self, proxy: Proxy, *, failed: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Headers that go to ``origins`` (scheme, host and port) and nowhere else, whatever redirects or links
+    there."""
+
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    origins: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """One page on its way, or with no ticket a robots.txt. ``url`` is the hop that is next, ``failure`` why
+    it is tried again."""
+
+    ticket: int | None
+    first: WebUrl
+    known: Known | None
+    max_bytes: int
+    admit: Admit | None
+    purpose: Purpose
+    url: WebUrl
+    seen: set[str] = field(default_factory=set)
+    attempts: int = 0
+    waited: bool = False
+    failure: TabootError | None = None
+    conditional: bool = False
+    proxy: Proxy | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Host:
+    """Jobs that wait for a host. ``offered``: it stands in the row of hosts, or is put aside for a time."""
+
+    name: str
+    ready: deque[_Job] = field(default_factory=deque)
+    asked: int = 0
+    offered: bool = False
+
+
+class Fetching:
+    """Fetches by ``client``; a context manager that closes it. ``domain_of`` says whose pace a URL's host
+    keeps."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: HttpSettings,
+        *,
+        politeness: Turns | None = None,
+        robots: RobotsStore | None = None,
+        proxies: Ways | None = None,
+        credentials: Credentials | None = None,
+        domain_of: Callable[[WebUrl], str] = lambda url: url.authority,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._politeness = politeness
+        self._robots = robots
+        self._proxies = proxies
+        self._credentials = credentials
+        self._domain_of = domain_of
+        self._clock = clock
+        self._timeouts = Timeouts(
+            settings.connect_timeout_seconds, settings.read_timeout_seconds, settings.total_timeout_seconds
+        )
+        self._headers = (
+            ("User-Agent", settings.user_agent),
+            ("Accept", _ACCEPT),
+            ("Accept-Encoding", "gzip, deflate"),
+        )
+        self._hosts: dict[str, _Host] = {}
+        #: Hosts that may be asked, in the order of their turns.
+        self._turns: deque[_Host] = deque()
+        #: What happens at a later time: a host is offered again, a job is tried again.
+        self._later: list[tuple[float, int, _Host | _Job]] = []
+        self._count = itertools.count(1)
+        self._asked: dict[int, _Job] = {}
+        self._open = 0
+        #: Pages that wait for their origin's robots.txt; what could not be read, and until when.
+        self._gated: dict[str, list[_Job]] = {}
+        self._unread: dict[str, tuple[float, TabootError]] = {}
+        self._done: list[tuple[int, Answer | TabootError]] = []
+
+    def __enter__(self) -> Fetching:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Pages that were started and not yet given out by :meth:`finished`."""
+        return self._open + len(self._done)
+
+    def start(
+        self,
+        ticket: int,
+        url: WebUrl,
+        *,
+        max_bytes: int,
+        known: Known | None = None,
+        admit: Admit | None = None,
+        purpose: Purpose = "page",
+    ) -> None:
+        """Take up ``url``; ``ticket``, not negative, is what :meth:`finished` calls it. The validators of
+        ``known`` go only to the URL that gave them (``known.url``; None: the first). ``admit(headers, url)``
+        may raise before the body is read. Never blocks."""
+        self._take(_Job(ticket, url, known, max_bytes, admit, purpose, url))
+
+    def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
+        """What has finished, as soon as anything has, after at most ``timeout`` seconds; at once if nothing
+        is on its way.
+
+        An answer is a 2xx or a 304. Errors: ``E_REDIRECT``, ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_ROBOTS``,
+        ``E_TOO_LARGE``, ``E_TIMEOUT``, ``E_NETWORK``, ``E_PARSE`` (an encoding that cannot be undone), for
+        the server's refusals ``E_NOT_FOUND`` (404, 410), ``E_FORBIDDEN``, ``E_403_WAF``, ``E_429_RATE``,
+        ``E_5XX_ORIGIN``, and ``E_CIRCUIT_OPEN`` for a domain that is left alone.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            self._ask()
+            now = time.monotonic()
+            if self._done or not self._open or now >= end:
+                break
+            wait = max(0.0, (min(end, self._later[0][0]) if self._later else end) - now)
+            if self._asked:
+                for ticket, result in self._client.finished(wait):
+                    self._answered(self._asked.pop(ticket), result)
+            else:
+                time.sleep(wait)
+        done, self._done = self._done, []
+        return done
+
+    def get(
+        self,
+        url: WebUrl,
+        *,
+        max_bytes: int,
+        known: Known | None = None,
+        admit: Admit | None = None,
+        purpose: Purpose = "page",
+    ) -> Answer:
+        """The answer of one URL, waited for while whatever else is on its way goes on. Raises what
+        :meth:`finished` gives as errors."""
+        ticket = -next(self._count)
+        self._take(_Job(ticket, url, known, max_bytes, admit, purpose, url))
+        others: list[tuple[int, Answer | TabootError]] = []
+        while True:
+            done = self.finished(3600)
+            mine = [result for t, result in done if t == ticket]
+            others += [(t, result) for t, result in done if t != ticket]
+            if mine:
+                self._done = others + self._done
+                if isinstance(mine[0], TabootError):
+                    raise mine[0]
+                return mine[0]
+
+    # --- turns ----------------------------------------------------------------------------------------------
+
+    def _take(self, job: _Job) -> None:
+        self._open += 1
+        self._queue(job)
+
+    def _queue(self, job: _Job, *, first: bool = False) -> None:
+        name = job.url.host
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = _Host(name)
+        if first:
+            host.ready.appendleft(job)
+        else:
+            host.ready.append(job)
+        self._offer(host)
+
+    def _offer(self, host: _Host) -> None:
+        """Put ``host`` into the row if a page of it may be asked for, and forget it if it has none."""
+        if not host.ready and not host.asked:
+            self._hosts.pop(host.name, None)
+        elif host.ready and not host.offered and host.asked < self._settings.per_host:
+            host.offered = True
+            self._turns.append(host)
+
+    def _ask(self) -> None:
+        """Ask whom it is time to ask."""
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            _, _, item = heapq.heappop(self._later)
+            if isinstance(item, _Job):
+                self._queue(item, first=True)
+            else:
+                item.offered = False
+                self._offer(item)
+        while self._turns and len(self._asked) < self._settings.max_concurrency:
+            host = self._turns.popleft()
+            wait = self._try(host)
+            if wait:
+                self._put_off(host, wait)
+            else:
+                host.offered = False
+                self._offer(host)
+
+    def _try(self, host: _Host) -> float:
+        """Ask ``host`` for its next page, or settle that page otherwise; the seconds until the host may be
+        asked, if it may not."""
+        job = host.ready[0]
+        delay: float | None = None
+        try:
+            if self._robots is not None and job.purpose == "page":
+                rules = self._rules_for(job.url, self._robots)
+                if rules is None:
+                    self._gate(host.ready.popleft())
+                    return 0.0
+                delay = rules.crawl_delay
+            if self._politeness is not None:
+                wait = self._politeness.wait(self._domain_of(job.url), delay=delay)
+                if wait > MAX_PATIENCE_SECONDS:
+                    raise TabootError(
+                        "E_429_RATE",
+                        f"{job.url.text} could not be asked for within {MAX_PATIENCE_SECONDS:.0f} s"
+                        f" (its site's turn comes in {wait:.0f} s).",
+                        url=job.url.text,
+                    )
+                if wait > 0:
+                    return wait
+        except TabootError as error:
+            host.ready.popleft()
+            self._end(job, job.failure or error)
+            return 0.0
+        host.ready.popleft()
+        host.asked += 1
+        self._send(job)
+        return 0.0
+
+    def _put_off(self, item: _Host | _Job, seconds: float) -> None:
+        heapq.heappush(self._later, (time.monotonic() + seconds, next(self._count), item))
+
+    def _send(self, job: _Job) -> None:
+        url, known = job.url, job.known
+        job.conditional = known is not None and (
+            known.url == url.text or (known.url is None and not job.seen)
+        )
+        headers: tuple[tuple[str, str], ...] = self._headers
+        if known is not None and job.conditional:
+            if known.etag:
+                headers += (("If-None-Match", known.etag),)
+            if known.last_modified:
+                headers += (("If-Modified-Since", known.last_modified),)
+        if self._credentials is not None and _origin(url) in self._credentials.origins:
+            headers += self._credentials.headers
+        job.proxy = self._proxies.choose(url) if self._proxies is not None else None
+        ticket = next(self._count)
+        self._asked[ticket] = job
+        request = Request(
+            url,
+            headers,
+            job.max_bytes,
+            self._timeouts,
+            admit=job.admit,
+            proxy=job.proxy,
+            cut=job.purpose == "robots",
+        )
+        self._client.start(ticket, request)
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def _answered(self, job: _Job, result: Reply | TabootError) -> None:
+        host = self._hosts[job.url.host]
+        host.asked -= 1
+        self._offer(host)
+        if isinstance(result, TabootError):
+            failed = result.code in ("E_NETWORK", "E_TIMEOUT")
+            if result.code != "E_URL_BLOCKED":  # refused on this side: nothing was asked
+                self._tell(job, failed=failed)
+            if not (result.details.get("again") and self._again(job, result)):
+                self._end(job, result)
+            return
+        status, headers = result.status, result.headers
+        wait = retry_after(headers, self._clock()) if status in (429, 503) else None
+        self._tell(job, failed=status >= 500, retry_after=wait)
+        if status in REDIRECTS and "location" in headers:
+            self._redirect(job, headers["location"])
+        elif (status == 304 and job.conditional) or (200 <= status < 300 and status != 206):
+            body = b"" if status == 304 else result.body
+            self._end(job, Answer(status, job.url.text, headers, body))
+        else:
+            error = refusal(status, headers, job.first.text)
+            if wait is not None:
+                # The server's word on when to come back stands for ours.
+                if wait <= MAX_RETRY_AFTER_SECONDS and not job.waited:
+                    job.waited, job.failure = True, error
+                    self._put_off(job, wait)
+                    return
+            elif (status in (408, 429) or status >= 500) and self._again(job, error):
+                return
+            self._end(job, error)
+
+    def _tell(self, job: _Job, *, failed: bool, retry_after: float | None = None) -> None:
+        if self._politeness is not None:
+            self._politeness.told(self._domain_of(job.url), failed=failed, retry_after=retry_after)
+        if self._proxies is not None and job.proxy is not None:
+            self._proxies.told(job.proxy, failed=failed)
+
+    def _again(self, job: _Job, error: TabootError) -> bool:
+        """Whether ``job`` is tried again after ``error``."""
+        if job.attempts >= len(self._settings.retry_seconds):
+            return False
+        self._put_off(job, self._settings.retry_seconds[job.attempts])
+        job.attempts += 1
+        job.failure = error
+        return True
+
+    def _redirect(self, job: _Job, location: str) -> None:
+        first, limit = job.first.text, self._settings.max_redirects
+        job.seen.add(job.url.text)
+        try:
+            if len(job.seen) > limit:
+                raise TabootError("E_REDIRECT", f"{first} redirects more than {limit} times.", url=first)
+            url = parse_url(location, job.url.text)
+            if url.text in job.seen:
+                raise TabootError("E_REDIRECT", f"The redirects of {first} form a loop.", url=first)
+        except TabootError as error:
+            if error.code == "E_URL_BAD":
+                error = TabootError(error.code, f"{first} redirects to a bad URL. {error.message}", url=first)
+            self._end(job, error)
+            return
+        job.url = url
+        self._queue(job, first=True)
+
+    def _end(self, job: _Job, result: Answer | TabootError) -> None:
+        self._open -= 1
+        if job.ticket is None:
+            self._robots_read(job, result)
+        else:
+            self._done.append((job.ticket, result))
+
+    # --- robots.txt -----------------------------------------------------------------------------------------
+
+    def _rules_for(self, url: WebUrl, robots: RobotsStore) -> RobotsRules | None:
+        """None while robots.txt is read. Raises why it could not be."""
+        origin = _origin(url)
+        if origin in self._gated:
+            return None
+        until, error = self._unread.get(origin, (0.0, None))
+        if error is not None and time.monotonic() < until:
+            raise _unreadable(url, error)
+        rules = robots.get(origin)
+        if rules is not None and not rules.allows(url):
+            why = "is disallowed by its site's robots.txt"
+            if not rules.reachable:
+                why = "is not asked for while its site's robots.txt cannot be read"
+            raise TabootError("E_ROBOTS", f"{url.text} {why}.", url=url.text)
+        return rules
+
+    def _gate(self, job: _Job) -> None:
+        """Hold ``job`` until its origin's robots.txt is read."""
+        origin = _origin(job.url)
+        if origin not in self._gated:
+            self._gated[origin] = []
+            url = parse_url(f"{origin}/robots.txt")
+            self._take(_Job(None, url, None, MAX_ROBOTS_BYTES, None, "robots", url))
+        self._gated[origin].append(job)
+
+    def _robots_read(self, job: _Job, result: Answer | TabootError) -> None:
+        """Keep what a robots.txt says, or why it says nothing, and let the pages that waited go on.
+
+        Redirects that lead nowhere are as if there were none (RFC 9309 §2.3.1.2). A failure is not kept
+        beyond this crawl: the file is read again before a page is asked for.
+        """
+        assert self._robots is not None
+        origin = _origin(job.first)
+        if isinstance(result, Answer):
+            found = _MAX_AGE.search(result.headers.get("cache-control", ""))
+            self._robots.put(origin, result.status, result.body, max_age=float(found[1]) if found else None)
+        else:
+            status = 404 if result.code == "E_REDIRECT" else result.details.get("status")
+            if isinstance(status, int) and 400 <= status < 500 and status not in (408, 429):
+                self._robots.put(origin, status, b"")
+            else:
+                while len(self._unread) >= MAX_UNREAD:
+                    del self._unread[next(iter(self._unread))]
+                self._unread[origin] = (time.monotonic() + ROBOTS_FAILURE_SECONDS, result)
+        for page in self._gated.pop(origin):
+            self._queue(page)
+
+
+def _origin(url: WebUrl) -> str:
+    return f"{url.scheme}://{url.authority}"
+
+
+def _unreadable(url: WebUrl, error: TabootError) -> TabootError:
+    return TabootError(
+        error.code,
+        f"{url.text} was not asked for, since its site's robots.txt could not be read. {error.message}",
+        url=url.text,
+    )
