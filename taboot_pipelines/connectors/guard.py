@@ -15,8 +15,7 @@ from typing import Any
 
 import httpcore
 
-from taboot_pipelines.crawl.addresses import Network, Resolver, check_address, resolve
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.crawl.addresses import Network, Resolver, reachable, resolve
 
 
 class Deadline(threading.local):
@@ -52,18 +51,9 @@ class GuardedBackend(httpcore.NetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         try:
-            addresses = list(dict.fromkeys(self._resolver(host, port)))
-        except (OSError, ValueError):  # ValueError: a label that no DNS name can hold
+            addresses = reachable(host, port, self._allowed, self._resolver)
+        except OSError:
             raise httpcore.ConnectError("the name does not resolve") from None
-        if not addresses:
-            raise httpcore.ConnectError("the name has no address")
-        for address in addresses:
-            if not check_address(address, self._allowed):
-                raise TabootError(
-                    "E_URL_BLOCKED",
-                    f"The host {host} has the address {address}, which is not public.",
-                    host=host,
-                )
         for i, address in enumerate(addresses):
             try:
                 stream = self._inner.connect_tcp(

@@ -22,7 +22,7 @@ from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
-from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
+from taboot_pipelines.crawl.urls import MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Enumerated,
@@ -77,7 +77,7 @@ def _depth(value: int) -> int:
 
 
 UrlGlobList = Annotated[list[str], AfterValidator(_url_globs)]
-UrlText = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+UrlText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LENGTH)]
 
 
 class WebSource(SourceEntry):
