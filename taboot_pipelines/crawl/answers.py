@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import email.utils
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from taboot_pipelines.errors import TabootError
 
@@ -46,15 +44,3 @@ def refusal(status: int, headers: dict[str, str], url: str) -> TabootError:
     if status >= 400:
         return error("E_URL_BAD", "is refused by the server as a bad request")
     return error("E_NETWORK", "gave an answer that was not asked for")
-
-
-def retry_after(headers: dict[str, str], now: datetime) -> float | None:
-    """Seconds from ``now`` that ``Retry-After`` (RFC 9110 §10.2.3) asks for; None without a valid one."""
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit() and len(value) < 10:
-        return float(value)
-    try:
-        at = email.utils.parsedate_to_datetime(value)
-        return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds())
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None

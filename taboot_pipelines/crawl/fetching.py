@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
-from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal, retry_after
+from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal
 from taboot_pipelines.crawl.client import Admit, Client, Proxy, Reply, Request, Timeouts
+from taboot_pipelines.crawl.headers import SentHeaders
+from taboot_pipelines.crawl.politeness import Politeness, retry_after
+from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, Robots, RobotsCache
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
@@ -29,8 +32,6 @@ from taboot_pipelines.settings import HttpSettings
 MAX_RETRY_AFTER_SECONDS = 30.0
 #: A page whose host may not be asked within this time is not waited for.
 MAX_PATIENCE_SECONDS = 120.0
-#: More of a robots.txt need not be read (RFC 9309 §2.5).
-MAX_ROBOTS_BYTES = 512 * 1024
 #: How long a robots.txt that could not be read is not asked for again.
 ROBOTS_FAILURE_SECONDS = 30.0
 #: Origins of which it is remembered that their robots.txt could not be read.
@@ -52,36 +53,9 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Turns(Protocol):
-    """When a domain may be asked, and what became of it."""
-
-    def wait(self, domain: str, *, delay: float | None) -> float:
-        """0.0: ask now; else the seconds until it is worth asking here again. Raises ``E_CIRCUIT_OPEN``."""
-
-    def told(self, domain: str, *, failed: bool, retry_after: float | None = None) -> None:
-        """What the domain answered to what was asked after the last 0.0."""
-
-
-class RobotsRules(Protocol):
-    """What one robots.txt says to our user agent."""
-
-    @property
-    def crawl_delay(self) -> float | None: ...
-
-    @property
-    def reachable(self) -> bool: ...
-
-    def allows(self, url: WebUrl) -> bool: ...
-
-
-class RobotsStore(Protocol):
-    """The robots.txt of each origin, for a day at most."""
-
-    def get(self, origin: str) -> RobotsRules | None: ...
-
-    def put(
-        self, origin: str, status: int | None, body: bytes, *, max_age: float | None = None
-    ) -> RobotsRules: ...
+def own_headers(settings: HttpSettings) -> dict[str, str]:
+    """What every request says of us."""
+    return {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
 
 
 class Ways(Protocol):
@@ -90,15 +64,6 @@ class Ways(Protocol):
     def choose(self, url: WebUrl) -> Proxy | None: ...
 
     def told(self, proxy: Proxy, *, failed: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Headers that go to ``origins`` (scheme, host and port) and nowhere else, whatever redirects or links
-    there."""
-
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    origins: frozenset[str]
 
 
 @dataclass(slots=True, eq=False)
@@ -132,19 +97,19 @@ class _Host:
 
 
 class Fetching:
-    """Fetches by ``client``; a context manager that closes it. ``domain_of`` says whose pace a URL's host
-    keeps."""
+    """Fetches by ``client``; a context manager that closes it. Without ``politeness`` hosts are asked as fast
+    as they answer, without ``robots`` for every page. ``headers`` says what a source and a domain add to
+    those that every request has (:func:`own_headers`)."""
 
     def __init__(
         self,
         client: Client,
         settings: HttpSettings,
         *,
-        politeness: Turns | None = None,
-        robots: RobotsStore | None = None,
+        politeness: Politeness | None = None,
+        robots: RobotsCache | None = None,
         proxies: Ways | None = None,
-        credentials: Credentials | None = None,
-        domain_of: Callable[[WebUrl], str] = lambda url: url.authority,
+        headers: SentHeaders | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -152,17 +117,12 @@ class Fetching:
         self._politeness = politeness
         self._robots = robots
         self._proxies = proxies
-        self._credentials = credentials
-        self._domain_of = domain_of
         self._clock = clock
         self._timeouts = Timeouts(
             settings.connect_timeout_seconds, settings.read_timeout_seconds, settings.total_timeout_seconds
         )
-        self._headers = (
-            ("User-Agent", settings.user_agent),
-            ("Accept", _ACCEPT),
-            ("Accept-Encoding", "gzip, deflate"),
-        )
+        self._own = tuple(own_headers(settings).items())
+        self._headers = headers
         self._hosts: dict[str, _Host] = {}
         #: Hosts that may be asked, in the order of their turns.
         self._turns: deque[_Host] = deque()
@@ -300,48 +260,55 @@ class Fetching:
         job = host.ready[0]
         delay: float | None = None
         try:
+            headers = self._headers.to(job.url) if self._headers is not None else self._own
             if self._robots is not None and job.purpose == "page":
                 rules = self._rules_for(job.url, self._robots)
                 if rules is None:
                     self._gate(host.ready.popleft())
                     return 0.0
                 delay = rules.crawl_delay
-            if self._politeness is not None:
-                wait = self._politeness.wait(self._domain_of(job.url), delay=delay)
-                if wait > MAX_PATIENCE_SECONDS:
-                    raise TabootError(
-                        "E_429_RATE",
-                        f"{job.url.text} could not be asked for within {MAX_PATIENCE_SECONDS:.0f} s"
-                        f" (its site's turn comes in {wait:.0f} s).",
-                        url=job.url.text,
-                    )
-                if wait > 0:
-                    return wait
+            wait = self._wait(job, delay)
         except TabootError as error:
             host.ready.popleft()
             self._end(job, job.failure or error)
             return 0.0
-        host.ready.popleft()
-        host.asked += 1
-        self._send(job)
-        return 0.0
+        if wait == 0:
+            host.ready.popleft()
+            host.asked += 1
+            self._send(job, headers)
+        return wait
+
+    def _wait(self, job: _Job, delay: float | None) -> float:
+        """Seconds until the page's domain may be asked; 0.0 takes the turn."""
+        if self._politeness is None:
+            return 0.0
+        domain = self._politeness.domain_of(job.url)
+        wait = self._politeness.wait(domain, delay=delay)
+        if wait > MAX_PATIENCE_SECONDS:
+            limits = self._politeness.domains.limits(domain)
+            # A pace that somebody set is kept to, however slow.
+            if wait > max(limits.delay, limits.burst / limits.rate if limits.rate else 0.0):
+                raise TabootError(
+                    "E_429_RATE",
+                    f"{job.url.text} was not asked for: the turn of {domain} comes in {wait:.0f} s only.",
+                    remedy="It is tried again at the next run.",
+                    url=job.url.text,
+                )
+        return wait
 
     def _put_off(self, item: _Host | _Job, seconds: float) -> None:
         heapq.heappush(self._later, (time.monotonic() + seconds, next(self._count), item))
 
-    def _send(self, job: _Job) -> None:
+    def _send(self, job: _Job, headers: tuple[tuple[str, str], ...]) -> None:
         url, known = job.url, job.known
         job.conditional = known is not None and (
             known.url == url.text or (known.url is None and not job.seen)
         )
-        headers: tuple[tuple[str, str], ...] = self._headers
         if known is not None and job.conditional:
             if known.etag:
                 headers += (("If-None-Match", known.etag),)
             if known.last_modified:
                 headers += (("If-Modified-Since", known.last_modified),)
-        if self._credentials is not None and _origin(url) in self._credentials.origins:
-            headers += self._credentials.headers
         job.proxy = self._proxies.choose(url) if self._proxies is not None else None
         ticket = next(self._count)
         self._asked[ticket] = job
@@ -364,13 +331,16 @@ class Fetching:
         self._offer(host)
         if isinstance(result, TabootError):
             failed = result.code in ("E_NETWORK", "E_TIMEOUT")
-            if result.code != "E_URL_BLOCKED":  # refused on this side: nothing was asked
-                self._tell(job, failed=failed)
+            at_proxy = "proxy" in result.details
+            # An address that may not be reached is refused on this side.
+            not_asked = at_proxy or result.code == "E_URL_BLOCKED"
+            self._tell(job, failed=None if not_asked else failed, proxy_failed=at_proxy)
             if not (result.details.get("again") and self._again(job, result)):
                 self._end(job, result)
             return
         status, headers = result.status, result.headers
-        wait = retry_after(headers, self._clock()) if status in (429, 503) else None
+        asked = headers.get("retry-after") if status in (429, 503) else None
+        wait = retry_after(asked, self._clock()) if asked is not None else None
         self._tell(job, failed=status >= 500, retry_after=wait)
         if status in REDIRECTS and "location" in headers:
             self._redirect(job, headers["location"])
@@ -389,11 +359,13 @@ class Fetching:
                 return
             self._end(job, error)
 
-    def _tell(self, job: _Job, *, failed: bool, retry_after: float | None = None) -> None:
+    def _tell(
+        self, job: _Job, *, failed: bool | None, retry_after: float | None = None, proxy_failed: bool = False
+    ) -> None:
         if self._politeness is not None:
-            self._politeness.told(self._domain_of(job.url), failed=failed, retry_after=retry_after)
+            self._politeness.told(self._politeness.domain_of(job.url), failed=failed, retry_after=retry_after)
         if self._proxies is not None and job.proxy is not None:
-            self._proxies.told(job.proxy, failed=failed)
+            self._proxies.told(job.proxy, failed=proxy_failed)
 
     def _again(self, job: _Job, error: TabootError) -> bool:
         """Whether ``job`` is tried again after ``error``."""
@@ -418,7 +390,7 @@ class Fetching:
                 error = TabootError(error.code, f"{first} redirects to a bad URL. {error.message}", url=first)
             self._end(job, error)
             return
-        job.url = url
+        job.url, job.failure = url, None
         self._queue(job, first=True)
 
     def _end(self, job: _Job, result: Answer | TabootError) -> None:
@@ -430,9 +402,9 @@ class Fetching:
 
     # --- robots.txt -----------------------------------------------------------------------------------------
 
-    def _rules_for(self, url: WebUrl, robots: RobotsStore) -> RobotsRules | None:
+    def _rules_for(self, url: WebUrl, robots: RobotsCache) -> Robots | None:
         """None while robots.txt is read. Raises why it could not be."""
-        origin = _origin(url)
+        origin = url.origin
         if origin in self._gated:
             return None
         until, error = self._unread.get(origin, (0.0, None))
@@ -448,7 +420,7 @@ class Fetching:
 
     def _gate(self, job: _Job) -> None:
         """Hold ``job`` until its origin's robots.txt is read."""
-        origin = _origin(job.url)
+        origin = job.url.origin
         if origin not in self._gated:
             self._gated[origin] = []
             url = parse_url(f"{origin}/robots.txt")
@@ -462,7 +434,7 @@ class Fetching:
         beyond this crawl: the file is read again before a page is asked for.
         """
         assert self._robots is not None
-        origin = _origin(job.first)
+        origin = job.first.origin
         if isinstance(result, Answer):
             found = _MAX_AGE.search(result.headers.get("cache-control", ""))
             self._robots.put(origin, result.status, result.body, max_age=float(found[1]) if found else None)
@@ -476,10 +448,6 @@ class Fetching:
                 self._unread[origin] = (time.monotonic() + ROBOTS_FAILURE_SECONDS, result)
         for page in self._gated.pop(origin):
             self._queue(page)
-
-
-def _origin(url: WebUrl) -> str:
-    return f"{url.scheme}://{url.authority}"
 
 
 def _unreadable(url: WebUrl, error: TabootError) -> TabootError:

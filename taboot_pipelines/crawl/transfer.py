@@ -249,7 +249,8 @@ class Transfer:
         if request.proxy is not None and (
             code in (pycurl.E_COULDNT_CONNECT, _E_PROXY) or (code == pycurl.E_RECV_ERROR and not self._status)
         ):
-            return broken(request, "the proxy does not answer, or refuses to connect")
+            place = f"{request.proxy.host}:{request.proxy.port}"
+            return broken(request, "the proxy does not answer, or refuses to connect", proxy=place)
         if code == pycurl.E_COULDNT_CONNECT:
             return broken(request, "connection refused, or no way to the host")
         return broken(request, "the answer broke off or is not HTTP")
@@ -304,6 +305,8 @@ def timed_out(request: Request) -> TabootError:
     return TabootError("E_TIMEOUT", f"{url} did not answer in time.", url=url, again=True)
 
 
-def broken(request: Request, cause: str, *, again: bool = True) -> TabootError:
+def broken(request: Request, cause: str, *, again: bool = True, proxy: str | None = None) -> TabootError:
+    """``proxy``: the one that is to blame."""
     url = request.url.text
-    return TabootError("E_NETWORK", f"{url} could not be fetched ({cause}).", url=url, again=again)
+    message = f"{url} could not be fetched ({cause})."
+    return TabootError("E_NETWORK", message, url=url, again=again, proxy=proxy)

@@ -153,7 +153,7 @@ def serve_h2(context: ssl.SSLContext) -> Iterator[tuple[int, list[int]]]:
                 for event in state.receive_data(data):
                     if isinstance(event, RequestReceived):
                         counts[mine] += 1
-                        sent = {k: v for k, v in event.headers or ()}
+                        sent = dict(event.headers or ())
                         text = b"%s %s" % (sent[b":authority"], sent[b":path"])
                         state.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/x")])
                         state.send_data(event.stream_id, text, end_stream=True)
