@@ -283,9 +283,15 @@ class HttpSettings(BaseModel, extra="forbid"):
         ),
     )
     rate_limit_rps: float = Field(
-        10, ge=0, le=1000, description="Requests a second to one host, all runs together; 0: no limit."
+        1,
+        ge=0,
+        le=1000,
+        description=(
+            "Requests a second to one domain, all runs together; 0: no limit. `domains` in the sources file"
+            " sets it for one."
+        ),
     )
-    rate_limit_burst: Positive = Field(20, description="Requests that a host may get at once after a rest.")
+    rate_limit_burst: Positive = Field(5, description="Requests that a domain may get at once after a rest.")
 
 
 class RetrievalSettings(BaseModel, extra="forbid"):

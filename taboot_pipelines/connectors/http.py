@@ -4,7 +4,6 @@ per host.
 
 from __future__ import annotations
 
-import email.utils
 import ssl
 import threading
 import time
@@ -20,7 +19,7 @@ import httpcore
 from taboot_pipelines.connectors.guard import Deadline, GuardedBackend
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.inflate import inflate
-from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.politeness import Politeness, retry_after
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
@@ -150,10 +149,33 @@ class Fetcher:
     ) -> tuple[int, dict[str, str], bytes]:
         if self._politeness is None:
             return self._request(url, conditional, limit, admit)
-        with self._politeness.visit(url.authority) as answered:
+        domain = self._politeness.domain_of(url)
+        self._await_turn(self._politeness, domain)
+        try:
             answer = self._request(url, conditional, limit, admit)
-            answered(answer[0])
+        except TabootError as error:
+            failed = None if error.code == "E_URL_BLOCKED" else error.code in ("E_NETWORK", "E_TIMEOUT")
+            self._politeness.told(domain, failed=failed)
+            raise
+        status, headers, _ = answer
+        wait = retry_after(headers.get("retry-after", ""), self._clock()) if status in (429, 503) else None
+        self._politeness.told(domain, failed=status >= 500, retry_after=wait)
         return answer
+
+    def _await_turn(self, politeness: Politeness, domain: str) -> None:
+        """Raises ``E_429_RATE`` if the domain's turn is too far off."""
+        end = time.monotonic() + max(
+            self._settings.total_timeout_seconds, 10 / (self._settings.rate_limit_rps or 10)
+        )
+        while (seconds := politeness.wait(domain)) > 0:
+            if time.monotonic() + seconds > end:
+                raise TabootError(
+                    "E_429_RATE",
+                    f"{domain} may not be asked for {seconds:.0f} s more.",
+                    remedy="It is tried again at the next run; TABOOT_HTTP__RATE_LIMIT_RPS allows more.",
+                    domain=domain,
+                )
+            time.sleep(seconds)
 
     def _request(
         self, url: WebUrl, conditional: Known | None, limit: int, admit: Admit | None
@@ -246,16 +268,8 @@ def _text(value: bytes) -> str:
 
 def _retry_after(headers: dict[str, str], now: datetime) -> float | None:
     """Seconds that ``Retry-After`` (RFC 9110 §10.2.3) asks for, if they are few enough to wait."""
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit() and len(value) < 10:
-        seconds = float(value)
-    else:
-        try:
-            at = email.utils.parsedate_to_datetime(value)
-            seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
-        except (ValueError, TypeError, OverflowError, IndexError):
-            return None
-    return max(seconds, 0.0) if seconds <= MAX_WAIT_SECONDS else None
+    seconds = retry_after(headers.get("retry-after", ""), now)
+    return seconds if seconds is not None and seconds <= MAX_WAIT_SECONDS else None
 
 
 def _refusal(status: int, headers: dict[str, str], url: str) -> TabootError:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.connectors.http import Fetcher
-from taboot_pipelines.crawl import politeness as module
+from taboot_pipelines.crawl import domains as module
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
