@@ -17,7 +17,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import httpcore
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -42,6 +41,7 @@ FAST: dict[str, Any] = {
     "connect_timeout_seconds": 1,
     "read_timeout_seconds": 0.5,
     "total_timeout_seconds": 1.5,
+    "retry_seconds": (),
 }
 HTML = {"content_type": "text/html; charset=UTF-8"}
 
@@ -414,9 +414,7 @@ def test_tls_is_verified_for_the_name_while_the_connection_is_pinned(
             and isinstance(stranger, Failed)
             and "certificate" in stranger.error.message
         )
-        trusting = httpcore.default_ssl_context()
-        trusting.load_verify_locations(tmp_path / "cert.pem")
-        monkeypatch.setattr("taboot_pipelines.connectors.http._tls", lambda: trusting)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
         page = fetch("docs.example")
         assert isinstance(page, Fetched) and page.data == b"private"
         assert code(fetch("other.example")) == "E_NETWORK"
