@@ -200,7 +200,7 @@ SEEN: dict[str, int] = {"/again": 0, "/later": 0}
 def test_a_page_is_fetched_with_what_its_answer_says(site: Site) -> None:
     event = one("/page?b=2&utm_source=x&a=1#part", site)
     assert event == Fetched(
-        path=f"{site.base}/page?b=2&a=1",
+        path=f"{site.base}/page?a=1&b=2",
         data=b"<p>hello</p>",
         mime="text/html",
         charset="utf-8",
