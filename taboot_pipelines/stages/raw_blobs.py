@@ -34,6 +34,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.domains import open_domains
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -164,7 +165,8 @@ class _Batch:
 
         settings = self.workspace.settings
         hints, user_agent = self.workspace.hints, settings.http.user_agent
-        politeness = Politeness(hints, self.namespace, settings.http)
+        domains = open_domains(self.catalog, self.namespace, settings.http)
+        politeness = Politeness(hints, self.namespace, settings.http, domains)
         access = Access.of(
             settings,
             self.entry.root,

@@ -52,8 +52,6 @@ CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
 ROBOTS = Pattern("robots:", DAY, "001 §8.10")
 #: Until when a host asked to be left alone (``Retry-After``), as Unix time.
 RETRY_AFTER = Pattern("retry_after:", DAY, "none: RFC 9110 §10.2.3")
-#: How often each proxy of a list was used, and which is next.
-PROXY = Pattern("proxy:", HOUR, "001 §8.11")
 QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
 LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
 
