@@ -15,8 +15,10 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
+from taboot_pipelines.crawl.client import Admit
 from taboot_pipelines.crawl.curl import CurlClient
-from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
+from taboot_pipelines.crawl.fetching import Clock, Fetching, own_headers, utc_now
+from taboot_pipelines.crawl.headers import SentHeaders
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
@@ -117,13 +119,22 @@ class Access:
             project_files=project_files,
         )
 
-    def fetcher(self, allowed: Sequence[Network]) -> Fetching:
-        """Pages over HTTP(S); of the addresses that are not public only those in ``allowed`` are reached."""
-        http = self.http
+    def fetcher(self, allowed: Sequence[Network], admit: Admit | None = None) -> Fetching:
+        """Pages over HTTP(S), if ``admit`` takes them; of the addresses that are not public only those in
+        ``allowed`` are reached."""
+        http, settings = self.http, self.http.settings
+        headers = SentHeaders(
+            own_headers(settings),
+            domains=http.politeness.domains if http.politeness is not None else None,
+            secret=lambda name: self.secrets(name).get_secret_value(),
+        )
         return Fetching(
-            CurlClient(allowed, connections=http.settings.max_concurrency, resolver=http.resolver),
-            http.settings,
+            CurlClient(allowed, connections=settings.max_concurrency, resolver=http.resolver),
+            settings,
+            max_bytes=self.max_blob_bytes,
+            admit=admit,
             politeness=http.politeness,
             robots=http.robots,
+            headers=headers,
             clock=self.clock,
         )

@@ -125,7 +125,7 @@ class WebConnector:
         held at once.
         """
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with self._access.fetcher(allowed) as fetcher:
+        with self._access.fetcher(allowed, _admit) as fetcher:
             lists = _Lists(fetcher, self._wanted)
             lists.read(self._entry.urls, self._entry.sitemaps)
             yield from lists.problems
@@ -164,8 +164,7 @@ class WebConnector:
                 pending.append(Skipped(key, "E_TOO_LARGE", message, outside=True))
             else:
                 taken += 1
-                limit = self._access.max_blob_bytes
-                fetcher.start(ticket, pages[key], max_bytes=limit, known=known.get(key), admit=_admit)
+                fetcher.start(ticket, pages[key], known=known.get(key))
                 pending.append(ticket)
             if len(pending) >= self._access.http.settings.max_concurrency:
                 yield first()

@@ -13,12 +13,15 @@ _WAF_HEADERS = ("cf-mitigated", "x-sucuri-id", "x-datadome", "x-iinfo", "x-amzn-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A 2xx (with its body) or a 304. ``url`` is the one that answered; header names are in lower case."""
+    """A 2xx (with its body) or a 304. ``url`` is the one that answered; header names are in lower case.
+    ``seconds``: how long its last hop took, ``address``: who gave it."""
 
     status: int
     url: str
     headers: dict[str, str]
     body: bytes
+    seconds: float
+    address: str
 
 
 def refusal(status: int, headers: dict[str, str], url: str) -> TabootError:

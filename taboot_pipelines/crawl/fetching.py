@@ -16,12 +16,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal
-from taboot_pipelines.crawl.client import Admit, Client, Proxy, Reply, Request, Timeouts
+from taboot_pipelines.crawl.client import Admit, Client, Reply, Request, Timeouts
 from taboot_pipelines.crawl.headers import SentHeaders
 from taboot_pipelines.crawl.politeness import Politeness, retry_after
+from taboot_pipelines.crawl.proxies import Proxies, Proxy
 from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, Robots, RobotsCache
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
@@ -58,14 +59,6 @@ def own_headers(settings: HttpSettings) -> dict[str, str]:
     return {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
 
 
-class Ways(Protocol):
-    """The proxies to go by."""
-
-    def choose(self, url: WebUrl) -> Proxy | None: ...
-
-    def told(self, proxy: Proxy, *, failed: bool) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class _Job:
     """One page on its way, or with no ticket a robots.txt. ``url`` is the hop that is next, ``failure`` why
@@ -79,6 +72,7 @@ class _Job:
     purpose: Purpose
     url: WebUrl
     seen: set[str] = field(default_factory=set)
+    #: How often it was tried again.
     attempts: int = 0
     waited: bool = False
     failure: TabootError | None = None
@@ -97,23 +91,30 @@ class _Host:
 
 
 class Fetching:
-    """Fetches by ``client``; a context manager that closes it. Without ``politeness`` hosts are asked as fast
-    as they answer, without ``robots`` for every page. ``headers`` says what a source and a domain add to
-    those that every request has (:func:`own_headers`)."""
+    """Fetches by ``client``; a context manager that closes it.
+
+    A body of more than ``max_bytes`` is refused. ``admit(headers, url)`` may raise before the body of a page
+    is read. Without ``politeness`` hosts are asked as fast as they answer, without ``robots`` for every page.
+    ``headers`` says what a source and a domain add to those that every request has (:func:`own_headers`).
+    """
 
     def __init__(
         self,
         client: Client,
         settings: HttpSettings,
         *,
+        max_bytes: int,
+        admit: Admit | None = None,
         politeness: Politeness | None = None,
         robots: RobotsCache | None = None,
-        proxies: Ways | None = None,
+        proxies: Proxies | None = None,
         headers: SentHeaders | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
         self._settings = settings
+        self._max_bytes = max_bytes
+        self._admit = admit
         self._politeness = politeness
         self._robots = robots
         self._proxies = proxies
@@ -147,20 +148,11 @@ class Fetching:
         """Pages that were started and not yet given out by :meth:`finished`."""
         return self._open + len(self._done)
 
-    def start(
-        self,
-        ticket: int,
-        url: WebUrl,
-        *,
-        max_bytes: int,
-        known: Known | None = None,
-        admit: Admit | None = None,
-        purpose: Purpose = "page",
-    ) -> None:
-        """Take up ``url``; ``ticket``, not negative, is what :meth:`finished` calls it. The validators of
-        ``known`` go only to the URL that gave them (``known.url``; None: the first). ``admit(headers, url)``
-        may raise before the body is read. Never blocks."""
-        self._take(_Job(ticket, url, known, max_bytes, admit, purpose, url))
+    def start(self, ticket: int, url: WebUrl, *, known: Known | None = None) -> None:
+        """Take up the page ``url``; ``ticket``, not negative, is what :meth:`finished` calls it. The
+        validators of ``known`` go only to the URL that gave them (``known.url``; None: the first). Never
+        blocks."""
+        self._take(_Job(ticket, url, known, self._max_bytes, self._admit, "page", url))
 
     def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
         """What has finished, as soon as anything has, after at most ``timeout`` seconds; at once if nothing
@@ -169,7 +161,8 @@ class Fetching:
         An answer is a 2xx or a 304. Errors: ``E_REDIRECT``, ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_ROBOTS``,
         ``E_TOO_LARGE``, ``E_TIMEOUT``, ``E_NETWORK``, ``E_PARSE`` (an encoding that cannot be undone), for
         the server's refusals ``E_NOT_FOUND`` (404, 410), ``E_FORBIDDEN``, ``E_403_WAF``, ``E_429_RATE``,
-        ``E_5XX_ORIGIN``, and ``E_CIRCUIT_OPEN`` for a domain that is left alone.
+        ``E_5XX_ORIGIN``, ``E_DOMAIN_BLOCKED``, ``E_PROXY``, and ``E_CIRCUIT_OPEN`` for a domain that is left
+        alone. Their detail ``attempts`` says in how many attempts they came.
         """
         end = time.monotonic() + timeout
         while True:
@@ -190,15 +183,17 @@ class Fetching:
         self,
         url: WebUrl,
         *,
-        max_bytes: int,
         known: Known | None = None,
-        admit: Admit | None = None,
+        max_bytes: int | None = None,
         purpose: Purpose = "page",
     ) -> Answer:
-        """The answer of one URL, waited for while whatever else is on its way goes on. Raises what
-        :meth:`finished` gives as errors."""
+        """The answer of one URL, waited for while whatever else is on its way goes on; of at most
+        ``max_bytes`` if given. What is no page is not asked of ``admit``. Raises what :meth:`finished` gives
+        as errors."""
         ticket = -next(self._count)
-        self._take(_Job(ticket, url, known, max_bytes, admit, purpose, url))
+        limit = self._max_bytes if max_bytes is None else max_bytes
+        admit = self._admit if purpose == "page" else None
+        self._take(_Job(ticket, url, known, limit, admit, purpose, url))
         others: list[tuple[int, Answer | TabootError]] = []
         while True:
             done = self.finished(3600)
@@ -268,6 +263,8 @@ class Fetching:
                     return 0.0
                 delay = rules.crawl_delay
             wait = self._wait(job, delay)
+            if wait == 0:
+                job.proxy = self._proxy_for(job)
         except TabootError as error:
             host.ready.popleft()
             self._end(job, job.failure or error)
@@ -296,6 +293,15 @@ class Fetching:
                 )
         return wait
 
+    def _proxy_for(self, job: _Job) -> Proxy | None:
+        """The proxy to go by, for a page whose turn it is."""
+        try:
+            return self._proxies.choose(job.url) if self._proxies is not None else None
+        except TabootError:
+            job.proxy = None
+            self._tell(job, failed=None)
+            raise
+
     def _put_off(self, item: _Host | _Job, seconds: float) -> None:
         heapq.heappush(self._later, (time.monotonic() + seconds, next(self._count), item))
 
@@ -309,7 +315,6 @@ class Fetching:
                 headers += (("If-None-Match", known.etag),)
             if known.last_modified:
                 headers += (("If-Modified-Since", known.last_modified),)
-        job.proxy = self._proxies.choose(url) if self._proxies is not None else None
         ticket = next(self._count)
         self._asked[ticket] = job
         request = Request(
@@ -331,10 +336,9 @@ class Fetching:
         self._offer(host)
         if isinstance(result, TabootError):
             failed = result.code in ("E_NETWORK", "E_TIMEOUT")
-            at_proxy = "proxy" in result.details
             # An address that may not be reached is refused on this side.
-            not_asked = at_proxy or result.code == "E_URL_BLOCKED"
-            self._tell(job, failed=None if not_asked else failed, proxy_failed=at_proxy)
+            not_asked = result.code in ("E_PROXY", "E_URL_BLOCKED")
+            self._tell(job, failed=None if not_asked else failed, proxy_failed=result.code == "E_PROXY")
             if not (result.details.get("again") and self._again(job, result)):
                 self._end(job, result)
             return
@@ -346,7 +350,7 @@ class Fetching:
             self._redirect(job, headers["location"])
         elif (status == 304 and job.conditional) or (200 <= status < 300 and status != 206):
             body = b"" if status == 304 else result.body
-            self._end(job, Answer(status, job.url.text, headers, body))
+            self._end(job, Answer(status, job.url.text, headers, body, result.seconds, result.address))
         else:
             error = refusal(status, headers, job.first.text)
             if wait is not None:
@@ -365,7 +369,7 @@ class Fetching:
         if self._politeness is not None:
             self._politeness.told(self._politeness.domain_of(job.url), failed=failed, retry_after=retry_after)
         if self._proxies is not None and job.proxy is not None:
-            self._proxies.told(job.proxy, failed=proxy_failed)
+            self._proxies.told(job.proxy, failed=True if proxy_failed else None if failed is None else False)
 
     def _again(self, job: _Job, error: TabootError) -> bool:
         """Whether ``job`` is tried again after ``error``."""
@@ -395,6 +399,8 @@ class Fetching:
 
     def _end(self, job: _Job, result: Answer | TabootError) -> None:
         self._open -= 1
+        if isinstance(result, TabootError):
+            result.details["attempts"] = job.attempts + 1
         if job.ticket is None:
             self._robots_read(job, result)
         else:

@@ -12,9 +12,10 @@ import pycurl
 
 from taboot_pipelines.crawl.addresses import Network, check_address
 from taboot_pipelines.crawl.authorities import authorities
-from taboot_pipelines.crawl.client import Proxy, Reply, Request
+from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.inflate import Inflater
 from taboot_pipelines.crawl.names import Pin
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.errors import TabootError
 
 #: A body that nobody reads (a refusal's, an image's) is let through up to this size, since a new connection
@@ -249,8 +250,9 @@ class Transfer:
         if request.proxy is not None and (
             code in (pycurl.E_COULDNT_CONNECT, _E_PROXY) or (code == pycurl.E_RECV_ERROR and not self._status)
         ):
-            place = f"{request.proxy.host}:{request.proxy.port}"
-            return broken(request, "the proxy does not answer, or refuses to connect", proxy=place)
+            name, url = request.proxy.name, request.url.text
+            message = f"The proxy {name} does not answer, or refuses to connect to {url}."
+            return TabootError("E_PROXY", message, url=url, proxy=name, again=True)
         if code == pycurl.E_COULDNT_CONNECT:
             return broken(request, "connection refused, or no way to the host")
         return broken(request, "the answer broke off or is not HTTP")
@@ -305,8 +307,6 @@ def timed_out(request: Request) -> TabootError:
     return TabootError("E_TIMEOUT", f"{url} did not answer in time.", url=url, again=True)
 
 
-def broken(request: Request, cause: str, *, again: bool = True, proxy: str | None = None) -> TabootError:
-    """``proxy``: the one that is to blame."""
+def broken(request: Request, cause: str, *, again: bool = True) -> TabootError:
     url = request.url.text
-    message = f"{url} could not be fetched ({cause})."
-    return TabootError("E_NETWORK", message, url=url, again=again, proxy=proxy)
+    return TabootError("E_NETWORK", f"{url} could not be fetched ({cause}).", url=url, again=again)

@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.crawl.addresses import Address, Resolver
-from taboot_pipelines.crawl.client import Proxy, Reply, Request, Timeouts
+from taboot_pipelines.crawl.client import Reply, Request, Timeouts
 from taboot_pipelines.crawl.curl import CurlClient
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.connectors.servers import certificate, send, serve
@@ -420,8 +421,8 @@ def test_a_proxy_that_refuses_or_is_away_is_named() -> None:
             *(request("http://docs.example/", proxy=Proxy("http", "127.0.0.1", p)) for p in (port, closed)),
         )
     for result in results:
-        assert isinstance(result, TabootError) and result.code == "E_NETWORK"
-        assert "proxy" in result.message
+        assert isinstance(result, TabootError) and result.code == "E_PROXY"
+        assert result.details["proxy"] in result.message and result.details["again"]
 
 
 def test_nothing_is_taken_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

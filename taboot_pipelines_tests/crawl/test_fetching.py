@@ -19,14 +19,14 @@ import pytest
 from taboot_pipelines.crawl import fetching as module
 from taboot_pipelines.crawl.addresses import Address
 from taboot_pipelines.crawl.answers import Answer
-from taboot_pipelines.crawl.client import Proxy
 from taboot_pipelines.crawl.curl import CurlClient
 from taboot_pipelines.crawl.domains import Domains, DomainSettings
 from taboot_pipelines.crawl.fetching import Fetching, own_headers
 from taboot_pipelines.crawl.headers import SentHeaders
 from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.proxies import Proxies, ProxySettings
 from taboot_pipelines.crawl.robots import RobotsCache
-from taboot_pipelines.crawl.urls import WebUrl, parse_url
+from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
 from taboot_pipelines.settings import HttpSettings, Settings, load_settings
@@ -34,6 +34,7 @@ from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
+from taboot_pipelines_tests.crawl.test_client import http_proxy
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
 FAST: dict[str, Any] = {
@@ -72,13 +73,14 @@ def fetching(
         parts["politeness"] = Politeness(hints, "n", settings, Domains(settings, named))
         if robots:
             parts["robots"] = RobotsCache(hints, "n", settings.user_agent)
+    parts = {"max_bytes": 1_000_000, **parts}
     return Fetching(CurlClient(LOOPBACK, resolver=here), settings, **parts)
 
 
-def fetch(fetch: Fetching, urls: list[str], **fields: Any) -> list[Answer | TabootError]:
+def fetch(fetch: Fetching, urls: list[str], known: Known | None = None) -> list[Answer | TabootError]:
     """What becomes of ``urls``, started at once, in their order."""
     for ticket, url in enumerate(urls):
-        fetch.start(ticket, parse_url(url), **{"max_bytes": 1_000_000, **fields})
+        fetch.start(ticket, parse_url(url), known=known)
     found: dict[int, Answer | TabootError] = {}
     end = time.monotonic() + 30
     while len(found) < len(urls):
@@ -116,9 +118,9 @@ def test_pages_of_many_hosts_come_as_they_finish_two_of_a_host_at_a_time() -> No
 
     with serve(site_of({"*": slow})) as lazy, serve(site_of({"*": 200})) as quick, fetching() as fetch:
         for i in range(6):
-            fetch.start(i, parse_url(f"http://lazy.example:{lazy.port}/{i}"), max_bytes=100)
+            fetch.start(i, parse_url(f"http://lazy.example:{lazy.port}/{i}"))
         for i in range(40):
-            fetch.start(100 + i, parse_url(f"http://quick.example:{quick.port}/{i}"), max_bytes=100)
+            fetch.start(100 + i, parse_url(f"http://quick.example:{quick.port}/{i}"))
         assert fetch.in_flight == 46
         order: list[int] = []
         while fetch.in_flight:
@@ -150,7 +152,7 @@ def test_a_domain_that_must_wait_holds_up_nobody_else(state: State) -> None:
         domains = {"slow.example": {"rate_limit_rps": 4, "rate_limit_burst": 1}}
         with fetching(state, domains=domains) as polite:
             for ticket, url in enumerate([*slow, *quick]):
-                polite.start(ticket, parse_url(url), max_bytes=100)
+                polite.start(ticket, parse_url(url))
             start, times = time.monotonic(), {}
             while polite.in_flight:
                 for ticket, _ in polite.finished(1):
@@ -162,10 +164,10 @@ def test_a_domain_that_must_wait_holds_up_nobody_else(state: State) -> None:
 def test_a_page_can_be_waited_for_while_others_go_on() -> None:
     with serve(site_of({"*": 200, "/gone": 410})) as site, fetching() as one:
         for i in range(5):
-            one.start(i, parse_url(f"{site.base}/{i}"), max_bytes=100)
-        assert one.get(parse_url(f"{site.base}/now"), max_bytes=100).body == b"/now"
+            one.start(i, parse_url(f"{site.base}/{i}"))
+        assert one.get(parse_url(f"{site.base}/now")).body == b"/now"
         with pytest.raises(TabootError, match="E_NOT_FOUND"):
-            one.get(parse_url(f"{site.base}/gone"), max_bytes=100)
+            one.get(parse_url(f"{site.base}/gone"))
         seen: list[int] = []
         while one.in_flight:
             seen += [ticket for ticket, _ in one.finished(1)]
@@ -266,7 +268,7 @@ def test_robots_txt_is_read_once_before_any_page_of_an_origin(state: State) -> N
         with fetching(state, robots=True) as polite:
             results = fetch(polite, [site.base + p for p in paths])
             assert codes(results) == ["200", "E_ROBOTS", "200", "200", "E_ROBOTS"]
-            assert codes(fetch(polite, [f"{site.base}/private/map.xml"], purpose="sitemap")) == ["200"]
+            assert polite.get(parse_url(f"{site.base}/private/map.xml"), purpose="sitemap").status == 200
         assert order[0] == "/robots.txt" and sorted(order[1:]) == sorted(
             ["/a", "/private/open", "/b", "/away", "/private/map.xml"]
         )
@@ -371,34 +373,31 @@ def test_validators_go_to_the_url_that_gave_them() -> None:
         assert (sent(site, "/to")["if-none-match"], sent(site, "/to")["if-modified-since"]) == ('"1"', "then")
 
 
-class _Ways:
-    """Gives its proxies in turn; hears what became of them."""
-
-    def __init__(self, *proxies: Proxy) -> None:
-        self.proxies, self.heard = [*proxies], list[tuple[int, bool]]()
-
-    def choose(self, _url: WebUrl) -> Proxy | None:
-        self.proxies.append(self.proxies.pop(0))
-        return self.proxies[-1]
-
-    def told(self, proxy: Proxy, *, failed: bool) -> None:
-        self.heard.append((proxy.port, failed))
-
-
 def test_a_broken_proxy_is_to_blame_and_the_next_one_is_tried(state: State) -> None:
-    from taboot_pipelines_tests.crawl.test_client import http_proxy
-
-    with (
-        serve(site_of({"*": 200, "/bad": 500})) as site,
-        http_proxy() as (good, _),
-        http_proxy(502) as (bad, _),
-    ):
-        ways = _Ways(Proxy("http", "127.0.0.1", bad), Proxy("http", "127.0.0.1", good))
-        with fetching(state, proxies=ways, http={"retry_seconds": (0,), "per_host": 1}) as one:
-            assert codes(fetch(one, [f"{site.base}/{i}" for i in range(6)])) == ["200"] * 6
+    pages = {"*": 200, "/bad": 500}
+    with serve(site_of(pages)) as site, http_proxy() as (good, heads), http_proxy(502) as (bad, refused):
+        servers = [{"url": f"http://127.0.0.1:{port}"} for port in (bad, good)]
+        lists = ProxySettings.model_validate({"servers": servers})
+        proxies = Proxies("p", lists, Lenient(state), "n", {}.__getitem__)
+        http = {"retry_seconds": (0, 0), "per_host": 1}
+        with fetching(state, proxies=proxies, http=http) as one:
+            assert codes(fetch(one, [f"{site.base}/{i}" for i in range(9)])) == ["200"] * 9
             assert codes(fetch(one, [f"{site.base}/bad"])) == ["E_5XX_ORIGIN"]
-    assert {failed for port, failed in ways.heard if port == bad} == {True}
-    assert {failed for port, failed in ways.heard if port == good} == {False}
+            assert codes(fetch(one, [f"{site.base}/well"])) == ["200"]
+        assert len(refused) == 3, "a proxy that fails three times in a row rests"
+        assert heads
+        with fetching(state, proxies=Proxies("p", lists, Lenient(state), "n", {}.__getitem__)) as another:
+            assert codes(fetch(another, [f"{site.base}/{i}" for i in range(3)])) == ["200"] * 3
+    assert len(refused) == 3
+
+
+def test_without_a_proxy_that_works_no_page_is_asked_for_directly(state: State) -> None:
+    with serve(site_of({"*": 200})) as site, http_proxy(403) as (port, refused):
+        lists = ProxySettings.model_validate({"servers": [{"url": f"http://127.0.0.1:{port}"}]})
+        proxies = Proxies("p", lists, Lenient(state), "n", {}.__getitem__)
+        with fetching(state, proxies=proxies, robots=True) as one:
+            assert codes(fetch(one, [f"{site.base}/{i}" for i in range(5)])) == ["E_PROXY"] * 5
+    assert not site.hits and refused
 
 
 def test_nothing_is_kept_of_hosts_that_are_done(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +412,7 @@ def test_closing_while_pages_are_on_their_way_ends_at_once() -> None:
     with serve(site_of({"*": lambda h: hold.wait(5)})) as site:
         start = time.monotonic()
         with fetching() as one:
-            one.start(1, parse_url(f"{site.base}/"), max_bytes=10)
+            one.start(1, parse_url(f"{site.base}/"))
             assert one.finished(0.1) == []
         assert time.monotonic() - start < 1
         hold.set()

@@ -42,7 +42,9 @@ def state(tmp_path: Path) -> Iterator[State]:
 def fetcher(state: State, namespace: str = "n", *, settings: Mapping[str, Any] | None = None) -> Fetching:
     once = {"total_timeout_seconds": 5, "rate_limit_rps": 0, "retry_seconds": ()}
     http_ = HttpSettings(**{**once, **(settings or {})})
-    return Fetching(CurlClient(LOOPBACK), http_, politeness=Politeness(Lenient(state), namespace, http_))
+    return Fetching(
+        CurlClient(LOOPBACK), http_, max_bytes=1000, politeness=Politeness(Lenient(state), namespace, http_)
+    )
 
 
 def answering(
@@ -66,7 +68,7 @@ def codes(fetch: Fetching, urls: list[str]) -> list[str]:
     found = []
     for url in urls:
         try:
-            fetch.get(parse_url(url), max_bytes=1000)
+            fetch.get(parse_url(url))
             found.append("ok")
         except TabootError as error:
             found.append(error.code)
@@ -76,7 +78,7 @@ def codes(fetch: Fetching, urls: list[str]) -> list[str]:
 def together(fetch: Fetching, urls: list[str]) -> list[str]:
     """What becomes of ``urls``, started at once, in their order."""
     for ticket, url in enumerate(urls):
-        fetch.start(ticket, parse_url(url), max_bytes=1000)
+        fetch.start(ticket, parse_url(url))
     found: dict[int, str] = {}
     while fetch.in_flight:
         for ticket, result in fetch.finished(1):
@@ -177,7 +179,8 @@ def test_a_trial_that_fails_rests_again(state: State, monkeypatch: pytest.Monkey
 
 def test_what_was_never_asked_of_a_host_is_not_held_against_it(state: State) -> None:
     http_ = HttpSettings()
-    with Fetching(CurlClient([]), http_, politeness=Politeness(Lenient(state), "n", http_)) as fetch:
+    polite = Politeness(Lenient(state), "n", http_)
+    with Fetching(CurlClient([]), http_, max_bytes=1000, politeness=polite) as fetch:
         assert codes(fetch, ["http://127.0.0.1:9/"] * 7) == ["E_URL_BLOCKED"] * 7
 
 
