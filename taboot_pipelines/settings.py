@@ -292,6 +292,11 @@ class HttpSettings(BaseModel, extra="forbid"):
         ),
     )
     rate_limit_burst: Positive = Field(5, description="Requests that a domain may get at once after a rest.")
+    common_crawl_url: str = Field(
+        "https://index.commoncrawl.org",
+        pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
+        description="The index of crawled pages that `taboot discover --source common_crawl` asks.",
+    )
 
 
 class RetrievalSettings(BaseModel, extra="forbid"):
