@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.client import Admit
 from taboot_pipelines.crawl.curl import CurlClient
-from taboot_pipelines.crawl.fetching import Clock, Fetching, own_headers, utc_now
-from taboot_pipelines.crawl.headers import SentHeaders
+from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
+from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError

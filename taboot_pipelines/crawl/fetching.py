@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,10 +19,11 @@ from typing import Literal
 
 from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal
 from taboot_pipelines.crawl.client import Admit, Client, Reply, Request, Timeouts
-from taboot_pipelines.crawl.headers import SentHeaders
+from taboot_pipelines.crawl.gate import RobotsGate
+from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness, retry_after
 from taboot_pipelines.crawl.proxies import Proxies, Proxy
-from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, Robots, RobotsCache
+from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, RobotsCache
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
@@ -33,14 +33,6 @@ from taboot_pipelines.settings import HttpSettings
 MAX_RETRY_AFTER_SECONDS = 30.0
 #: A page whose host may not be asked within this time is not waited for.
 MAX_PATIENCE_SECONDS = 120.0
-#: How long a robots.txt that could not be read is not asked for again.
-ROBOTS_FAILURE_SECONDS = 30.0
-#: Origins of which it is remembered that their robots.txt could not be read.
-MAX_UNREAD = 1000
-_MAX_AGE = re.compile(r"(?i)\bmax-age=\"?(\d{1,9})")
-_ACCEPT = (
-    "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
-)
 
 #: ``page``: asked for only where robots.txt allows it.
 Purpose = Literal["page", "sitemap", "robots"]
@@ -52,11 +44,6 @@ Clock = Callable[[], datetime]
 def utc_now() -> datetime:
     """The system's clock."""
     return datetime.now(UTC)
-
-
-def own_headers(settings: HttpSettings) -> dict[str, str]:
-    """What every request says of us."""
-    return {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +103,7 @@ class Fetching:
         self._max_bytes = max_bytes
         self._admit = admit
         self._politeness = politeness
-        self._robots = robots
+        self._gate = RobotsGate(robots) if robots is not None else None
         self._proxies = proxies
         self._clock = clock
         self._timeouts = Timeouts(
@@ -132,9 +119,8 @@ class Fetching:
         self._count = itertools.count(1)
         self._asked: dict[int, _Job] = {}
         self._open = 0
-        #: Pages that wait for their origin's robots.txt; what could not be read, and until when.
-        self._gated: dict[str, list[_Job]] = {}
-        self._unread: dict[str, tuple[float, TabootError]] = {}
+        #: Pages that wait for their origin's robots.txt.
+        self._held: dict[str, list[_Job]] = {}
         self._done: list[tuple[int, Answer | TabootError]] = []
 
     def __enter__(self) -> Fetching:
@@ -256,10 +242,10 @@ class Fetching:
         delay: float | None = None
         try:
             headers = self._headers.to(job.url) if self._headers is not None else self._own
-            if self._robots is not None and job.purpose == "page":
-                rules = self._rules_for(job.url, self._robots)
+            if self._gate is not None and job.purpose == "page":
+                rules = None if job.url.origin in self._held else self._gate.rules(job.url)
                 if rules is None:
-                    self._gate(host.ready.popleft())
+                    self._hold(host.ready.popleft())
                     return 0.0
                 delay = rules.crawl_delay
             wait = self._wait(job, delay)
@@ -408,57 +394,18 @@ class Fetching:
 
     # --- robots.txt -----------------------------------------------------------------------------------------
 
-    def _rules_for(self, url: WebUrl, robots: RobotsCache) -> Robots | None:
-        """None while robots.txt is read. Raises why it could not be."""
-        origin = url.origin
-        if origin in self._gated:
-            return None
-        until, error = self._unread.get(origin, (0.0, None))
-        if error is not None and time.monotonic() < until:
-            raise _unreadable(url, error)
-        rules = robots.get(origin)
-        if rules is not None and not rules.allows(url):
-            why = "is disallowed by its site's robots.txt"
-            if not rules.reachable:
-                why = "is not asked for while its site's robots.txt cannot be read"
-            raise TabootError("E_ROBOTS", f"{url.text} {why}.", url=url.text)
-        return rules
-
-    def _gate(self, job: _Job) -> None:
-        """Hold ``job`` until its origin's robots.txt is read."""
+    def _hold(self, job: _Job) -> None:
+        """Let ``job`` wait until its origin's robots.txt is read."""
         origin = job.url.origin
-        if origin not in self._gated:
-            self._gated[origin] = []
+        if origin not in self._held:
+            self._held[origin] = []
             url = parse_url(f"{origin}/robots.txt")
             self._take(_Job(None, url, None, MAX_ROBOTS_BYTES, None, "robots", url))
-        self._gated[origin].append(job)
+        self._held[origin].append(job)
 
     def _robots_read(self, job: _Job, result: Answer | TabootError) -> None:
-        """Keep what a robots.txt says, or why it says nothing, and let the pages that waited go on.
-
-        Redirects that lead nowhere are as if there were none (RFC 9309 §2.3.1.2). A failure is not kept
-        beyond this crawl: the file is read again before a page is asked for.
-        """
-        assert self._robots is not None
         origin = job.first.origin
-        if isinstance(result, Answer):
-            found = _MAX_AGE.search(result.headers.get("cache-control", ""))
-            self._robots.put(origin, result.status, result.body, max_age=float(found[1]) if found else None)
-        else:
-            status = 404 if result.code == "E_REDIRECT" else result.details.get("status")
-            if isinstance(status, int) and 400 <= status < 500 and status not in (408, 429):
-                self._robots.put(origin, status, b"")
-            else:
-                while len(self._unread) >= MAX_UNREAD:
-                    del self._unread[next(iter(self._unread))]
-                self._unread[origin] = (time.monotonic() + ROBOTS_FAILURE_SECONDS, result)
-        for page in self._gated.pop(origin):
+        if self._gate is not None:
+            self._gate.keep(origin, result)
+        for page in self._held.pop(origin):
             self._queue(page)
-
-
-def _unreadable(url: WebUrl, error: TabootError) -> TabootError:
-    return TabootError(
-        error.code,
-        f"{url.text} was not asked for, since its site's robots.txt could not be read. {error.message}",
-        url=url.text,
-    )

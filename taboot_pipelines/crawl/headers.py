@@ -6,6 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 
 from taboot_pipelines.crawl.domains import Domains, filled_headers
 from taboot_pipelines.crawl.urls import WebUrl
+from taboot_pipelines.settings import HttpSettings
+
+_ACCEPT = (
+    "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
+)
+
+
+def own_headers(settings: HttpSettings) -> dict[str, str]:
+    """What every request says of us."""
+    return {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
 
 
 class SentHeaders:

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.crawl import fetching as module
+from taboot_pipelines.crawl import gate as module
 from taboot_pipelines.crawl.addresses import Address
 from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.curl import CurlClient
 from taboot_pipelines.crawl.domains import Domains, DomainSettings
-from taboot_pipelines.crawl.fetching import Fetching, own_headers
-from taboot_pipelines.crawl.headers import SentHeaders
+from taboot_pipelines.crawl.fetching import Fetching
+from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.proxies import Proxies, ProxySettings
 from taboot_pipelines.crawl.robots import RobotsCache
@@ -401,10 +401,11 @@ def test_without_a_proxy_that_works_no_page_is_asked_for_directly(state: State) 
 
 
 def test_nothing_is_kept_of_hosts_that_are_done(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_UNREAD", 3)
+    monkeypatch.setattr(module, "MAX_FAILURES", 3)
     with serve(site_of({"/robots.txt": 500})) as site, fetching(state, robots=True) as polite:
         fetch(polite, [f"http://h{i}.example:{site.port}/" for i in range(6)])
-        assert not polite._hosts and len(polite._unread) == 3 and not polite._gated
+        assert polite._gate is not None
+        assert not polite._hosts and not polite._held and len(polite._gate._failures) == 3
 
 
 def test_closing_while_pages_are_on_their_way_ends_at_once() -> None:
