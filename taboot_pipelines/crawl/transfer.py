@@ -123,7 +123,10 @@ class Transfer:
         if not check_address(ip, self._allowed):
             self._error = blocked(self._request, self._request.url.host, str(ip))
             return pycurl.SOCKET_BAD
-        return socket.socket(address.family, address.socktype, address.protocol)
+        try:
+            return open_socket(address)
+        except OSError:  # no IPv6 on this machine, or too many open files
+            return pycurl.SOCKET_BAD
 
     def _on_header(self, line: bytes) -> int | None:
         self.heard = time.monotonic()
@@ -256,6 +259,11 @@ class Transfer:
         if code == pycurl.E_COULDNT_CONNECT:
             return broken(request, "connection refused, or no way to the host")
         return broken(request, "the answer broke off or is not HTTP")
+
+
+def open_socket(address: pycurl.CurlSockAddr) -> socket.socket:
+    """The socket of a connection to ``address``, which was checked."""
+    return socket.socket(address.family, address.socktype, address.protocol)
 
 
 def _pinned(host: str, port: int, pin: Pin) -> list[str]:
