@@ -274,6 +274,14 @@ class HttpSettings(BaseModel, extra="forbid"):
         10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL."
     )
     max_concurrency: Positive = Field(8, description="Pages fetched at once, of all hosts.")
+    per_host: Positive = Field(2, description="Pages fetched at once of one host.")
+    retry_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (1, 2, 4),
+        description=(
+            "Waits before a page is tried again that was not answered, or with a server's error; as many"
+            " attempts as waits."
+        ),
+    )
     rate_limit_rps: float = Field(
         1,
         ge=0,

@@ -13,6 +13,7 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, namespa
 
 if TYPE_CHECKING:
     from taboot_pipelines.crawl.addresses import Network
+    from taboot_pipelines.crawl.discovery.common_crawl import Get
     from taboot_pipelines.crawl.discovery.discover import Discovery
     from taboot_pipelines.crawl.politeness import Politeness
     from taboot_pipelines.settings import Settings
@@ -64,9 +65,11 @@ def discover(
     list has it, 0.8 in its URL.
     """
     from taboot_pipelines.connectors.globs import UrlGlobs
-    from taboot_pipelines.connectors.http import Fetcher
+    from taboot_pipelines.crawl.curl import CurlClient
     from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
     from taboot_pipelines.crawl.discovery.relevance import Relevance, keywords_of
+    from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES
+    from taboot_pipelines.crawl.fetching import Fetching
     from taboot_pipelines.crawl.urls import parse_url
     from taboot_pipelines.settings import load_settings
 
@@ -78,13 +81,18 @@ def discover(
     place = parse_url(url)
     with contextlib.ExitStack() as stack:
         politeness = _politeness(settings, namespace or settings.namespace, stack)
-        fetch = stack.enter_context(Fetcher(settings.http, allowed, politeness=politeness))
+
+        def lists(networks: list[Network]) -> Get:
+            client = CurlClient(networks)
+            fetching = Fetching(client, settings.http, max_bytes=MAX_BYTES, politeness=politeness)
+            stack.enter_context(fetching)
+            return lambda url, limit: fetching.get(url, max_bytes=limit, purpose="sitemap")
+
         # The index is the operator's word, wherever it stands.
         everywhere = [ipaddress.ip_network(n) for n in ("0.0.0.0/0", "::/0")]
-        index = stack.enter_context(Fetcher(settings.http, everywhere, politeness=politeness))
         found = discover_pages(
             place,
-            fetch.get,
+            lists(allowed),
             sources=sources,  # type: ignore[arg-type]
             user_agent=settings.http.user_agent,
             wanted=globs.matches if globs else None,
@@ -92,7 +100,7 @@ def discover(
             score_threshold=threshold,
             max_urls=max_urls,
             common_crawl=settings.http.common_crawl_url,
-            common_crawl_get=index.get,
+            common_crawl_get=lists(everywhere),
         )
     _show(found, as_json)
     sys.exit(0 if found.found or not found.problems else 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 from taboot_pipelines.connectors import Access, open_connector
 from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
@@ -163,14 +164,16 @@ class _Batch:
             return bool(tombstones) and self._doc_id(path) in tombstones
 
         settings = self.workspace.settings
+        hints, user_agent = self.workspace.hints, settings.http.user_agent
         domains = open_domains(self.catalog, self.namespace, settings.http)
-        politeness = Politeness(self.workspace.hints, self.namespace, settings.http, domains)
+        politeness = Politeness(hints, self.namespace, settings.http, domains)
         access = Access.of(
             settings,
             self.entry.root,
             references=references,
             project_files=project_files,
             politeness=politeness,
+            robots=RobotsCache(hints, self.namespace, user_agent),
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.

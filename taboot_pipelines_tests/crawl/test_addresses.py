@@ -37,15 +37,15 @@ def test_the_guard_refuses_every_form_of_a_private_address(
     case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole connector with a resolver of the case's answers, and no socket: an allowed URL gets as far as
-    connecting.
+    opening one.
     """
     connected: list[str] = []
 
-    def connect(address: tuple[str, int], *_: Any, **__: Any) -> Any:
-        connected.append(address[0])
-        raise ConnectionRefusedError
+    def open_socket(address: Any) -> Any:
+        connected.append(address.addr[0])
+        raise OSError
 
-    monkeypatch.setattr("socket.create_connection", connect)
+    monkeypatch.setattr("taboot_pipelines.crawl.transfer.open_socket", open_socket)
     names = {
         "localhost": ["127.0.0.1"],
         "ip6-localhost": ["::1"],
@@ -62,7 +62,7 @@ def test_the_guard_refuses_every_form_of_a_private_address(
             return [ipaddress.ip_address(a) for a in names[host]]
 
     entry = WebSource.model_validate({"id": "w", "type": "web", "urls": [case["url"]]})
-    failed, end = WebConnector(entry, resolving(resolver)).events({}, lambda _: False)
+    failed, end = WebConnector(entry, resolving(resolver, retry_seconds=())).events({}, lambda _: False)
     assert isinstance(failed, Failed) and isinstance(end, Enumerated)
     if case["expect"] == "allow":
         assert failed.error.code == "E_NETWORK" and len(connected) == 1
