@@ -14,12 +14,16 @@ from itertools import takewhile
 from typing import Any
 
 from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.crawl.crawler import StoredPage
+from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.records import (
+    Checkpoint,
     Enumerated,
     Event,
     Failed,
@@ -169,6 +173,8 @@ class _Batch:
             references=references,
             project_files=project_files,
             politeness=politeness,
+            frontier=self._frontier,
+            stored_page=self._stored_page,
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
@@ -186,6 +192,8 @@ class _Batch:
                 case Unchanged():
                     self.report.add("discovered", len(event.roles))
                     self._keep(event.roles)
+                case Checkpoint():
+                    self._flush()
                 case _:
                     self._take(event)
         self._flush()
@@ -215,6 +223,16 @@ class _Batch:
                 self.source_id,
                 f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.",
             )
+
+    def _frontier(self, plan: CrawlPlan) -> Frontier:
+        crawls = self.catalog.crawls
+        return crawls.frontier(self.namespace, crawls.begin(self.namespace, self.source_id, plan))
+
+    def _stored_page(self, key: str) -> StoredPage | None:
+        x = self.known.get(key)
+        if x is None or self.damaged:
+            return None
+        return StoredPage(self.workspace.blobs.get(self.namespace, x.sha256), x.mime, x.charset)
 
     def retire(self) -> None:
         gone = list(self.known.values())
@@ -261,7 +279,7 @@ class _Batch:
         ]
 
     def _take(self, event: Event) -> None:
-        assert not isinstance(event, Enumerated | Unchanged)
+        assert not isinstance(event, Enumerated | Unchanged | Checkpoint)
         counts = self.report.counts
         counts["discovered"] += 1
         if counts["discovered"] % 64 == 0:
