@@ -185,10 +185,12 @@ class _Batch:
             for p, x in self.known.items()
         }
         enumerated = Enumerated(False, "the connector ended early")
-        for event in connector.events(known, tombstoned):
+        events = connector.events(known, tombstoned)
+        for event in events:
             match event:
                 case Enumerated():
                     enumerated = event
+                    break
                 case Unchanged():
                     self.report.add("discovered", len(event.roles))
                     self._keep(event.roles)
@@ -217,6 +219,7 @@ class _Batch:
             },
             namespace=self.namespace,
         )
+        next(events, None)
         if not enumerated.complete:
             self.report.problem(
                 "E_NOT_FOUND",
@@ -230,9 +233,11 @@ class _Batch:
 
     def _stored_page(self, key: str) -> StoredPage | None:
         x = self.known.get(key)
-        if x is None or self.damaged:
-            return None
-        return StoredPage(self.workspace.blobs.get(self.namespace, x.sha256), x.mime, x.charset)
+        try:
+            data = self.workspace.blobs.get(self.namespace, x.sha256) if x is not None else None
+        except TabootError:
+            return None  # what is damaged is fetched again
+        return None if x is None or data is None else StoredPage(data, x.mime, x.charset)
 
     def retire(self) -> None:
         gone = list(self.known.values())

@@ -238,7 +238,7 @@ class Frontier:
                     "children": d.children,
                 }
                 for d in done
-                if d.children
+                if d.children is not None
             ]
             upsert(c, t.crawl_lead, leads)
             children = [(f, depths[f.parent] + 1) for f in found if f.parent in depths]
