@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.entries import Name, SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.answers import Answer
@@ -103,6 +103,9 @@ class WebSource(SourceEntry):
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
     )
+    proxies: Name | None = Field(
+        None, description="The list under `proxies` that its requests go by; default: no proxy."
+    )
 
     @model_validator(mode="after")
     def _listed(self) -> WebSource:
@@ -125,7 +128,7 @@ class WebConnector:
         held at once.
         """
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with self._access.fetcher(allowed, _admit) as fetcher:
+        with self._access.fetcher(allowed, _admit, self._entry.proxies) as fetcher:
             lists = _Lists(fetcher, self._wanted)
             lists.read(self._entry.urls, self._entry.sitemaps)
             yield from lists.problems

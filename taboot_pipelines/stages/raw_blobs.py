@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -34,7 +35,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
-from taboot_pipelines.stages.domains import open_domains
+from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -174,6 +175,7 @@ class _Batch:
             project_files=project_files,
             politeness=politeness,
             robots=RobotsCache(hints, self.namespace, user_agent),
+            proxies=partial(open_proxies, self.catalog, hints, self.namespace),
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
