@@ -44,6 +44,7 @@ for command in (
     status.status,
     audit.audit,
     domains.domains,
+    domains.proxies,
     discover.discover,
     admin.schema,
     admin.delete,

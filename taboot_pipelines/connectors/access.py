@@ -22,6 +22,7 @@ from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.proxies import Proxies
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
@@ -74,16 +75,20 @@ OpenFrontier = Callable[[CrawlPlan], Frontier]
 #: ``stored_page(key)``: what is stored of a page of the source; None where nothing is.
 ReadStoredPage = Callable[[str], StoredPage | None]
 
+#: ``proxies(name, secrets)``: the list of proxies of that name. Raises ``E_SOURCES`` if there is none.
+ProxyLists = Callable[[str, Secrets], Proxies]
+
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
     """How the web is reached. Without ``politeness`` hosts are asked as fast as they answer, without
-    ``robots`` for every page."""
+    ``robots`` for every page. ``proxies``: opens a list of the sources file."""
 
     settings: HttpSettings
     politeness: Politeness | None = None
     robots: RobotsCache | None = None
     resolver: Resolver = resolve
+    proxies: ProxyLists | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,22 +128,25 @@ class Access:
         robots: RobotsCache | None = None,
         frontier: OpenFrontier | None = None,
         stored_page: ReadStoredPage = lambda _: None,
+        proxies: ProxyLists | None = None,
     ) -> Access:
         """What ``settings`` allow for an entry of the sources file in ``root``."""
         return cls(
             root=root,
             home=settings.home_dir,
             max_blob_bytes=settings.limits.max_blob_bytes,
-            http=HttpAccess(settings.http, politeness, robots),
+            http=HttpAccess(settings.http, politeness, robots, proxies=proxies),
             references=references,
             project_files=project_files,
             frontier=frontier,
             stored_page=stored_page,
         )
 
-    def fetcher(self, allowed: Sequence[Network], admit: Admit | None = None) -> Fetching:
-        """Pages over HTTP(S), if ``admit`` takes them; of the addresses that are not public only those in
-        ``allowed`` are reached."""
+    def fetcher(
+        self, allowed: Sequence[Network], admit: Admit | None = None, proxies: str | None = None
+    ) -> Fetching:
+        """Pages over HTTP(S), if ``admit`` takes them, by the list of ``proxies`` of that name; of the
+        addresses that are not public only those in ``allowed`` are reached."""
         http, settings = self.http, self.http.settings
         headers = SentHeaders(
             own_headers(settings),
@@ -152,6 +160,7 @@ class Access:
             admit=admit,
             politeness=http.politeness,
             robots=http.robots,
+            proxies=http.proxies(proxies, self.secrets) if proxies and http.proxies is not None else None,
             headers=headers,
             clock=self.clock,
         )

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.entries import Name, SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.answers import Answer
@@ -115,6 +115,9 @@ class WebSource(SourceEntry):
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
     )
+    proxies: Name | None = Field(
+        None, description="The list under `proxies` that its requests go by; default: no proxy."
+    )
 
     @model_validator(mode="after")
     def _listed(self) -> WebSource:
@@ -138,7 +141,7 @@ class WebConnector:
         """Problems of the lists first, then the pages as they answer, at most ``max_concurrency`` at once."""
         access, targets = self._access, self._targets()
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with access.fetcher(allowed, _admit) as fetching:
+        with access.fetcher(allowed, _admit, self._entry.proxies) as fetching:
 
             def roots() -> tuple[list[FoundUrl], Listing]:
                 lists = _Lists(fetching, self._wanted)

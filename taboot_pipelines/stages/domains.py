@@ -51,15 +51,21 @@ def open_proxies(
 ) -> Proxies:
     """The list of proxies ``name``. Raises ``E_SOURCES`` if there is none, ``E_CONFIG`` if a password is not
     set."""
-    kept = catalog.pointers.get(namespace, NAMESPACE, _SETTINGS)
-    fields = kept.applied.get("proxies", {}).get(name) if kept is not None else None
-    if fields is None:
+    settings = proxy_lists(catalog, namespace).get(name)
+    if settings is None:
         raise TabootError("E_SOURCES", f"The sources file lists no proxies {name}.", proxies=name)
 
     def secret(variable: str) -> str:
         return secrets(variable).get_secret_value()
 
-    return Proxies(name, ProxySettings.model_validate(fields), hints, namespace, secret)
+    return Proxies(name, settings, hints, namespace, secret)
+
+
+def proxy_lists(catalog: Catalog, namespace: str) -> dict[str, ProxySettings]:
+    """The lists of proxies of the sources file, by name."""
+    kept = catalog.pointers.get(namespace, NAMESPACE, _SETTINGS)
+    lists = kept.applied.get("proxies", {}) if kept is not None else {}
+    return {name: ProxySettings.model_validate(fields) for name, fields in lists.items()}
 
 
 def _settings(catalog: Catalog, namespace: str) -> dict[str, DomainSettings]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -38,7 +39,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
-from taboot_pipelines.stages.domains import open_domains
+from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -180,6 +181,7 @@ class _Batch:
             robots=RobotsCache(hints, self.namespace, user_agent),
             frontier=self._frontier,
             stored_page=self._stored_page,
+            proxies=partial(open_proxies, self.catalog, hints, self.namespace),
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.

@@ -16,6 +16,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.domains import blocks, open_domains, open_proxies, set_blocked
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
+from taboot_pipelines_tests.crawl.test_client import http_proxy
 from taboot_pipelines_tests.world import World
 
 PAGE = b"<html><body><h1>Page</h1><p>The grafana service listens on port 3000 of the host.</p></body></html>"
@@ -125,3 +126,50 @@ def test_the_file_s_domains_and_proxies_reach_every_process_through_the_catalog(
         open_domains(workspace.catalog, "default", workspace.settings.http).limits("example.org").delay == 0
     )
     assert load_sources(world.directory / "sources.yaml").proxies == {}
+
+
+def test_proxies_are_gone_by_and_tested_as_a_source_goes_by_them(
+    world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXY_PASSWORD", "s3cret")
+    with http_proxy() as (port, heads):
+        base = f"http://127.0.0.1:{port}"
+        servers = [{"url": base, "username": "u", "password": "${PROXY_PASSWORD}"}]
+        declare(
+            world,
+            site,
+            proxies={"home": {"servers": servers}, "shut": {"servers": [{"url": "http://127.0.0.1:9"}]}},
+        )
+        entry = world.entries[0] | {"proxies": "home"}
+        file = world.directory / "sources.yaml"
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"sources": [entry]}))
+        raw = next(r for r in world.ingest("site") if r.stage == "raw_blobs")
+        assert raw.problems == [] and len(world.kb().documents()) == 1
+        # The only connection that was made went by the proxy, to the site.
+        assert heads and all(head.startswith(f"CONNECT 127.0.0.1:{site.port} ".encode()) for head in heads)
+        assert all(b"Proxy-Authorization: Basic " in head for head in heads)
+
+        shell = Shell(world)
+        shell.environment["PROXY_PASSWORD"] = "s3cret"
+        rows = shell.json("proxies")
+        assert [(r["list"], r["proxy"]) for r in rows] == [
+            ("home", base),
+            ("shut", "http://127.0.0.1:9"),
+        ]
+        test = ("--test", "--url", f"{site.base}/a", "--allow-cidr", "127.0.0.0/8")
+        (row,) = shell.json("proxies", "home", *test)
+        assert row["works"] and row["proxy"] == base
+        shown = shell("proxies", *test, code=1)
+        assert "works" in shown and "E_PROXY" in shown and "s3cret" not in shown
+        shell("proxies", "none", code=1)
+        assert "E_SOURCES" in shell.err
+
+
+def test_a_source_names_no_proxies_that_are_not_there(world: World, site: Site) -> None:
+    declare(world, site)
+    file = world.directory / "sources.yaml"
+    file.write_text(yaml.safe_dump({"sources": [world.entries[0] | {"proxies": "home"}]}))
+    with pytest.raises(
+        TabootError, match=r"E_SOURCES.*entry site names proxies home, which the file does not"
+    ):
+        world.workspace.sync_sources()
