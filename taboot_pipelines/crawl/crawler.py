@@ -227,7 +227,7 @@ class Crawler:
                 yield self._skipped(flight, "E_TOMBSTONED", f"{key} was deleted on purpose.")
                 continue
             try:
-                url = parse_url(flight.claimed.url)
+                url = self._targets.parsed(flight.claimed.url)
             except TabootError as error:
                 event = self._failed(flight, error)
                 if event is not None:
