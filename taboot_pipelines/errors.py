@@ -38,6 +38,11 @@ CODES: dict[str, tuple[int, str]] = {
     "E_NOT_FOUND": (404, "Check that the thing named in the message still exists."),
     "E_FORBIDDEN": (403, "Give the process the right to read it, or exclude it in the sources file."),
     "E_CONFLICT": (409, "Another writer was first; run again."),
+    "E_DOMAIN_BLOCKED": (
+        403,
+        "`taboot domains unblock DOMAIN` opens it again, if the sources file does not block it.",
+    ),
+    "E_PROXY": (502, "Check the proxy named in the message, or take it out of the sources file."),
     "E_CIRCUIT_OPEN": (503, "The service failed repeatedly and is given a rest; it is tried again later."),
     "E_INTERNAL": (500, "This is a defect: report it with the details below."),
     "E_PATH": (
@@ -49,6 +54,9 @@ CODES: dict[str, tuple[int, str]] = {
     "E_EMPTY": (422, "The file holds no text; exclude it if that is intended."),
     "E_BINARY": (415, "The file is not text; exclude it in the sources file."),
     "E_TOO_LARGE": (413, "Split or exclude the file, or raise TABOOT_LIMITS__MAX_BLOB_BYTES."),
+    "E_DEPTH": (422, "The page lies at `max_depth` and is not asked for; raise it to read such pages."),
+    "E_SCORE": (422, "The page scores below `score_threshold`; lower it, or add keywords."),
+    "E_PAGES": (422, "The page lies beyond `max_pages`; raise it, or narrow `include`."),
     "E_LANGUAGE": (422, "Add the language to the source's `languages` if you want such documents."),
     "E_MIME": (415, "The content type is not supported; exclude it in the sources file."),
     # Origin and parsing (seed 000)

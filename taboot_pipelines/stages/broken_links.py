@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.urls import canonical_key, parse_url
 from taboot_pipelines.connectors.web import WebSource
+from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.link_targets import document_names
 from taboot_pipelines.model.offsets import OffsetMap

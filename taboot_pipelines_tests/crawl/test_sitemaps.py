@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.sitemaps import parse_sitemap
+from taboot_pipelines.crawl.discovery.sitemaps import parse_sitemap
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.connectors.conftest import DATA
 

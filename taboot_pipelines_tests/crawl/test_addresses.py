@@ -1,116 +1,31 @@
-"""Canonical keys, WHATWG parsing and the guard, on the real lists."""
+"""Which addresses are reached: the guard on the real list of tricks, and on every form of an address."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.urls import canonical_key, check_address, parse_url
 from taboot_pipelines.connectors.web import WebConnector, WebSource
+from taboot_pipelines.crawl.addresses import (
+    MAX_TRIED_ADDRESSES,
+    METADATA_ADDRESSES,
+    METADATA_HOSTS,
+    Address,
+    check_address,
+    check_host,
+    reachable,
+)
+from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.servers import resolving
-
-
-def key(text: str) -> str:
-    return canonical_key(parse_url(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("HTTP://Example.ORG:80/a/./b/../c/?x=1&utm_source=n#top", "http://example.org/a/c/?x=1"),
-        ("https://example.org:443", "https://example.org/"),
-        ("https://example.org:8443/a/", "https://example.org:8443/a/"),
-        ("https://example.org/a", "https://example.org/a"),
-        ("https://example.org/a?", "https://example.org/a"),
-        ("https://example.org/a?UTM_Campaign=x&gclid=1&fbclid=2", "https://example.org/a"),
-        ("https://example.org/a?b=2&b=1&a", "https://example.org/a?b=2&b=1&a"),
-        ("https://example.org/a?utmost=1&xgclid=2", "https://example.org/a?utmost=1&xgclid=2"),
-        ("https://example.org/a?%75tm_source=1&c=%2F", "https://example.org/a?c=%2F"),
-        ("https://Bücher.example/ü", "https://xn--bcher-kva.example/%C3%BC"),
-        ("http://0x7f.1/", "http://127.0.0.1/"),
-        ("http://[::FFFF:127.0.0.1]:80/", "http://[::ffff:7f00:1]/"),
-        ("http:\\\\host\\a", "http://host/a"),
-    ],
-)
-def test_canonical_key(text: str, expected: str) -> None:
-    assert key(text) == expected
-
-
-_WORD = st.text(alphabet=st.sampled_from("aZ09-._~%:/?#[]@!$&'()*+,;= üß\\\t"), max_size=12)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.builds(
-        "{}://{}{}/{}?{}#{}".format,
-        st.sampled_from(["http", "HTTPS"]),
-        st.sampled_from(["h.example", "10.0.0.1", "[::1]"]),
-        st.sampled_from(["", ":80", ":443", ":8080"]),
-        _WORD,
-        _WORD | st.just("utm_a=1&b=2&&gclid"),
-        _WORD,
-    )
-)
-def test_a_key_is_the_key_of_itself_and_its_fragment_never_counts(text: str) -> None:
-    try:
-        first = key(text)
-    except TabootError as error:
-        assert error.code == "E_URL_BAD"
-        return
-    assert key(first) == first and "#" not in first
-    assert key(first + "#other") == first
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.text(max_size=40) | st.text(max_size=30).map("http://".__add__))
-def test_any_text_is_a_url_or_a_typed_error(text: str) -> None:
-    try:
-        parse_url(text)
-    except TabootError as error:
-        assert error.code == "E_URL_BAD"
-    try:
-        parse_url(text, "https://example.org/dir/page")
-    except TabootError as error:
-        assert error.code == "E_URL_BAD"
-
-
-def test_the_web_platform_cases_parse_to_the_host_and_target_they_state() -> None:
-    cases = [c for c in json.loads((DATA / "url-wpt/urltestdata.json").read_text()) if isinstance(c, dict)]
-    accepted = refused = 0
-    for case in cases:
-        base = (
-            case.get("base")
-            if str(case.get("base") or "about:blank").startswith(("http://", "https://"))
-            else None
-        )
-        if case.get("base") not in (None, "about:blank") and base is None:
-            continue
-        web = (
-            not case.get("failure")
-            and case["protocol"] in ("http:", "https:")
-            and not case["username"]
-            and not case["password"]
-        )
-        if web:
-            url = parse_url(case["input"], base)
-            assert (url.host, url.target) == (case["hostname"], case["pathname"] + case["search"]), case[
-                "input"
-            ]
-            assert url.text == f"{case['protocol']}//{case['host']}{case['pathname']}{case['search']}"
-            accepted += 1
-        else:
-            with pytest.raises(TabootError, match="E_URL_BAD"):
-                parse_url(case["input"], base)
-            refused += 1
-    assert accepted > 80 and refused > 150
 
 
 def _cases() -> list[dict[str, Any]]:
@@ -122,15 +37,15 @@ def test_the_guard_refuses_every_form_of_a_private_address(
     case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole connector with a resolver of the case's answers, and no socket: an allowed URL gets as far as
-    connecting.
+    opening one.
     """
     connected: list[str] = []
 
-    def connect(address: tuple[str, int], *_: Any, **__: Any) -> Any:
-        connected.append(address[0])
-        raise ConnectionRefusedError
+    def open_socket(address: Any) -> Any:
+        connected.append(address.addr[0])
+        raise OSError
 
-    monkeypatch.setattr("socket.create_connection", connect)
+    monkeypatch.setattr("taboot_pipelines.crawl.transfer.open_socket", open_socket)
     names = {
         "localhost": ["127.0.0.1"],
         "ip6-localhost": ["::1"],
@@ -147,7 +62,7 @@ def test_the_guard_refuses_every_form_of_a_private_address(
             return [ipaddress.ip_address(a) for a in names[host]]
 
     entry = WebSource.model_validate({"id": "w", "type": "web", "urls": [case["url"]]})
-    failed, end = WebConnector(entry, resolving(resolver)).events({}, lambda _: False)
+    failed, *_, end = WebConnector(entry, resolving(resolver, retry_seconds=())).events({}, lambda _: False)
     assert isinstance(failed, Failed) and isinstance(end, Enumerated)
     if case["expect"] == "allow":
         assert failed.error.code == "E_NETWORK" and len(connected) == 1
@@ -249,3 +164,99 @@ def test_an_allowed_network_opens_itself_and_nothing_else() -> None:
     assert check_address(ipaddress.ip_address("::ffff:192.168.1.9"), allowed)
     assert not check_address(ipaddress.ip_address("192.168.2.9"), allowed)
     assert not check_address(ipaddress.ip_address("127.0.0.1"), allowed)
+
+
+@pytest.mark.parametrize("address", sorted(map(str, METADATA_ADDRESSES)))
+def test_credentials_of_machines_are_reached_only_if_named_alone(address: str) -> None:
+    found = ipaddress.ip_address(address)
+    everything = [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")]
+    assert not check_address(found, [])
+    assert not check_address(found, everything)
+    assert check_address(found, [ipaddress.ip_network(address)])
+    if found.version == 4:
+        mapped = ipaddress.ip_address(f"::ffff:{address}")
+        assert not check_address(mapped, everything)
+
+
+@pytest.mark.parametrize("name", sorted(METADATA_HOSTS))
+def test_names_of_metadata_services_are_not_even_looked_up(name: str) -> None:
+    asked: list[str] = []
+
+    def resolver(host: str, _port: int) -> list[Address]:
+        asked.append(host)
+        return [ipaddress.ip_address("93.184.216.34")]
+
+    for spelling in (name, name.upper(), f"{name}."):
+        assert not check_host(spelling)
+        with pytest.raises(TabootError, match="E_URL_BLOCKED"):
+            reachable(spelling, 80, [], resolver)
+    assert asked == []
+    assert reachable(f"not-{name}", 80, [], resolver) == [ipaddress.ip_address("93.184.216.34")]
+
+
+def test_one_private_address_among_a_thousand_is_found_in_no_time() -> None:
+    public = [ipaddress.ip_address(f"93.184.{i // 256}.{i % 256}") for i in range(1000)]
+    begun = time.perf_counter()
+    assert reachable("many.example", 80, [], lambda *_: public) == public[:MAX_TRIED_ADDRESSES]
+    for bad in ("10.0.0.1", "::1", "64:ff9b::a00:1", "fe80::1%eth0"):
+        answer = [*public, ipaddress.ip_address(bad)]
+        with pytest.raises(TabootError, match="E_URL_BLOCKED"):
+            reachable("many.example", 80, [], lambda *_, answer=answer: answer)
+    assert time.perf_counter() - begun < 2
+    with pytest.raises(TabootError, match="E_URL_BLOCKED"):
+        reachable("flood.example", 80, [], lambda *_: [ipaddress.IPv4Address(2**27 + i) for i in range(5000)])
+
+
+def test_a_name_without_an_address_is_not_reachable() -> None:
+    def unknown(_host: str, _port: int) -> list[Address]:
+        raise OSError("unknown")
+
+    def unwritable(_host: str, _port: int) -> list[Address]:
+        raise UnicodeError("label too long")
+
+    for resolver in (unknown, unwritable, lambda *_: []):
+        with pytest.raises(OSError):
+            reachable("nowhere.example", 80, [], resolver)
+
+
+@pytest.mark.parametrize(
+    ("notation", "host"),
+    [
+        ("http://2130706433/", "127.0.0.1"),
+        ("http://0x7f000001/", "127.0.0.1"),
+        ("http://017700000001/", "127.0.0.1"),
+        ("http://0177.0.0.0x1/", "127.0.0.1"),
+        ("http://127.1/", "127.0.0.1"),
+        ("http://127.0.1/", "127.0.0.1"),
+        ("http://0/", "0.0.0.0"),
+        ("http://%31%32%37.0.0.1/", "127.0.0.1"),
+        ("http://127。0。0。1/", "127.0.0.1"),
+        ("http://①②⑦.⓪.⓪.①/", "127.0.0.1"),
+        ("http://127.0.0.1./", "127.0.0.1"),
+        ("http://[0:0:0:0:0:FFFF:127.0.0.1]/", "[::ffff:7f00:1]"),
+        ("http://[::127.0.0.1]/", "[::7f00:1]"),
+    ],
+)
+def test_every_notation_of_an_address_is_that_address(notation: str, host: str) -> None:
+    url = parse_url(notation)
+    assert url.host == host
+    address = ipaddress.ip_address(host.strip("[]"))
+    with pytest.raises(TabootError, match="E_URL_BLOCKED"):
+        reachable(url.host, url.port, [], lambda name, _port: [ipaddress.ip_address(name)])
+    assert not check_address(address, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://[fe80::1%25eth0]/",
+        "http://[fe80::1%eth0]/",
+        "http://[::1",
+        "http://256.1.1.1/",
+        "http://1.2.3.4.5/",
+        "http://0x100000000/",
+    ],
+)
+def test_what_is_no_address_is_no_host(text: str) -> None:
+    with pytest.raises(TabootError, match="E_URL_BAD"):
+        parse_url(text)

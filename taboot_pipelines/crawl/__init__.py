@@ -1,0 +1,19 @@
+"""Crawling: a source's entry in, its pages out, each asked for politely and only where it is safe.
+
+How data flow:
+
+* ``discovery`` finds where to begin: sitemaps, feeds and an index of crawled pages give URLs, each with a
+  score of its relevance
+* ``urls`` parses a URL once, as the WHATWG standard does, and gives the key that says which pages are one
+* before a URL is asked for, ``robots`` says whether its site allows it, ``domains`` what is set for its
+  domain, and ``politeness`` when it is the domain's turn
+* ``fetching`` brings a page from its first hop to its last answer (``answers``), any number at once in one
+  thread, with the ``headers`` that belong to each
+* ``client`` says what one hop is, and ``curl`` makes it, with ``transfer`` and ``authorities``, over HTTP/1.1
+  and HTTP/2; ``inflate`` undoes compression within bounds
+* ``addresses`` says which addresses may be connected to; ``names`` asks it for every name that is looked up,
+  and it is asked again where the socket is opened, for every hop; ``proxies`` says by which way
+
+Nothing here knows Dagster, a stage or a source type. What must outlive a run is kept in a state or a store
+that the caller hands in.
+"""
