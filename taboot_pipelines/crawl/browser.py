@@ -65,6 +65,8 @@ for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'RTCIceTrans
 """
 _LAUNCH_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
+#: The longest wait that the system takes.
+_FOR_EVER = 1e6
 #: Environment variables that Chromium may see: none that could hold a secret or name a proxy.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
 
@@ -98,7 +100,7 @@ class Browser:
         done: list[tuple[int, Reply | TabootError]] = []
         with contextlib.suppress(queue.Empty):
             if self._in_flight:
-                done.append(self._results.get(timeout=max(timeout, 0)))
+                done.append(self._results.get(timeout=min(max(timeout, 0), _FOR_EVER)))
             while True:
                 done.append(self._results.get_nowait())
         self._in_flight -= len(done)
