@@ -21,12 +21,14 @@ from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.protocol import SourceKind
+from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Enumerated,
     Event,
+    Extraction,
     Failed,
     Fetched,
     Gone,
@@ -102,6 +104,17 @@ class WebSource(SourceEntry):
     exclude: UrlGlobList = Field(default_factory=list, description="Globs of the URLs that are left out.")
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
+    )
+    render: bool = Field(
+        False, description="Pages are rendered by headless Chromium, or by Crawl4AI where its URL is set."
+    )
+    capture: Capture | None = Field(None, description="What is captured of each page, beside its text.")
+    extraction: Extraction = Field(
+        "markdown",
+        description=(
+            "What becomes of a page: its main content, its structured data (JSON-LD, microdata, Open Graph),"
+            " or its source as it is."
+        ),
     )
 
     @model_validator(mode="after")

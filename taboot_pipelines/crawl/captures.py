@@ -14,13 +14,14 @@ as not modified. One that fails is a failure of its own in the ledger; the page 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from taboot_pipelines.crawl.client import Reply, Request
+from taboot_pipelines.crawl.client import Client, Reply, Request
+from taboot_pipelines.crawl.urls import WebUrl
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import Event, Failed, Fetched, Known, NotModified
@@ -103,6 +104,47 @@ class PageReply(Reply):
     """An answer with the captures that were taken."""
 
     captured: tuple[Captured, ...] = ()
+
+
+class Capturer:
+    """A client that has every page captured, for an engine that knows of no captures.
+
+    ``client`` renders (see :class:`~taboot_pipelines.crawl.browser.Browser`). ``unless(url)``: the SHA-256 of
+    the page's bytes as they were captured before, if they need not be again. What was captured is kept until
+    it is :meth:`taken`.
+    """
+
+    def __init__(self, client: Client, capture: Capture, unless: Callable[[WebUrl], str | None]) -> None:
+        self._client = client
+        self._capture = capture
+        self._unless = unless
+        self._urls: dict[int, str] = {}
+        self._captured: dict[str, tuple[Captured, ...]] = {}
+
+    def start(self, ticket: int, request: Request) -> None:
+        """Begin ``request``, as of a client."""
+        self._urls[ticket] = request.url.text
+        stated = {f.name: getattr(request, f.name) for f in fields(Request)}
+        self._client.start(
+            ticket, PageRequest(**stated, capture=self._capture, unless=self._unless(request.url))
+        )
+
+    def finished(self, timeout: float) -> list[tuple[int, Reply | TabootError]]:
+        """What has finished, as of a client."""
+        done = self._client.finished(timeout)
+        for ticket, reply in done:
+            url = self._urls.pop(ticket)
+            if isinstance(reply, PageReply) and reply.captured:
+                self._captured[url] = reply.captured
+        return done
+
+    def taken(self, url: str) -> tuple[Captured, ...]:
+        """The captures of the page that answered at ``url``, which are not kept any longer."""
+        return self._captured.pop(url, ())
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
 
 
 def path_of(key: str, name: str) -> str:

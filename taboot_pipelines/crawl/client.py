@@ -84,7 +84,8 @@ class Client(Protocol):
 
         Errors: ``E_URL_BLOCKED`` (an address that may not be reached), ``E_TIMEOUT``, ``E_NETWORK``,
         ``E_TOO_LARGE``, ``E_PARSE`` (an encoding that cannot be undone), and what ``admit`` raises. Of
-        ``E_NETWORK`` and ``E_TIMEOUT`` the detail ``again`` says whether another attempt may end otherwise.
+        ``E_NETWORK`` and ``E_TIMEOUT`` the detail ``again`` says whether another attempt may end otherwise,
+        and ``proxy`` names the proxy if it is to blame.
         """
 
     def close(self) -> None:

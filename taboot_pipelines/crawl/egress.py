@@ -267,21 +267,31 @@ class EgressProxy:
             raise _Cut
         if visit.way is None:
             return await self._dial(visit, url.host.strip("[]"), url.port)
-        checked = await self._checked(visit, url.host.strip("[]"), url.port)
         way = visit.way
-        stream = await self._dial(visit, way.host.strip("[]"), way.port, tls=way.scheme == "https")
-        target = f"[{checked[0]}]:{url.port}" if checked[0].version == 6 else f"{checked[0]}:{url.port}"
-        credentials = ""
-        if way.username is not None:
-            coded = base64.b64encode(f"{way.username}:{way.password or ''}".encode()).decode()
-            credentials = f"Proxy-Authorization: Basic {coded}\r\n"
-        stream[1].write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials}\r\n".encode())
-        async with asyncio.timeout(visit.connect_seconds):
-            head, rest = await _head(stream[0])
-        if not re.match(rb"HTTP/1\.[01] 2", head) or rest:
-            await _close(stream[1])
-            raise TabootError("E_NETWORK", f"The proxy {way.host} opened no tunnel to {url.host}.")
-        visit.addresses[url.host.strip("[]")] = checked[0]
+        (address, *_) = await self._checked(visit, url.host.strip("[]"), url.port)
+        visit.addresses[url.host.strip("[]")] = address
+        try:
+            stream = await self._dial(visit, way.host.strip("[]"), way.port, tls=way.scheme == "https")
+            # By its address, so that the proxy asks nobody what the name means.
+            target = f"[{address}]:{url.port}" if address.version == 6 else f"{address}:{url.port}"
+            credentials = ""
+            if way.username is not None:
+                coded = base64.b64encode(f"{way.username}:{way.password or ''}".encode()).decode()
+                credentials = f"Proxy-Authorization: Basic {coded}\r\n"
+            stream[1].write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials}\r\n".encode())
+            async with asyncio.timeout(visit.connect_seconds):
+                head, rest = await _head(stream[0])
+            if not re.match(rb"HTTP/1\.[01] 2", head) or rest:
+                raise EOFError
+        except (TabootError, OSError, EOFError, ValueError) as error:
+            if isinstance(error, TabootError) and error.code == "E_URL_BLOCKED":
+                raise
+            raise TabootError(
+                "E_NETWORK",
+                f"{url.host} could not be reached: the proxy does not answer, or refuses to connect.",
+                again=True,
+                proxy=f"{way.host}:{way.port}",
+            ) from None
         return stream
 
     async def _dial(self, visit: Visit, host: str, port: int, *, tls: bool = False) -> _Stream:
