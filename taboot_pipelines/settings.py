@@ -303,6 +303,11 @@ class Crawl4AiSettings(BaseModel, extra="forbid"):
     timeout_seconds: float = Field(60, gt=0, description="How long one page may take there.")
     max_concurrency: Positive = Field(4, description="Pages asked for at once.")
 
+    @property
+    def max_retries(self) -> int:
+        """None here: pages are tried again as those of every client are."""
+        return 0
+
 
 class RetrievalSettings(BaseModel, extra="forbid"):
     """The fusion of the vector and the BM25 arm: their ranks as in reciprocal rank fusion (Cormack, Clarke,

@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import importlib.util
 import os
-import queue
 import shutil
 import threading
 import time
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
+from taboot_pipelines.crawl.arrivals import Arrivals
 from taboot_pipelines.crawl.capturing import MAX_SECONDS, VIEWPORT
 from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.egress import EgressProxy, Visit
@@ -65,8 +65,6 @@ for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'RTCIceTrans
 """
 _LAUNCH_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
-#: The longest wait that the system takes.
-_FOR_EVER = 1e6
 #: Environment variables that Chromium may see: none that could hold a secret or name a proxy.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
 
@@ -86,31 +84,23 @@ class Browser:
         self._allowed = tuple(allowed)
         self._executable = find_chromium(settings)
         self._resolver = resolver
-        self._results: queue.SimpleQueue[tuple[int, Reply | TabootError]] = queue.SimpleQueue()
-        self._in_flight = 0
+        self._arrivals = Arrivals()
         self._engine: _Engine | None = None
 
     def start(self, ticket: int, request: Request) -> None:
         if self._engine is None:
             self._engine = _Engine(self._settings, self._allowed, self._executable, self._resolver)
-        self._in_flight += 1
-        self._engine.submit(request, lambda result: self._results.put((ticket, result)))
+        arrivals = self._arrivals
+        arrivals.expect()
+        self._engine.submit(request, lambda result: arrivals.put(ticket, result))
 
     def finished(self, timeout: float) -> list[tuple[int, Reply | TabootError]]:
-        done: list[tuple[int, Reply | TabootError]] = []
-        with contextlib.suppress(queue.Empty):
-            if self._in_flight:
-                done.append(self._results.get(timeout=min(max(timeout, 0), _FOR_EVER)))
-            while True:
-                done.append(self._results.get_nowait())
-        self._in_flight -= len(done)
-        return done
+        return self._arrivals.take(timeout)
 
     def close(self) -> None:
-        engine, self._engine, self._in_flight = self._engine, None, 0
+        engine, self._engine, self._arrivals = self._engine, None, Arrivals()
         if engine is not None:
             engine.close()
-        self._results = queue.SimpleQueue()
 
 
 def find_chromium(settings: BrowserSettings) -> Path:

@@ -27,13 +27,13 @@ _HTML = ("text/html", "application/xhtml+xml")
 #: Loaded only for a picture of the page; films never are.
 _PICTURES = ("Image", "Font")
 #: What the browser says itself, what would cut its answer short, and what says nothing about a rendered page.
-_OWN_HEADERS = frozenset(
+OWN_HEADERS = frozenset(
     (
         *("host", "user-agent", "accept", "accept-encoding", "connection", "content-length", "range"),
         *("if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"),
     )
 )
-_STALE_HEADERS = ("content-encoding", "content-length", "transfer-encoding", "etag", "last-modified")
+STALE_HEADERS = ("content-encoding", "content-length", "transfer-encoding", "etag", "last-modified")
 
 _Header = dict[str, str]
 
@@ -59,7 +59,7 @@ class Rendering:
         self._capture = capture
         pictured = capture is not None and (capture.screenshot or capture.pdf)
         self._unloaded = ("Media",) if pictured else ("Media", *_PICTURES)
-        self._headers = [(n, v) for n, v in request.headers if n.lower() not in _OWN_HEADERS]
+        self._headers = [(n, v) for n, v in request.headers if n.lower() not in OWN_HEADERS]
         #: What answers the request in place of a page: a redirect, a refusal, bytes that are no HTML.
         self._instead: asyncio.Future[tuple[int, _Header, bytes]] = asyncio.get_running_loop().create_future()
         self._answered: tuple[int, _Header] | None = None
@@ -82,7 +82,7 @@ class Rendering:
             else:
                 status, headers = self._answered
                 body = await self._html()
-                headers = {n: v for n, v in headers.items() if n not in _STALE_HEADERS}
+                headers = {n: v for n, v in headers.items() if n not in STALE_HEADERS}
                 headers["content-type"] = f"{_mime(headers)}; charset=utf-8"
         request = self._request
         if (
