@@ -62,9 +62,17 @@ class Rendering:
         self._headers = [(n, v) for n, v in request.headers if n.lower() not in OWN_HEADERS]
         #: What answers the request in place of a page: a redirect, a refusal, bytes that are no HTML.
         self._instead: asyncio.Future[tuple[int, _Header, bytes]] = asyncio.get_running_loop().create_future()
+        # Whether or not anybody asks, a failure has been seen.
+        self._instead.add_done_callback(lambda found: found.cancelled() or found.exception())
         self._answered: tuple[int, _Header] | None = None
         self._version = "1.1"
         self._frame = ""
+        #: The request for the page itself as the network part of Chromium calls it, and what is known of it.
+        self._document = ""
+        self._complete = asyncio.Event()
+        #: The document's stages by name (``load``, ``networkIdle`` …).
+        self._stages: set[str] = set()
+        self._progress = asyncio.Event()
         self._cdp: CDPSession | None = None
 
     async def reply(self, began: float) -> PageReply:
@@ -106,11 +114,17 @@ class Rendering:
     async def _watch(self) -> CDPSession:
         """Have every request of the page looked at before it is sent, and answers to navigations too."""
         self._page.on("crash", lambda _: self._fail(self._broken("its renderer crashed")))
+        self._page.on("close", lambda _: self._fail(self._broken("Chromium ended", again=True)))
         cdp = self._cdp = await self._page.context.new_cdp_session(self._page)
         self._frame = (await cdp.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
         cdp.on("Fetch.requestPaused", lambda event: self._spawn(self._paused(event)))
         cdp.on("Network.responseReceived", self._received)
+        cdp.on("Network.loadingFinished", self._finished)
+        cdp.on("Network.loadingFailed", self._failed)
+        cdp.on("Page.lifecycleEvent", self._staged)
         await cdp.send("Network.enable")
+        await cdp.send("Page.enable")
+        await cdp.send("Page.setLifecycleEventsEnabled", {"enabled": True})
         patterns = [
             {"urlPattern": "*", "requestStage": "Request"},
             {"urlPattern": "*", "resourceType": "Document", "requestStage": "Response"},
@@ -119,15 +133,29 @@ class Rendering:
         return cdp
 
     async def _load(self) -> None:
+        """Until every byte of the page has come, and it rests or has had its time."""
         from playwright.async_api import Error as PlaywrightError
 
         try:
-            await self._first(self._page.goto(self._url.text, wait_until="domcontentloaded", timeout=0))
-            if not self._instead.done():
-                await self._settle()
+            await self._first(self._navigate())
+            await self._first(self._complete.wait())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.settle_seconds):
+                    await self._first(self._rest())
         except PlaywrightError as error:
             if not self._instead.done():
                 raise self._why(str(error)) from None
+
+    async def _navigate(self) -> None:
+        # Not by Playwright's own, which waits for ever once a page's next navigation was refused.
+        answer = await self._send("Page.navigate", {"url": self._url.text})
+        if (message := answer.get("errorText")) and not self._instead.done():
+            raise self._why(str(message))
+
+    async def _rest(self) -> None:
+        while not self._stages >= {"load", "networkIdle"}:
+            self._progress.clear()
+            await self._progress.wait()
 
     async def _first(self, what: Coroutine[Any, Any, Any]) -> None:
         """Wait for ``what``, unless the answer turns out to be something else than a page."""
@@ -139,17 +167,6 @@ class Rendering:
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-
-    async def _settle(self) -> None:
-        """Wait until the page is loaded and its connections rest, as long as the settings allow."""
-
-        async def rest() -> None:
-            await self._page.wait_for_load_state("load", timeout=0)
-            await self._page.wait_for_load_state("networkidle", timeout=0)
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.settle_seconds):
-                await self._first(rest())
 
     # What the page asks for ---------------------------------------------------------------------------------
 
@@ -199,6 +216,7 @@ class Rendering:
         if not self._navigates(event) or self._answered is not None or "responseErrorReason" in event:
             await self._send("Fetch.continueRequest", {"requestId": event["requestId"]})
             return
+        self._document = str(event.get("networkId", ""))
         status = int(event["responseStatusCode"])
         headers: _Header = {}
         for field in event.get("responseHeaders", ()):
@@ -225,10 +243,10 @@ class Rendering:
             await self._send("Fetch.continueRequest", {"requestId": event["requestId"]})
             return
         else:
-            self._instead.set_result((status, headers, await self._bytes(event)))
+            self._instead.set_result((status, headers, await self._bytes(event, headers)))
         await self._refuse(event)
 
-    async def _bytes(self, event: Mapping[str, Any]) -> bytes:
+    async def _bytes(self, event: Mapping[str, Any], headers: _Header) -> bytes:
         """The body of an answer that is not rendered."""
         from playwright.async_api import Error as PlaywrightError
 
@@ -237,11 +255,28 @@ class Rendering:
         except PlaywrightError:
             raise self._why("") from None
         body = base64.b64decode(answer["body"]) if answer["base64Encoded"] else str(answer["body"]).encode()
+        if "content-encoding" not in headers and headers.get("content-length", str(len(body))) != str(
+            len(body)
+        ):
+            raise self._why("")
         return self._bounded(body)
 
     def _received(self, event: Mapping[str, Any]) -> None:
         if event.get("frameId") == self._frame and event["response"].get("protocol") == "h2":
             self._version = "2"
+
+    def _finished(self, event: Mapping[str, Any]) -> None:
+        if self._answered is not None and event["requestId"] == self._document:
+            self._complete.set()
+
+    def _failed(self, event: Mapping[str, Any]) -> None:
+        if self._answered is not None and event["requestId"] == self._document:
+            self._fail(self._why(str(event.get("errorText", ""))))
+
+    def _staged(self, event: Mapping[str, Any]) -> None:
+        if event["frameId"] == self._frame and event["loaderId"] == self._document:
+            self._stages.add(str(event["name"]))
+            self._progress.set()
 
     def _navigates(self, event: Mapping[str, Any]) -> bool:
         return event.get("frameId") == self._frame and event.get("resourceType") == "Document"
@@ -320,10 +355,9 @@ class Rendering:
             again=True,
         )
 
-    def _broken(self, what: str) -> TabootError:
-        return TabootError(
-            "E_BROWSER", f"{self._url.text} could not be rendered: {what}.", url=self._url.text
-        )
+    def _broken(self, what: str, *, again: bool | None = None) -> TabootError:
+        url = self._url.text
+        return TabootError("E_BROWSER", f"{url} could not be rendered: {what}.", url=url, again=again)
 
     def _too_large(self, what: str) -> TabootError:
         return TabootError("E_TOO_LARGE", f"{self._url.text} {what}.", url=self._url.text)
