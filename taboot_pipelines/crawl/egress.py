@@ -100,6 +100,7 @@ class EgressProxy:
         self._threads = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="taboot-resolver")
         self._visits: dict[str, Visit] = {}
         self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
     async def open(self) -> None:
@@ -118,15 +119,19 @@ class EgressProxy:
 
     async def close(self) -> None:
         """Close all connections."""
-        for name in list(self._visits):
-            self.end(name)
         if self._server is not None:
             self._server.close()
+        for name in list(self._visits):
+            self.end(name)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        self._tasks.add(task)
         visit: Visit | None = None
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
@@ -149,6 +154,7 @@ class EgressProxy:
             if visit is not None:
                 visit._tasks.discard(task)
             await _close(writer)
+            self._tasks.discard(task)
 
     def _visit(self, fields: list[tuple[str, str]]) -> Visit | None:
         stated = next((v for n, v in fields if n.lower() == "proxy-authorization"), "")
@@ -389,8 +395,11 @@ async def _both(*coroutines: Coroutine[Any, Any, None]) -> None:
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, asyncio.CancelledError):
-        if not writer.is_closing():
-            async with asyncio.timeout(1):
-                await writer.drain()
+    """Send what is left, for a moment, and close."""
+    try:
+        async with asyncio.timeout(1):
+            await writer.drain()
+    except (OSError, asyncio.CancelledError):
+        writer.transport.abort()
+    finally:
         writer.close()
