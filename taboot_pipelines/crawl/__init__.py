@@ -9,6 +9,8 @@ How data flow:
   domain, and ``politeness`` when it is the domain's turn
 * ``addresses`` says which addresses may be connected to; it is asked where the socket is opened, for every
   hop, and ``proxies`` says by which way
+* ``browser`` and ``crawl4ai`` are clients that render a page, with ``rendering`` and ``egress``, the one way
+  out of a browser; ``captures`` says what is kept of how a page looks, ``capturing`` takes it
 * ``inflate`` undoes compression within bounds
 
 Nothing here knows Dagster, a stage or a source type. What must outlive a run is kept in a state or a store
