@@ -194,9 +194,8 @@ class _Engine:
             except TimeoutError:
                 result = late(request.url)
             except PlaywrightError:
-                result = TabootError(
-                    "E_BROWSER", f"Chromium gave up on {request.url.text}.", url=request.url.text
-                )
+                url = request.url.text
+                result = TabootError("E_BROWSER", f"Chromium gave up on {url}.", url=url, again=True)
         tell(result)
 
     async def _start(self) -> Chromium:

@@ -31,6 +31,7 @@ from taboot_pipelines.settings import BrowserSettings
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.crawl.rendered import AGENT, LOOPBACK, answers, error, page, request
 
+pytestmark = pytest.mark.slow
 HTML = {"content_type": "text/html; charset=iso-8859-1", "etag": '"1"', "last_modified": "now"}
 FAST = BrowserSettings(settle_seconds=3)
 PAGES: dict[str, bytes] = {
@@ -202,7 +203,7 @@ def test_pages_are_bounded_in_bytes_and_time(client: Browser, pages: Site) -> No
         "E_NETWORK",
     ]
     assert isinstance(found[5], PageReply)
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 100
 
 
 def test_all_that_a_page_loads_is_bounded(pages: Site) -> None:

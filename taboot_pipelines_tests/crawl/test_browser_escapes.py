@@ -33,6 +33,7 @@ from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import BrowserSettings
 
+pytestmark = pytest.mark.slow
 PAGE_HOST = "127.0.0.2"
 _HERE = Path(__file__).parent
 #: What a page can do by markup alone, with the URL of a way's trap at ``{way}``, and what it does by scripts.
@@ -218,7 +219,7 @@ class Names:
         raise OSError("no such name")
 
 
-def visit(url: str, allowed: list[str], names: Names) -> Reply | TabootError:
+def visit(url: str, allowed: list[str], names: Names, seconds: float = 2) -> Reply | TabootError:
     """Render ``url`` as for a capture, so that pictures are loaded too."""
     client = Browser(
         BrowserSettings(settle_seconds=8), [ipaddress.ip_network(n) for n in allowed], resolver=names
@@ -231,10 +232,10 @@ def visit(url: str, allowed: list[str], names: Names) -> Reply | TabootError:
                 headers=(("User-Agent", "taboot"),),
                 max_bytes=10_000_000,
                 timeouts=Timeouts(5, 10, 60),
-                capture=Capture(screenshot=True, wait_seconds=2),
+                capture=Capture(screenshot=True, wait_seconds=seconds),
             ),
         )
-        ((_, reply),) = client.finished(90)
+        ((_, reply),) = client.finished(150)
     return reply
 
 
@@ -261,9 +262,12 @@ def test_a_page_reaches_nothing_but_what_its_source_may_reach(
 
 def test_the_same_page_reaches_what_its_source_may_reach(tmp_path: Path) -> None:
     with stage(tmp_path / "canary") as (traps, page):
-        reply = visit(f"{page.base}/", ["127.0.0.0/8", "::1/128"], Names())
-        assert isinstance(reply, PageReply), reply
-        missed = {*URLS, *PORTS} - set(traps.hits)
+        for seconds in (2, 20):  # on a busy machine some ways take their time
+            reply = visit(f"{page.base}/", ["127.0.0.0/8", "::1/128"], Names(), seconds)
+            assert isinstance(reply, PageReply), reply
+            missed = {*URLS, *PORTS} - set(traps.hits)
+            if missed - OPTIONAL == NEVER:
+                break
         assert missed - OPTIONAL == NEVER
         assert not NEVER & set(traps.hits)
         assert not page.told
@@ -279,7 +283,7 @@ def test_without_the_guard_the_page_gets_out_by_every_way_that_is_never_open(tmp
         try:
             tab = chromium.new_page()
             tab.goto(f"{page.base}/")
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while not set(traps.hits) >= NEVER and time.monotonic() < end:
                 tab.wait_for_timeout(200)
         finally:
