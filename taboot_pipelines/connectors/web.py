@@ -11,19 +11,19 @@ import ipaddress
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.entries import Name, SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.protocol import SourceKind
+from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
-from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
+from taboot_pipelines.crawl.fetching import Fetching
+from taboot_pipelines.crawl.urls import MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Enumerated,
@@ -79,7 +79,7 @@ def _depth(value: int) -> int:
 
 
 UrlGlobList = Annotated[list[str], AfterValidator(_url_globs)]
-UrlText = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+UrlText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LENGTH)]
 
 
 class WebSource(SourceEntry):
@@ -116,6 +116,9 @@ class WebSource(SourceEntry):
             " or its source as it is."
         ),
     )
+    proxies: Name | None = Field(
+        None, description="The list under `proxies` that its requests go by; default: no proxy."
+    )
 
     @model_validator(mode="after")
     def _listed(self) -> WebSource:
@@ -138,7 +141,7 @@ class WebConnector:
         held at once.
         """
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with self._access.fetcher(allowed) as fetcher:
+        with self._access.fetcher(allowed, _admit, self._entry.proxies) as fetcher:
             lists = _Lists(fetcher, self._wanted)
             lists.read(self._entry.urls, self._entry.sitemaps)
             yield from lists.problems
@@ -150,61 +153,39 @@ class WebConnector:
 
     def _pages(
         self,
-        fetcher: Fetcher,
+        fetcher: Fetching,
         pages: Mapping[str, WebUrl],
         known: Mapping[str, Known],
         tombstoned: Callable[[str], bool],
     ) -> Iterator[Event]:
-        pending: deque[Event | Future[Event]] = deque()
-        max_concurrency = self._access.http.settings.max_concurrency
-        executor = ThreadPoolExecutor(max_concurrency, thread_name_prefix="taboot-web")
-        taken = 0
-        try:
-            for key in sorted(pages):
-                if tombstoned(key):
-                    pending.append(Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose."))
-                elif taken >= self._entry.max_pages:
-                    pending.append(
-                        Skipped(
-                            key,
-                            "E_TOO_LARGE",
-                            f"{key} lies beyond max_pages ({self._entry.max_pages}).",
-                            outside=True,
-                        )
-                    )
-                else:
-                    taken += 1
-                    pending.append(executor.submit(self._page, fetcher, key, pages[key], known.get(key)))
-                if len(pending) >= max_concurrency:
-                    yield _event(pending.popleft())
-            while pending:
-                yield _event(pending.popleft())
-        finally:
-            executor.shutdown(wait=True, cancel_futures=True)
+        keys = sorted(pages)
+        #: In the order of the keys: what is known of a page already, or its ticket.
+        pending: deque[Event | int] = deque()
+        arrived: dict[int, Event] = {}
 
-    def _page(self, fetcher: Fetcher, key: str, url: WebUrl, known: Known | None) -> Event:
-        try:
-            answer = fetcher.get(url, self._access.max_blob_bytes, known, _admit)
-        except TabootError as error:
-            if error.code == "E_NOT_FOUND":
-                return Gone(key, error.code, error.message)
-            if error.code in ("E_TOO_LARGE", "E_MIME"):
-                return Skipped(key, error.code, error.message)
-            return Failed(key, error)
-        if answer.status == 304:
-            return NotModified(key)
-        content_type = answer.headers.get("content-type", "")
-        mime, charset = _mime(content_type), _CHARSET.search(content_type)
-        return Fetched(
-            key,
-            answer.body,
-            mime=None if mime in _UNSPECIFIC else mime,
-            charset=charset[1].lower() if charset else None,
-            url=url.text,
-            final_url=answer.url,
-            etag=answer.headers.get("etag"),
-            last_modified=answer.headers.get("last-modified"),
-        )
+        def first() -> Event:
+            head = pending.popleft()
+            if not isinstance(head, int):
+                return head
+            while head not in arrived:
+                arrived.update((i, _event(keys[i], pages[keys[i]], r)) for i, r in fetcher.finished(60))
+            return arrived.pop(head)
+
+        taken = 0
+        for ticket, key in enumerate(keys):
+            if tombstoned(key):
+                pending.append(Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose."))
+            elif taken >= self._entry.max_pages:
+                message = f"{key} lies beyond max_pages ({self._entry.max_pages})."
+                pending.append(Skipped(key, "E_TOO_LARGE", message, outside=True))
+            else:
+                taken += 1
+                fetcher.start(ticket, pages[key], known=known.get(key))
+                pending.append(ticket)
+            if len(pending) >= self._access.http.settings.max_concurrency:
+                yield first()
+        while pending:
+            yield first()
 
 
 class _Lists:
@@ -212,7 +193,7 @@ class _Lists:
     under names that no key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or
     empty."""
 
-    def __init__(self, fetcher: Fetcher, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, fetcher: Fetching, wanted: Callable[[str], bool]) -> None:
         self._fetcher = fetcher
         self._wanted = wanted
         self.pages: dict[str, WebUrl] = {}
@@ -242,7 +223,7 @@ class _Lists:
                 )
                 return
             try:
-                answer = self._fetcher.get(url, MAX_BYTES)
+                answer = self._fetcher.get(url, max_bytes=MAX_BYTES, purpose="sitemap")
                 sitemap = parse_sitemap(answer.body, key)
             except TabootError as error:
                 self._fail(f"{key}#sitemap", error)
@@ -276,8 +257,28 @@ class _Lists:
         self.reason = self.reason or f"the list {name} could not be read"
 
 
-def _event(pending: Event | Future[Event]) -> Event:
-    return pending.result() if isinstance(pending, Future) else pending
+def _event(key: str, url: WebUrl, answer: Answer | TabootError) -> Event:
+    """What became of the page ``key``, fetched from ``url``."""
+    if isinstance(answer, TabootError):
+        if answer.code == "E_NOT_FOUND":
+            return Gone(key, answer.code, answer.message)
+        if answer.code in ("E_TOO_LARGE", "E_MIME"):
+            return Skipped(key, answer.code, answer.message)
+        return Failed(key, answer)
+    if answer.status == 304:
+        return NotModified(key)
+    content_type = answer.headers.get("content-type", "")
+    mime, charset = _mime(content_type), _CHARSET.search(content_type)
+    return Fetched(
+        key,
+        answer.body,
+        mime=None if mime in _UNSPECIFIC else mime,
+        charset=charset[1].lower() if charset else None,
+        url=url.text,
+        final_url=answer.url,
+        etag=answer.headers.get("etag"),
+        last_modified=answer.headers.get("last-modified"),
+    )
 
 
 def _mime(content_type: str) -> str:

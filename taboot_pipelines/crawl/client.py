@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.crawl.urls import WebUrl
 from taboot_pipelines.errors import TabootError
 
@@ -27,20 +28,6 @@ class Timeouts:
     connect: float
     read: float
     total: float
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """A proxy to go by. ``scheme``: ``http``, ``https`` or ``socks5``; ``host`` is a name or an address."""
-
-    scheme: str
-    host: str
-    port: int
-    username: str | None = None
-    password: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Proxy({self.scheme}://{self.host}:{self.port})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +70,8 @@ class Client(Protocol):
         is on its way.
 
         Errors: ``E_URL_BLOCKED`` (an address that may not be reached), ``E_TIMEOUT``, ``E_NETWORK``,
-        ``E_TOO_LARGE``, ``E_PARSE`` (an encoding that cannot be undone), and what ``admit`` raises. Of
-        ``E_NETWORK`` and ``E_TIMEOUT`` the detail ``again`` says whether another attempt may end otherwise,
-        and ``proxy`` names the proxy if it is to blame.
+        ``E_PROXY`` (the proxy is to blame), ``E_TOO_LARGE``, ``E_PARSE`` (an encoding that cannot be undone),
+        and what ``admit`` raises. The detail ``again`` says whether another attempt may end otherwise.
         """
 
     def close(self) -> None:

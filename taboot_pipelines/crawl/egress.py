@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taboot_pipelines.crawl.addresses import Address, Network, Resolver, check_address, resolve
-from taboot_pipelines.crawl.client import Proxy
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 

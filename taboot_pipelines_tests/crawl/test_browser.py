@@ -22,12 +22,14 @@ from PIL import Image
 from taboot_pipelines.crawl import browser as browser_module
 from taboot_pipelines.crawl.browser import Browser, find_chromium
 from taboot_pipelines.crawl.captures import Capture, Capturer, PageReply, events, missing, path_of
-from taboot_pipelines.crawl.client import Proxy, Request, Timeouts
+from taboot_pipelines.crawl.client import Request, Timeouts
+from taboot_pipelines.crawl.fetching import Fetching
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.records import Failed, Fetched, Known, NotModified
-from taboot_pipelines.settings import BrowserSettings
+from taboot_pipelines.settings import BrowserSettings, HttpSettings
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.crawl.rendered import AGENT, LOOPBACK, answers, error, page, request
 
@@ -341,6 +343,20 @@ def test_captures_become_items_of_their_source(client: Browser, pages: Site) -> 
     assert visit(known)[:2] == [NotModified(picture.path, "input"), NotModified(value.path, "input")]
     other = Capture(screenshot=True, wait_seconds=1)
     assert not set(other.names()) & set(names)
+
+
+def test_the_engine_follows_where_pages_lead(pages: Site) -> None:
+    with Fetching(Browser(FAST, LOOPBACK), HttpSettings(retry_seconds=()), max_bytes=1_000_000) as fetching:
+        for path in ("/script", "/meta", "/moved"):
+            answer = fetching.get(parse_url(pages.base + path))
+            assert (
+                answer.url.startswith(f"{pages.base}/") and answer.url.partition("?")[0] == f"{pages.base}/"
+            )
+            assert "<p>später</p>" in answer.body.decode()
+        for path, code in (("/none", "E_NOT_FOUND"), ("/wanted", "E_FORBIDDEN")):
+            with pytest.raises(TabootError) as refused:
+                fetching.get(parse_url(pages.base + path))
+            assert refused.value.code == code
 
 
 def test_what_is_missing_is_named_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from taboot_pipelines.crawl.addresses import Address
 from taboot_pipelines.crawl.captures import Capture
-from taboot_pipelines.crawl.client import Proxy
 from taboot_pipelines.crawl.crawl4ai import Crawl4Ai
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Crawl4AiSettings
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
