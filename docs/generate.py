@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
 from taboot_pipelines.connectors import SOURCE_KINDS, SourceEntry
+from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.domains import DomainSettings
 from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
 from taboot_pipelines.errors import CODES
@@ -105,6 +106,8 @@ def bounds(schema: dict[str, Any]) -> str:
                     else (
                         f"map of {bounds(s['additionalProperties'])}"
                         if s.get("type") == "object"
+                        else f"the fields of {code(s['$ref'].rpartition('/')[2].lower())}"
+                        if "$ref" in s
                         else {
                             "integer": "whole number",
                             "number": "number",
@@ -195,6 +198,7 @@ def sources() -> str:
     for name, kind in SOURCE_KINDS.items():
         own = _fields(kind.entry, set(SourceEntry.model_fields))
         parts += [f"### `type: {name}`\n", _prose(kind.entry) + "\n", own]
+    parts += ["### `capture`\n", _prose(Capture) + "\n", _fields(Capture, set())]
     parts += ["### `domains`\n", _prose(DomainSettings) + "\n", _fields(DomainSettings, set())]
     parts += ["### `proxies`\n", _prose(ProxySettings) + "\n", _fields(ProxySettings, {"servers"})]
     parts += ["Each of its `servers`:\n", _fields(ProxyServer, set())]

@@ -299,6 +299,35 @@ class HttpSettings(BaseModel, extra="forbid"):
     )
 
 
+class BrowserSettings(BaseModel, extra="forbid"):
+    """Headless Chromium, for sources with ``render`` and for captures (extra ``browser``)."""
+
+    executable: Path | None = Field(
+        None, description="Chromium's executable; default the system's (chromium, google-chrome …)."
+    )
+    max_concurrency: Positive = Field(2, description="Pages open at once.")
+    settle_seconds: float = Field(
+        5, ge=0, le=120, description="How long a page may take to load and rest once it can be read."
+    )
+    max_traffic_bytes: Positive = Field(
+        100 * 1024 * 1024, description="What one page may load, with all that it loads besides itself."
+    )
+
+
+class Crawl4AiSettings(BaseModel, extra="forbid"):
+    """A Crawl4AI service; setting ``url`` lets it fetch the pages of sources with ``render``."""
+
+    url: str | None = Field(None, description="The service's address, such as http://crawl4ai:11235.")
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token (CRAWL4AI_API_TOKEN there).")
+    timeout_seconds: float = Field(60, gt=0, description="How long one page may take there.")
+    max_concurrency: Positive = Field(4, description="Pages asked for at once.")
+
+    @property
+    def max_retries(self) -> int:
+        """None here: pages are tried again as those of every client are."""
+        return 0
+
+
 class RetrievalSettings(BaseModel, extra="forbid"):
     """The fusion of the vector and the BM25 arm: their ranks as in reciprocal rank fusion (Cormack, Clarke,
     Büttcher 2009) and their scores as in a convex combination (Bruch, Gai, Ingber 2022)."""
@@ -448,6 +477,8 @@ class Settings(BaseSettings):
     k8s: K8sSettings = Field(default_factory=K8sSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
+    browser: BrowserSettings = Field(default_factory=BrowserSettings)
+    crawl4ai: Crawl4AiSettings = Field(default_factory=Crawl4AiSettings)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     shards: ShardSettings = Field(default_factory=ShardSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)

@@ -21,6 +21,7 @@ from taboot_pipelines.connectors.entries import Name, SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.answers import Answer
+from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.crawler import UNSPECIFIC, Crawler, media_type
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.fetching import Fetching
@@ -31,7 +32,7 @@ from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonic
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import MAX_ATTEMPTS, CrawlPlan, FoundUrl, Listing, Strategy
 from taboot_pipelines.model.ids import digest
-from taboot_pipelines.model.records import Event, Known
+from taboot_pipelines.model.records import Event, Extraction, Known
 from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
 
 MAX_SITEMAPS = 1000
@@ -114,6 +115,17 @@ class WebSource(SourceEntry):
     exclude: UrlGlobList = Field(default_factory=list, description="Globs of the URLs that are left out.")
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
+    )
+    render: bool = Field(
+        False, description="Pages are rendered by headless Chromium, or by Crawl4AI where its URL is set."
+    )
+    capture: Capture | None = Field(None, description="What is captured of each page, beside its text.")
+    extraction: Extraction = Field(
+        "markdown",
+        description=(
+            "What becomes of a page: its main content, its structured data (JSON-LD, microdata, Open Graph),"
+            " or its source as it is."
+        ),
     )
     proxies: Name | None = Field(
         None, description="The list under `proxies` that its requests go by; default: no proxy."

@@ -15,26 +15,37 @@ from taboot_pipelines.documents.html_markdown import Segment, join
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of
 from taboot_pipelines.documents.secrets import mask, mask_value
+from taboot_pipelines.documents.structured import structured
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.model.records import ParsedDocument
+from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
 PARSER_VERSION = "3"
 
 _PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
+#: As what the rest of the chain reads a page.
+_MIMES: Mapping[Extraction, str] = {"markdown": HTML, "structured": MARKDOWN, "raw": PLAIN}
 _SURROGATES = re.compile("[\ud800-\udfff\x00]")
 
 
 def parse_document(
-    data: bytes, *, path: str, mime: str | None, charset: str | None, languages: Sequence[str], max_chars: int
+    data: bytes,
+    *,
+    path: str,
+    mime: str | None,
+    charset: str | None,
+    languages: Sequence[str],
+    max_chars: int,
+    extraction: Extraction = "markdown",
 ) -> ParsedDocument:
     """The document in ``data``.
 
     Text formats keep their text to the code point (a byte order mark is left out, newlines stay), with an
     exact map. HTML gives the Markdown of its main content; its map leads each block (in code, each line) to
-    the source of the element that holds it, and covers every code point. Secret values are masked in text,
-    title and metadata (rule ``secrets-stop-at-the-blob``).
+    the source of the element that holds it, and covers every code point. By ``extraction`` HTML gives its
+    structured data instead, as Markdown too, or its source, as plain text with an exact map. Secret values
+    are masked in text, title and metadata (rule ``secrets-stop-at-the-blob``).
 
     ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1
     codes that are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds
@@ -42,7 +53,7 @@ def parse_document(
     ``E_LANGUAGE``, ``E_MIME``.
     """
     try:
-        return _parse(data, path, mime, charset, languages, max_chars)
+        return _parse(data, path, mime, charset, languages, max_chars, extraction)
     except TabootError as error:
         if "path" in error.details:
             raise
@@ -68,6 +79,7 @@ def _parse(
     charset: str | None,
     languages: Sequence[str],
     max_chars: int,
+    extraction: Extraction,
 ) -> ParsedDocument:
     if not data.strip():
         raise TabootError("E_EMPTY", f"{path} is empty.", path=path)
@@ -85,7 +97,8 @@ def _parse(
         )
     source, codec, bom = decode(data, charset, html=mime == HTML)
     if mime == HTML:
-        text, facts, offsets = _html(source, codec, bom, len(data))
+        text, facts, offsets = _html(source, codec, bom, len(data), extraction, max_chars)
+        mime = _MIMES[extraction]
     else:
         if "\x00" in source:
             raise TabootError(
@@ -109,7 +122,8 @@ def _parse(
                 metadata.of_markdown(text, restructured=True) if mime == "text/x-rst" else metadata.Facts()
             )
     if not text.strip():
-        raise TabootError("E_EMPTY", f"{path} holds no text.", path=path)
+        what = "structured data" if extraction == "structured" else "text"
+        raise TabootError("E_EMPTY", f"{path} holds no {what}.", path=path)
     if len(text) > max_chars:
         raise TabootError(
             "E_TOO_LARGE",
@@ -146,12 +160,35 @@ def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _html(source: str, codec: str, bom: int, size: int) -> tuple[str, metadata.Facts, OffsetMap]:
+def _html(
+    source: str, codec: str, bom: int, size: int, extraction: Extraction, max_chars: int
+) -> tuple[str, metadata.Facts, OffsetMap]:
     root = parse_html(source)
     facts = metadata.of_html(source, root)
-    text, segments = join(main_content(source, root))
+    if extraction == "raw":
+        text, offsets = source, _exact_map(source, codec, bom, size)
+    else:
+        if extraction == "structured":
+            text, segments = structured(source, root, max_chars)
+        else:
+            text, segments = join(main_content(source, root))
+        offsets = _block_map(source, codec, bom, size, segments)
     # Bytes that were not UTF-8, and NULs: one replacement character each, so that positions hold.
-    return _SURROGATES.sub("\ufffd", text), facts, _block_map(source, codec, bom, size, segments)
+    return _SURROGATES.sub("\ufffd", text), facts, offsets
+
+
+def _exact_map(source: str, codec: str, bom: int, size: int) -> OffsetMap:
+    """A linear segment for each run of code points of one width."""
+    ends = _ends(source, codec, bom, size)
+    widths = np.diff(ends)
+    cuts = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(np.diff(widths)) + 1))
+    return OffsetMap(
+        cuts,
+        np.concatenate((cuts[1:], [len(source)])),
+        ends[cuts],
+        ends[[*cuts[1:], len(source)]],
+        widths[cuts],
+    )
 
 
 def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[Segment]) -> OffsetMap:
@@ -159,11 +196,7 @@ def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[
     if not segments:
         return OffsetMap.of([])
     rows = np.array(segments, dtype=np.int64)
-    ends = byte_ends(source, codec) + bom
-    if int(ends[-1]) != size:
-        raise TabootError(
-            "E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec
-        )
+    ends = _ends(source, codec, bom, size)
     return OffsetMap(
         rows[:, 0].copy(),
         rows[:, 1].copy(),
@@ -171,6 +204,16 @@ def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[
         ends[rows[:, 3]],
         np.zeros(len(rows), np.int64),
     )
+
+
+def _ends(source: str, codec: str, bom: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The byte of the blob at which each code point begins, and the blob's end. Raises ``E_ENCODING``."""
+    ends = byte_ends(source, codec) + bom
+    if int(ends[-1]) != size:
+        raise TabootError(
+            "E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec
+        )
+    return ends
 
 
 def byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:

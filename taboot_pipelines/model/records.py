@@ -14,6 +14,8 @@ from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.offsets import OffsetMap
 
 Role = Literal["document", "input"]
+#: What becomes of a page: its main content as Markdown, its structured data as Markdown, or its source.
+Extraction = Literal["markdown", "structured", "raw"]
 
 # --- connectors -> raw_blobs --------------------------------------------------------------------------------
 

@@ -190,6 +190,9 @@ def _carry_out(
 ) -> Receipt:
     catalog = workspace.catalog
     located = catalog.locators.of_documents(namespace, doc_ids)
+    # What a page looked like goes with it, without a tombstone: the page's keeps it from being visited.
+    captures = catalog.locators.captures_of(namespace, located)
+    located += captures
     sources = {source for source, _ in located}
     catalog.tombstones.add(namespace, doc_ids, "erased" if erase else "deleted")
     for source in sorted(sources):
@@ -206,7 +209,8 @@ def _carry_out(
     if _still_held(workspace, namespace, doc_ids):
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
     if erase:
-        blobs = catalog.locators.hashes_only_of(namespace, doc_ids)
+        gone = [*doc_ids, *(x.doc_id for _, x in captures)]
+        blobs = catalog.locators.hashes_only_of(namespace, gone)
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
@@ -220,7 +224,7 @@ def _carry_out(
         # A fetch that was killed between a blob and its log entry left bytes that belong to
         # no known document.
         workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace) - set(blobs))
-        catalog.forget(namespace, doc_ids, blobs)
+        catalog.forget(namespace, gone, blobs)
         if not catalog.database.compact():
             stores["catalog"] = "pending"
         stores |= dict.fromkeys(

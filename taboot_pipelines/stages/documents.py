@@ -12,12 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.documents.parse import PARSER_VERSION, parse_document
 from taboot_pipelines.documents.secrets import MASK_VERSION
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.records import Extraction
 from taboot_pipelines.model.tables import DOCUMENTS
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
@@ -30,6 +32,12 @@ VERSION = "1"
 #: The versions of everything that decides how bytes become a document; trafilatura chooses the main
 #: content of HTML.
 PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
+#: What a source's wish for another form of its pages adds to that; nothing for the form they always had.
+_FORMS: Mapping[Extraction, tuple[str, ...]] = {
+    "markdown": (),
+    "structured": ("structured", version("extruct")),
+    "raw": ("raw",),
+}
 #: Intended rejections: recorded with their reason, and not counted as failures.
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 
@@ -58,6 +66,7 @@ def run(work: SourceWork) -> None:
         entry.config.languages,
         entry.config.type,
         workspace.settings.limits.max_document_chars,
+        *_FORMS[_extraction(entry)],
     )
     raw = work.upstream["raw_blobs"]
     inputs = ids.digest(raw.inputs, *settings)
@@ -197,6 +206,10 @@ def _fingerprint(x: Locator, settings: Iterable[Any]) -> str:
     )
 
 
+def _extraction(entry: Entry) -> Extraction:
+    return entry.config.extraction if isinstance(entry.config, WebSource) else "markdown"
+
+
 def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> dict[str, Any]:
     data = workspace.blobs.get(entry.namespace, x.sha256)
     parsed = parse_document(
@@ -206,6 +219,7 @@ def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> di
         charset=x.charset,
         languages=entry.config.languages,
         max_chars=workspace.settings.limits.max_document_chars,
+        extraction=_extraction(entry),
     )
     metadata = dict(parsed.metadata)
     if x.final_url and x.final_url != x.url:

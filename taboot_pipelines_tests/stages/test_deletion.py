@@ -6,12 +6,16 @@ Holds rules ``complete-enumeration`` and ``deleted-stays-deleted``.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from taboot_pipelines.crawl import captures
+from taboot_pipelines.crawl.captures import Capture, Captured
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Enumerated, Event, Fetched, Skipped
+from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines_tests.world import World, graph, holding
 
@@ -124,6 +128,47 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_run(
     assert finish_pending(world.workspace, "default") == []
     delete(world.workspace, "default", [doc_id(world, "notes", f"{WORD}.yaml")], erase=True)
     assert holding(world.home, WORD) == []
+
+
+@pytest.mark.parametrize("erase", [False, True])
+def test_what_was_captured_of_a_page_goes_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, erase: bool
+) -> None:
+    capture = Capture(screenshot=True, scripts=("1",))
+    pages = {
+        f"https://example.com/{name}": f"A page about {name}.\n" for name in (WORD, "other", f"{WORD}#x")
+    }
+
+    class Site:
+        def events(self, known: object, tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+            for url, text in pages.items():
+                if tombstoned(url):
+                    yield Skipped(url, "E_TOMBSTONED", "It was deleted.")
+                    continue
+                yield Fetched(url, text.encode(), mime="text/markdown", url=url, final_url=url)
+                taken = [Captured(n, k, f"{k} of {text}".encode()) for n, (k, _) in capture.names().items()]
+                yield from captures.events(
+                    capture, url, {}, taken, url=url, final_url=url, page_is_known=False
+                )
+            yield Enumerated(True)
+
+    monkeypatch.setattr(raw_blobs, "open_connector", lambda *_: Site())
+    world.source("site", "web", path=None, urls=list(pages))
+    world.ingest()
+    locators = world.workspace.catalog.locators
+    found = locators.of_source("default", "site")
+    assert sorted(x.role for x in found.values()) == ["document"] * 3 + ["input"] * 6
+    assert world.kb().documents().num_rows == 3
+    delete(world.workspace, "default", [doc_id(world, "site", f"https://example.com/{WORD}")], erase=erase)
+    left = locators.of_source("default", "site")
+    assert {p for p in found if p not in left} == {
+        p for p in found if p.startswith(f"https://example.com/{WORD}") and f"{WORD}#x" not in p
+    }
+    blobs = [p.read_bytes() for p in world.home.rglob("*") if p.is_file() and p.stat().st_size < 200]
+    assert any(b"screenshot of A page about other" in b for b in blobs)
+    assert any(f"screenshot of A page about {WORD}.".encode() in b for b in blobs) != erase
+    world.ingest()
+    assert locators.of_source("default", "site").keys() == left.keys()
 
 
 def test_unknown_ids_delete_nothing(world: World, notes: Path) -> None:

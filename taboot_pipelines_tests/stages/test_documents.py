@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.stages import documents
+from taboot_pipelines.model.records import Enumerated, Event, Fetched
+from taboot_pipelines.stages import documents, raw_blobs
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines_tests.acceptance.checks import blob_path, flip_byte
 from taboot_pipelines_tests.world import World
@@ -112,6 +114,32 @@ def test_a_rejected_language_is_recorded_as_skipped(world: World, notes: Path) -
     world.source(SOURCE, languages=["en", "de"])
     parse(world)
     assert letters(world) == {} and rows(world)["deutsch.md"]["lang"] == "de"
+
+
+def test_pages_are_parsed_again_when_another_form_of_them_is_wanted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = b'<meta property="og:title" content="Tea"><p>Tea is made of leaves and of hot water.</p>'
+
+    class Site:
+        def events(self, *_: object) -> Iterator[Event]:
+            yield Fetched("https://example.com/", page, mime="text/html", url="https://example.com/")
+            yield Enumerated(True)
+
+    monkeypatch.setattr(raw_blobs, "open_connector", lambda *_: Site())
+    texts = []
+    for extraction in (None, "structured", "raw", "markdown", "markdown"):
+        world.source(SOURCE, "web", path=None, urls=["https://example.com/"], extraction=extraction)
+        report = parse(world)
+        texts.append(rows(world)["https://example.com/"]["text"])
+    assert [t.strip() for t in texts] == [
+        "Tea is made of leaves and of hot water.",
+        "## Open Graph\n- og:title: Tea",
+        page.decode(),
+        "Tea is made of leaves and of hot water.",
+        "Tea is made of leaves and of hot water.",
+    ]
+    assert report.skipped == "unchanged"
 
 
 def test_an_unchanged_run_writes_no_version_of_the_table(world: World, notes: Path) -> None:

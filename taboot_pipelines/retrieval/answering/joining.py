@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from taboot_pipelines.retrieval.results import Answer, Citation
+from taboot_pipelines.retrieval.results.answers import Answer, Citation
 
 _CITED = re.compile(r"\[(\d+)\](?=(?:\[\d+\])*(?:\s|$))")
 

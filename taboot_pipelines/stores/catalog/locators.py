@@ -164,6 +164,25 @@ class Locators:
                 found += [(r[0], Locator(*r[1:])) for r in c.execute(query)]
         return found
 
+    def captures_of(
+        self, namespace: str, pages: Collection[tuple[str, Locator]]
+    ) -> list[tuple[str, Locator]]:
+        """(source id, locator) of what was captured of web pages, whatever its state: an input whose path is
+        a page's and a fragment.
+        """
+        wanted = {(source_id, page.path) for source_id, page in pages if page.url is not None}
+        found = []
+        with self.database.read(namespace) as c:
+            for part in parts(sorted({source_id for source_id, _ in wanted})):
+                query = sa.select(t.locator.c.source_id, *_COLUMNS).where(
+                    t.locator.c.namespace == namespace,
+                    t.locator.c.source_id.in_(part),
+                    t.locator.c.role == "input",
+                    t.locator.c.url.is_not(None),
+                )
+                found += [(r[0], Locator(*r[1:])) for r in c.execute(query)]
+        return [(s, x) for s, x in found if (s, x.path.rpartition("#")[0]) in wanted]
+
     @retried
     def record_fetched(
         self,

@@ -1,0 +1,49 @@
+"""What tests of clients that render have in common."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from taboot_pipelines.crawl.captures import PageReply, PageRequest
+from taboot_pipelines.crawl.client import Client, Reply, Timeouts
+from taboot_pipelines.crawl.urls import parse_url
+from taboot_pipelines.errors import TabootError
+
+LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
+AGENT = (("User-Agent", "taboot-test"),)
+
+
+def request(url: str, **fields: Any) -> PageRequest:
+    """A request with bounds that a test need not wait for."""
+    return PageRequest(
+        url=parse_url(url),
+        **{"headers": AGENT, "max_bytes": 1_000_000, "timeouts": Timeouts(5, 10, 30), **fields},
+    )
+
+
+def answers(client: Client, *requests: PageRequest, seconds: float = 60) -> list[Reply | TabootError]:
+    """What becomes of the requests, all on their way at once, in their order."""
+    for ticket, one in enumerate(requests):
+        client.start(ticket, one)
+    found: dict[int, Reply | TabootError] = {}
+    while len(found) < len(requests):
+        some = client.finished(seconds)
+        assert some, "nothing came in time"
+        found |= dict(some)
+    assert client.finished(0) == []
+    return [found[i] for i in range(len(requests))]
+
+
+def page(client: Client, url: str, **fields: Any) -> PageReply:
+    """The answer to one request."""
+    (reply,) = answers(client, request(url, **fields))
+    assert isinstance(reply, PageReply), reply
+    return reply
+
+
+def error(client: Client, url: str, **fields: Any) -> TabootError:
+    """The error that one request ends with."""
+    (reply,) = answers(client, request(url, **fields))
+    assert isinstance(reply, TabootError), reply
+    return reply

@@ -1,0 +1,507 @@
+"""Pages in the system's Chromium, from servers on loopback."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import psutil
+import pytest
+from PIL import Image
+
+from taboot_pipelines.crawl import browser as browser_module
+from taboot_pipelines.crawl.browser import Browser, find_chromium
+from taboot_pipelines.crawl.captures import Capture, Capturer, PageReply, events, missing, path_of
+from taboot_pipelines.crawl.client import Request, Timeouts
+from taboot_pipelines.crawl.fetching import Fetching
+from taboot_pipelines.crawl.proxies import Proxy
+from taboot_pipelines.crawl.urls import parse_url
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.model.records import Failed, Fetched, Known, NotModified
+from taboot_pipelines.settings import BrowserSettings, HttpSettings
+from taboot_pipelines_tests.connectors.servers import Site, send, serve
+from taboot_pipelines_tests.crawl.rendered import AGENT, LOOPBACK, answers, error, page, request
+
+pytestmark = pytest.mark.slow
+HTML = {"content_type": "text/html; charset=iso-8859-1", "etag": '"1"', "last_modified": "now"}
+FAST = BrowserSettings(settle_seconds=3)
+PAGES: dict[str, bytes] = {
+    "/": b"<!doctype html><title>Home</title><h1 id=h>\xfc</h1><script>fetch('/data').then(r => r.text())"
+    b".then(t => document.body.insertAdjacentHTML('beforeend', `<p>${t}</p>`))</script>",
+    "/script": b"<script>location.replace('/?from=script')</script>",
+    "/meta": b"<meta http-equiv=refresh content='0;url=/?from=meta'><p>Moved</p>",
+    "/reload": b"<p>Again</p><script>location.reload()</script>",
+    "/post": b"<p>Form</p><form method=post action=/data></form><script>document.forms[0].submit()</script>",
+    "/anchor": b"<p>Here</p><script>location.hash = '#there'; history.pushState({}, '', '/data')</script>",
+    "/spin": b"<p>Busy</p><script>for (;;);</script>",
+    "/dialog": b"<script>alert('x'); confirm('y'); document.write('<p>after</p>')</script>",
+    "/popup": b"<p>Opens</p><script>open('/data'); open('/data2')</script>",
+    "/large": b"<script>document.write('<p>' + 'x'.repeat(2000000))</script>",
+    "/cookie": b"<script>document.write(`<p>${document.cookie}|${localStorage.n || ''}</p>`);"
+    b"document.cookie = 'a=1'; localStorage.n = 1</script>",
+    "/long": b"<body style='margin:0'><div style='height:40000px'>Long</div>",
+    "/odd": b"<p id=late hidden>Late</p><script>JSON.stringify = () => 'not JSON';"
+    b"setTimeout(() => { late.hidden = false }, 300)</script>",
+    "/images": b"<p>Pictures</p><img src=/a.png><video src=/film></video>",
+}
+
+
+def site(h: BaseHTTPRequestHandler) -> None:
+    path = h.path.partition("?")[0]
+    if path in PAGES:
+        send(h, 200, PAGES[path], **HTML)
+    elif path == "/data":
+        send(h, 200, "später".encode(), content_type="text/plain; charset=utf-8")
+    elif path == "/compressed":
+        send(h, 200, zlib.compress(b"z" * 100_000), content_type="text/plain", content_encoding="deflate")
+    elif path == "/saved":
+        send(h, 200, b"<p>saved", content_type="text/html", content_disposition="attachment; filename=x.html")
+    elif path == "/moved":
+        send(h, 307, location="/", x_kept="1")
+    elif path == "/unmodified":
+        send(h, 304)
+    elif path == "/empty":
+        send(h, 204)
+    elif path == "/wanted":
+        send(h, 401, b"no", www_authenticate='Basic realm="x"')
+    elif path == "/slow":
+        h.send_response(200)
+        h.send_header("Content-Type", "text/html")
+        h.end_headers()
+        with suppress(OSError):
+            for _ in range(100):
+                h.wfile.write(b"<p>drip</p>")
+                time.sleep(0.2)
+        h.close_connection = True
+    elif path == "/hanging":
+        send(
+            h, 200, b"<p>There</p><img src=/slow><script src=/slow defer></script>", content_type="text/html"
+        )
+    elif path == "/broken":
+        h.send_response(200)
+        if "html" in h.path:
+            h.send_header("Content-Type", "text/html")
+        h.send_header("Content-Length", "1000")
+        h.end_headers()
+        h.wfile.write(b"<p>half")
+        h.close_connection = True
+    elif path == "/heavy":
+        body = b"<p>Heavy</p>" + b"<img src='/block'>" * 1
+        send(h, 200, body, content_type="text/html")
+    elif path == "/block":
+        send(h, 200, b"x" * 3_000_000, content_type="image/png")
+    else:
+        send(h, 404, b"<p>no</p>", content_type="text/html")
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Site]:
+    with serve(site) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Browser]:
+    with closing(Browser(FAST, LOOPBACK)) as made:
+        yield made
+
+
+def test_a_page_is_what_its_scripts_made_of_it(client: Browser, pages: Site) -> None:
+    reply = page(client, f"{pages.base}/", headers=(*AGENT, ("If-None-Match", '"1"')))
+    assert reply.status == 200
+    text = reply.body.decode()
+    assert text.startswith("<!DOCTYPE html>\n<html>")
+    assert '<h1 id="h">ü</h1>' in text
+    assert "<p>später</p>" in text
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert not {"etag", "last-modified", "content-length"} & set(reply.headers)
+    assert (reply.address, reply.http_version) == ("127.0.0.1", "1.1")
+    sent = dict(pages.headers)["/"]
+    assert sent["user-agent"] == "taboot-test"
+    assert "if-none-match" not in sent
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "location"),
+    [
+        ("/moved", 307, "/"),
+        ("/script", 302, "{base}/?from=script"),
+        ("/meta", 302, "{base}/?from=meta"),
+        ("/unmodified", 304, None),
+        ("/empty", 204, None),
+        ("/none", 404, None),
+        ("/wanted", 401, None),
+    ],
+)
+def test_an_answer_that_is_no_page_is_handed_back(
+    client: Browser, pages: Site, path: str, status: int, location: str | None
+) -> None:
+    before = pages.hits["/"]
+    reply = page(client, pages.base + path)
+    assert (reply.status, reply.body) == (status, b"")
+    assert reply.headers.get("location") == (location.format(base=pages.base) if location else None)
+    assert pages.hits["/"] == before
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/reload", b"Again"),
+        ("/post", b"Form"),
+        ("/anchor", b"Here"),
+        ("/dialog", b"after"),
+        ("/popup", b"Opens"),
+        ("/hanging", b"There"),
+    ],
+)
+def test_what_a_page_does_besides_does_not_lose_it(
+    client: Browser, pages: Site, path: str, words: bytes
+) -> None:
+    reply = page(client, pages.base + path)
+    assert reply.status == 200
+    assert words in reply.body
+
+
+def test_what_is_no_html_comes_as_it_is(client: Browser, pages: Site) -> None:
+    assert page(client, f"{pages.base}/data").body == "später".encode()
+    assert page(client, f"{pages.base}/compressed").body == b"z" * 100_000
+    assert page(client, f"{pages.base}/saved").body == b"<p>saved"
+    assert error(client, f"{pages.base}/compressed", max_bytes=1000).code == "E_TOO_LARGE"
+    assert page(client, f"{pages.base}/compressed", max_bytes=1000, cut=True).body == b"z" * 1000
+
+    def admit(headers: dict[str, str], url: str) -> None:
+        raise TabootError("E_MIME", f"{url} is {headers['content-type']}")
+
+    assert error(client, f"{pages.base}/", admit=admit).code == "E_MIME"
+
+
+def test_pages_are_bounded_in_bytes_and_time(client: Browser, pages: Site) -> None:
+    began = time.monotonic()
+    found = answers(
+        client,
+        request(f"{pages.base}/spin", timeouts=Timeouts(5, 5, 4)),
+        request(f"{pages.base}/slow", timeouts=Timeouts(5, 5, 4)),
+        request(f"{pages.base}/large"),
+        request(f"{pages.base}/broken"),
+        request(f"{pages.base}/broken?html"),
+        request(f"{pages.base}/"),
+    )
+    assert [getattr(x, "code", x) for x in found[:5]] == [
+        "E_TIMEOUT",
+        "E_TIMEOUT",
+        "E_TOO_LARGE",
+        "E_NETWORK",
+        "E_NETWORK",
+    ]
+    assert isinstance(found[5], PageReply)
+    assert time.monotonic() - began < 100
+
+
+def test_all_that_a_page_loads_is_bounded(pages: Site) -> None:
+    with closing(Browser(BrowserSettings(max_traffic_bytes=1_000_000), LOOPBACK)) as client:
+        assert error(client, f"{pages.base}/heavy", capture=Capture(screenshot=True)).code == "E_TOO_LARGE"
+        assert (
+            page(client, f"{pages.base}/heavy").status == 200
+        )  # pictures are not loaded for the words alone
+        assert page(client, f"{pages.base}/").status == 200
+
+
+def test_pages_share_nothing(client: Browser, pages: Site) -> None:
+    assert all(b"<p>|</p>" in page(client, f"{pages.base}/cookie").body for _ in range(2))
+
+
+def test_headers_of_a_source_go_to_no_other_origin(client: Browser) -> None:
+    def other(h: BaseHTTPRequestHandler) -> None:
+        send(
+            h,
+            200,
+            b"x",
+            content_type="text/plain",
+            access_control_allow_origin="*",
+            access_control_allow_headers="*",
+        )
+
+    with serve(other) as foreign:
+
+        def own(h: BaseHTTPRequestHandler) -> None:
+            if h.path == "/":
+                body = (
+                    f"<p>Own</p><img src='{foreign.base}/img'><script src='{foreign.base}/script'></script>"
+                    f"<iframe src='{foreign.base}/frame'></iframe><iframe src='/moved?3'></iframe>"
+                    f"<script>fetch('/same'); fetch('/moved?1'); fetch('{foreign.base}/fetch')</script>"
+                    f"<script src='/moved?2'></script>"
+                )
+                send(h, 200, body.encode(), content_type="text/html")
+            elif h.path.startswith("/moved"):
+                send(h, 302, location=f"{foreign.base}{h.path}", access_control_allow_origin="*")
+            else:
+                send(h, 200, b"x", content_type="text/plain")
+
+        with serve(own) as site_:
+            headers = (*AGENT, ("Authorization", "Bearer secret"), ("X-Key", "secret"))
+            assert (
+                page(client, f"{site_.base}/", headers=headers, capture=Capture(screenshot=True)).status
+                == 200
+            )
+            sent = dict(site_.headers)
+            assert sent["/"]["authorization"] == sent["/same"]["authorization"] == "Bearer secret"
+            assert sent["/"]["x-key"] == "secret"
+        assert {"/script", "/frame", "/img", "/moved?2", "/moved?3"} <= set(foreign.hits)
+        assert not [path for path, found in foreign.headers if "secret" in str(found)]
+
+
+def test_captures_are_taken_of_a_page(client: Browser, pages: Site, tmp_path: Path) -> None:
+    capture = Capture(
+        screenshot=True,
+        pdf=True,
+        scripts=(
+            "document.title",
+            "() => ({a: [1, undefined, 'ü']})",
+            "await fetch('/data').then(r => r.text())",
+            "undefined",
+            "throw new TypeError('words of the page')",
+            "no javascript at all",
+        ),
+        wait_seconds=0,
+    )
+    reply = page(client, f"{pages.base}/", capture=capture)
+    assert [c.kind for c in reply.captured] == ["screenshot", "pdf", *["script"] * 6]
+    picture, pdf, *values = (c.data for c in reply.captured)
+    assert isinstance(picture, bytes) and isinstance(pdf, bytes)
+    (tmp_path / "a.png").write_bytes(picture)
+    with Image.open(tmp_path / "a.png") as image:
+        assert (image.format, image.size) == ("PNG", (1280, 800))
+    assert pdf.startswith(b"%PDF-")
+    assert [json.loads(v) for v in values[:4] if isinstance(v, bytes)] == [
+        "Home",
+        {"a": [1, None, "ü"]},
+        "später",
+        None,
+    ]
+    assert [v.code for v in values[4:] if isinstance(v, TabootError)] == ["E_BROWSER"] * 2
+    assert "TypeError" in str(values[4]) and "words of the page" not in str(values[4])
+    again = page(client, f"{pages.base}/", capture=capture)
+    assert again.body == reply.body
+    assert again.captured[0].data == picture
+    assert page(client, f"{pages.base}/", capture=capture, unless=sha256_hex(reply.body)).captured == ()
+
+
+def test_captures_wait_and_are_bounded(client: Browser, pages: Site) -> None:
+    def taken(path: str, **fields: object) -> list[bytes | str]:
+        found = page(
+            client, pages.base + path, capture=Capture.model_validate({"wait_seconds": 0, **fields})
+        ).captured
+        return [c.data if isinstance(c.data, bytes) else c.data.code for c in found]
+
+    assert taken("/odd", wait_for="#late", scripts=["late.hidden"]) == [b"false"]
+    assert taken("/odd", scripts=["({})"]) == ["E_BROWSER"]  # the page's own JSON.stringify
+    assert taken("/odd", wait_for=">>", scripts=["1"], pdf=True) == ["E_CONFIG", "E_CONFIG"]
+    (whole,) = taken("/long", screenshot=True)
+    (first,) = taken("/long", screenshot=True, full_page=False)
+    assert isinstance(whole, bytes) and isinstance(first, bytes)
+    assert int.from_bytes(whole[20:24]) == 16_384
+    assert int.from_bytes(first[20:24]) == 800
+    assert taken("/", scripts=["'x'.repeat(2000000)"]) == ["E_TOO_LARGE"]
+
+
+def test_captures_become_items_of_their_source(client: Browser, pages: Site) -> None:
+    capture = Capture(screenshot=True, scripts=("1 + 1", "nothing here"), wait_seconds=0)
+    url = f"{pages.base}/"
+    seen: dict[str, str] = {}
+    capturer = Capturer(client, capture, lambda u: seen.get(u.text))
+
+    def visit(known: dict[str, Known]) -> list[object]:
+        capturer.start(7, Request(parse_url(url), AGENT, 1_000_000, Timeouts(5, 10, 30)))
+        ((ticket, reply),) = capturer.finished(60)
+        assert ticket == 7 and isinstance(reply, PageReply)
+        was, seen[url] = seen.get(url), sha256_hex(reply.body)
+        taken = capturer.taken(url)
+        assert capturer.taken(url) == ()
+        same = was == seen[url]
+        return list(events(capture, url, known, taken, url=url, final_url=url, page_is_known=same))
+
+    assert missing(capture, url, {})
+    picture, value, failed = visit({})
+    assert isinstance(picture, Fetched) and isinstance(value, Fetched) and isinstance(failed, Failed)
+    names = list(capture.names())
+    assert [e.path for e in (picture, value, failed)] == [path_of(url, n) for n in names]
+    assert (picture.role, picture.mime, picture.url) == ("input", "image/png", url)
+    assert (value.data, value.mime) == (b"2", "application/json")
+    known = {e.path: Known(sha256_hex(e.data)) for e in (picture, value)}
+    assert missing(capture, url, known)
+    assert visit(known)[:2] == [NotModified(picture.path, "input"), NotModified(value.path, "input")]
+    other = Capture(screenshot=True, wait_seconds=1)
+    assert not set(other.names()) & set(names)
+
+
+def test_the_engine_follows_where_pages_lead(pages: Site) -> None:
+    with Fetching(Browser(FAST, LOOPBACK), HttpSettings(retry_seconds=()), max_bytes=1_000_000) as fetching:
+        for path in ("/script", "/meta", "/moved"):
+            answer = fetching.get(parse_url(pages.base + path))
+            assert (
+                answer.url.startswith(f"{pages.base}/") and answer.url.partition("?")[0] == f"{pages.base}/"
+            )
+            assert "<p>später</p>" in answer.body.decode()
+        for path, code in (("/none", "E_NOT_FOUND"), ("/wanted", "E_FORBIDDEN")):
+            with pytest.raises(TabootError) as refused:
+                fetching.get(parse_url(pages.base + path))
+            assert refused.value.code == code
+
+
+def test_what_is_missing_is_named_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for settings in (BrowserSettings(executable=tmp_path / "none"), BrowserSettings()):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(TabootError) as refused:
+            Browser(settings, [])
+        assert refused.value.code == "E_CONFIG"
+        assert "extra browser" in refused.value.remedy
+    monkeypatch.undo()
+    monkeypatch.setattr(browser_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(TabootError) as refused:
+        find_chromium(BrowserSettings())
+    assert refused.value.code == "E_CONFIG"
+    assert "taboot-pipelines[browser]" in refused.value.remedy
+    monkeypatch.undo()
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o700)
+    with closing(Browser(BrowserSettings(executable=broken), LOOPBACK)) as client:
+        assert error(client, "http://127.0.0.1/").code == "E_BROWSER"
+
+
+def test_the_sandbox_is_on_unless_the_user_is_root(
+    monkeypatch: pytest.MonkeyPatch, pages: Site, tmp_path: Path
+) -> None:
+    said = tmp_path / "arguments"
+    chromium = tmp_path / "chromium"
+    chromium.write_text(f'#!/bin/sh\necho "$@" > {said}\nenv >> {said}\nexit 1\n')
+    chromium.chmod(0o700)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("TABOOT_SECRET", "hidden")
+    for user in (0, 1000):
+        monkeypatch.setattr(browser_module.os, "geteuid", lambda user=user: user)
+        with closing(Browser(BrowserSettings(executable=chromium), LOOPBACK)) as client:
+            error(client, f"{pages.base}/")
+        text = said.read_text()
+        assert ("--no-sandbox" in text) == (user == 0)
+        assert "--proxy-bypass-list=<-loopback>" in text
+        assert "HTTP_PROXY" not in text and "hidden" not in text
+
+
+def _is_chromium(process: psutil.Process) -> bool:
+    """Whether it is the browser itself, not one of its parts."""
+    with suppress(psutil.Error):
+        words = process.cmdline()
+        return "--remote-debugging-pipe" in words and not any(w.startswith("--type=") for w in words)
+    return False
+
+
+def test_another_chromium_comes_for_one_that_died(pages: Site) -> None:
+    with closing(Browser(FAST, LOOPBACK)) as client:
+        assert page(client, f"{pages.base}/").status == 200
+        chromium = next(p for p in psutil.Process().children(recursive=True) if _is_chromium(p))
+        client.start(0, request(f"{pages.base}/spin"))
+        time.sleep(1.5)
+        chromium.kill()
+        ((_, found),) = client.finished(60)
+        assert isinstance(found, TabootError)
+        assert (found.code, found.details["again"]) == ("E_BROWSER", True)
+        assert page(client, f"{pages.base}/").status == 200
+
+
+def test_closing_leaves_no_process_behind(pages: Site) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    client = Browser(FAST, LOOPBACK)
+    client.start(0, request(f"{pages.base}/spin"))
+    client.start(1, request(f"{pages.base}/slow"))
+    time.sleep(3)
+    assert set(psutil.Process().children(recursive=True)) - before
+    client.close()
+    left = set(psutil.Process().children(recursive=True)) - before
+    psutil.wait_procs(left, timeout=5)
+    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert client.finished(0) == []
+
+
+def test_a_certificate_that_nobody_trusts_is_refused(client: Browser, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serve(site, context) as secure:
+        found = error(client, secure.base.replace("http:", "https:") + "/")
+        assert (found.code, "certificate" in found.message) == ("E_NETWORK", True)
+        assert not secure.hits
+
+
+@contextmanager
+def forward_proxy(credentials: str) -> Iterator[tuple[int, list[str]]]:
+    """A proxy that opens tunnels for whoever has the credentials, and what it was asked for."""
+    asked: list[str] = []
+
+    def pump(a: socket.socket, b: socket.socket) -> None:
+        with suppress(OSError):
+            while data := a.recv(65536):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+
+    def carry(peer: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += peer.recv(65536)
+        target = head.split(b" ")[1].decode()
+        asked.append(target)
+        if base64.b64encode(credentials.encode()) not in head:
+            peer.sendall(b"HTTP/1.1 407 No\r\n\r\n")
+            peer.close()
+            return
+        host, _, port = target.rpartition(":")
+        server = socket.create_connection((host, int(port)))
+        peer.sendall(b"HTTP/1.1 200 Yes\r\n\r\n")
+        threading.Thread(target=pump, args=(server, peer), daemon=True).start()
+        pump(peer, server)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=carry, args=(listening.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1], asked
+
+
+def test_pages_go_by_a_proxy_and_names_are_checked_before(client: Browser, pages: Site) -> None:
+    with forward_proxy("me:mine") as (port, asked):
+        way = Proxy("http", "localhost", port, "me", "mine")
+        url = pages.base.replace("127.0.0.1", "localhost")
+        assert b"sp" in page(client, f"{url}/", proxy=way).body
+        assert set(asked) == {f"127.0.0.1:{pages.port}"}
+        found = error(client, f"{url}/", proxy=Proxy("http", "127.0.0.1", port, "me", "wrong"))
+        assert (found.code, found.details["proxy"]) == ("E_NETWORK", f"127.0.0.1:{port}")
+        assert error(client, f"{url}/", proxy=Proxy("socks5", "127.0.0.1", port)).code == "E_CONFIG"
+        asked.clear()
+        with closing(Browser(FAST, [])) as strict:
+            assert error(strict, f"{url}/", proxy=way).code == "E_URL_BLOCKED"
+        assert not asked
+
+
+def test_pictures_and_films_are_not_loaded_for_words(client: Browser, pages: Site) -> None:
+    page(client, f"{pages.base}/images")
+    assert not pages.hits["/a.png"] and not pages.hits["/film"]
+    page(client, f"{pages.base}/images", capture=Capture(screenshot=True, wait_seconds=0))
+    assert pages.hits["/a.png"] and not pages.hits["/film"]
