@@ -222,7 +222,7 @@ class Fetching:
         while self._later and self._later[0][0] <= now:
             _, _, item = heapq.heappop(self._later)
             if isinstance(item, _Job):
-                self._queue(item, first=True)
+                self._queue(item)  # behind the others, so that one bad page is not the whole site
             else:
                 item.offered = False
                 self._offer(item)

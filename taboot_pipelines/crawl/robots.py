@@ -252,7 +252,10 @@ class RobotsCache:
         if max_age is not None and robots.reachable:
             life = min(life, max(max_age, UNREACHABLE_SECONDS))
         until = time.time() + life
-        kept = body[:MAX_ROBOTS_BYTES] if status is not None and 200 <= status < 300 else b""
+        kept = b""
+        if status is not None and 200 <= status < 300:
+            # The directives alone: a site may answer with any page, and pages are kept as blobs alone.
+            kept = b"\n".join(f"{name}: {text}".encode() for name, text in _lines(body))
         value = json.dumps({"status": status, "until": until}).encode() + b"\n" + kept
         self._hints.ask(lambda state: state.set(self._namespace, ROBOTS(origin), value, life), None)
         self._remember(origin, until, robots)

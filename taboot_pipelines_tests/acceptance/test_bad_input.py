@@ -385,7 +385,13 @@ def test_bad_answers_of_a_web_server_are_recorded_by_kind(
         tmp_path,
         tei.url,
         limits={"max_blob_bytes": MEGABYTE},
-        http={"read_timeout_seconds": 1, "total_timeout_seconds": 1.5, "connect_timeout_seconds": 1},
+        http={
+            "read_timeout_seconds": 1,
+            "total_timeout_seconds": 1.5,
+            "connect_timeout_seconds": 1,
+            "rate_limit_rps": 0,
+            "retry_seconds": (),
+        },
     )
     urls = [f"{served.base}/{name}" for name in ("fine", *BAD_PAGES)]
     world.entries.append({"id": "site", "type": "web", "urls": urls, "allow_cidrs": ["127.0.0.1/32"]})
