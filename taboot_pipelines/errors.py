@@ -54,6 +54,9 @@ CODES: dict[str, tuple[int, str]] = {
     "E_EMPTY": (422, "The file holds no text; exclude it if that is intended."),
     "E_BINARY": (415, "The file is not text; exclude it in the sources file."),
     "E_TOO_LARGE": (413, "Split or exclude the file, or raise TABOOT_LIMITS__MAX_BLOB_BYTES."),
+    "E_DEPTH": (422, "The page lies at `max_depth` and is not asked for; raise it to read such pages."),
+    "E_SCORE": (422, "The page scores below `score_threshold`; lower it, or add keywords."),
+    "E_PAGES": (422, "The page lies beyond `max_pages`; raise it, or narrow `include`."),
     "E_LANGUAGE": (422, "Add the language to the source's `languages` if you want such documents."),
     "E_MIME": (415, "The content type is not supported; exclude it in the sources file."),
     # Origin and parsing (seed 000)

@@ -16,13 +16,16 @@ from pydantic import SecretStr
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.client import Admit
+from taboot_pipelines.crawl.crawler import StoredPage
 from taboot_pipelines.crawl.curl import CurlClient
 from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
+from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.proxies import Proxies
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.records import Role
 from taboot_pipelines.settings import HttpSettings, Settings
 
@@ -53,10 +56,10 @@ def environment_secret(name: str) -> SecretStr:
 
 
 class SourceState(Protocol):
-    """What a connector keeps of its source from one run to the next: a crawl's frontier, an API's cursor.
+    """What a connector keeps of its source from one run to the next, such as an API's cursor. (A crawl keeps
+    more: see ``crawl.frontier``.)
 
-    Waiting for issue 11 (crawling), its first user, which implements it on the catalog and says what a
-    frontier needs beyond this.
+    Waiting for issue 12 (sources with an API), its first user, which implements it on the catalog.
     """
 
     def load(self) -> bytes | None:
@@ -68,6 +71,12 @@ class SourceState(Protocol):
 
 #: ``proxies(name, secrets)``: the list of proxies of that name. Raises ``E_SOURCES`` if there is none.
 ProxyLists = Callable[[str, Secrets], Proxies]
+
+#: ``frontier(plan)``: the URLs of the source's crawl that has not ended, else of a new one.
+OpenFrontier = Callable[[CrawlPlan], Frontier]
+
+#: ``stored_page(key)``: what is stored of a page of the source; None where nothing is.
+ReadStoredPage = Callable[[str], StoredPage | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,9 @@ class Access:
     directory, which is never entered. ``max_blob_bytes``: a larger item is not read. ``references``: reads
     which files a Compose text names; None: only what names and contents show. ``project_files``: the same of
     whole projects. ``clock``: the time of day in
-    UTC; time-outs and waits run on the monotonic clock. ``secrets`` and ``state``: see :data:`Secrets` and
-    :class:`SourceState`; no connector reads them yet.
+    UTC; time-outs and waits run on the monotonic clock. ``frontier``: see :data:`OpenFrontier`; None: a crawl
+    is kept in memory, and begins anew with each process. ``stored_page``: see :data:`ReadStoredPage`.
+    ``secrets`` and ``state``: see :data:`Secrets` and :class:`SourceState`; no connector reads them yet.
     """
 
     root: Path
@@ -101,6 +111,8 @@ class Access:
     references: References | None = None
     project_files: ProjectFiles | None = None
     clock: Clock = utc_now
+    frontier: OpenFrontier | None = None
+    stored_page: ReadStoredPage = lambda _: None
     secrets: Secrets = environment_secret
     state: SourceState | None = None
 
@@ -115,6 +127,8 @@ class Access:
         politeness: Politeness | None = None,
         robots: RobotsCache | None = None,
         proxies: ProxyLists | None = None,
+        frontier: OpenFrontier | None = None,
+        stored_page: ReadStoredPage = lambda _: None,
     ) -> Access:
         """What ``settings`` allow for an entry of the sources file in ``root``."""
         return cls(
@@ -124,6 +138,8 @@ class Access:
             http=HttpAccess(settings.http, politeness, robots, proxies=proxies),
             references=references,
             project_files=project_files,
+            frontier=frontier,
+            stored_page=stored_page,
         )
 
     def fetcher(

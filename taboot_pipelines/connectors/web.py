@@ -1,8 +1,9 @@
-"""Web pages (type ``web``): what ``urls`` and ``sitemaps`` list, fetched over HTTP(S).
+"""Web pages (type ``web``): what ``urls`` and ``sitemaps`` list, and what the pages link to, over HTTP(S).
 
-A page's locator is the canonical key of the URL as listed; two listed URLs with one key are one item. What
-the entry's globs leave out is absent. Every list must have been read and not be empty, or the enumeration is
-incomplete (rule ``complete-enumeration``).
+A page's locator is the canonical key of the URL as listed or linked; URLs with one key are one item. What the
+entry's globs leave out is absent. Every list must have been read and not be empty, or the enumeration is
+incomplete (rule ``complete-enumeration``). Which links are followed is said in ``crawl.targets``, and how far
+in ``crawl.crawler``.
 """
 
 from __future__ import annotations
@@ -20,20 +21,18 @@ from taboot_pipelines.connectors.entries import Name, SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.answers import Answer
+from taboot_pipelines.crawl.crawler import UNSPECIFIC, Crawler, media_type
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.fetching import Fetching
-from taboot_pipelines.crawl.urls import MAX_LENGTH, WebUrl, canonical_key, parse_url
+from taboot_pipelines.crawl.frontier import Frontier
+from taboot_pipelines.crawl.links import LINKS_VERSION
+from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
+from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import (
-    Enumerated,
-    Event,
-    Failed,
-    Fetched,
-    Gone,
-    Known,
-    NotModified,
-    Skipped,
-)
+from taboot_pipelines.model.crawls import MAX_ATTEMPTS, CrawlPlan, FoundUrl, Listing, Strategy
+from taboot_pipelines.model.ids import digest
+from taboot_pipelines.model.records import Event, Known
+from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
 
 MAX_SITEMAPS = 1000
 MAX_SITEMAP_DEPTH = 5
@@ -52,10 +51,7 @@ _MIMES = frozenset(
         "text/x-yaml",
     }
 )
-#: What servers without a better word say; then the name decides.
-_UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
 _TEXT_NAME = re.compile(r"(?i).*\.(?:md|markdown|txt|rst|ya?ml|json|html?|xhtml|conf)", re.DOTALL)
-_CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([A-Za-z0-9_.:+-]{1,40})")
 
 
 def _url_globs(value: list[str]) -> list[str]:
@@ -70,13 +66,8 @@ def _cidr(value: str) -> str:
         raise ValueError("is not a network such as 192.168.1.0/24 (host bits must be zero)") from None
 
 
-def _depth(value: int) -> int:
-    if value > 0:
-        raise ValueError("a depth above 0 (following links) is not available in this version")
-    return value
-
-
 UrlGlobList = Annotated[list[str], AfterValidator(_url_globs)]
+Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"[^\W_]")]
 UrlText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LENGTH)]
 
 
@@ -90,11 +81,32 @@ class WebSource(SourceEntry):
     sitemaps: list[UrlText] = Field(
         default_factory=list, description="Sitemaps (XML, index, gzip, text, RSS, Atom) that list pages."
     )
-    max_depth: Annotated[int, Field(ge=0), AfterValidator(_depth)] = Field(
-        0, description="0: only what is listed."
+    max_depth: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description=(
+            "How far links are followed. 0: only what is listed; 1: also recorded where it leads, but that is"
+            " not read; 2: also what it links to; and so on: pages at this depth are known, but not read."
+        ),
     )
     max_pages: int = Field(
-        10_000, ge=1, le=1_000_000, description="Pages beyond it, in the order of their keys, are skipped."
+        10_000, ge=1, le=1_000_000, description="Pages beyond it, in the crawl's order, are skipped."
+    )
+    strategy: Literal["bfs", "dfs", "best_first"] = Field(
+        "bfs",
+        description=(
+            "Which page comes next: the least deep, one linked on the page read last, or the best score."
+        ),
+    )
+    keywords: Annotated[list[Keyword], Field(max_length=100)] = Field(
+        default_factory=list, description="What links are scored by: words in their text and URL."
+    )
+    score_threshold: float = Field(
+        0.0, ge=0, le=1, description="Links that score lower are not followed; 1: every keyword is shown."
+    )
+    priority: UrlGlobList = Field(
+        default_factory=list, description="Globs of the URLs that are read before all others."
     )
     include: UrlGlobList = Field(
         default_factory=list, description="Globs of the URLs that are taken; default all."
@@ -111,11 +123,13 @@ class WebSource(SourceEntry):
     def _listed(self) -> WebSource:
         if not self.urls and not self.sitemaps:
             raise ValueError("needs urls or sitemaps")
+        if not self.keywords and (self.strategy == "best_first" or self.score_threshold > 0):
+            raise ValueError("needs keywords for best_first or score_threshold")
         return self
 
 
 class WebConnector:
-    """Reads the pages that ``urls`` and ``sitemaps`` of ``entry`` list and its globs do not leave out."""
+    """Reads the pages that ``urls`` and ``sitemaps`` of ``entry`` list, and those that links lead to."""
 
     def __init__(self, entry: WebSource, access: Access) -> None:
         self._entry = entry
@@ -124,55 +138,82 @@ class WebConnector:
         self._exclude = UrlGlobs(entry.exclude)
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        """Problems of the lists first, then the pages in the order of their keys, at most ``max_concurrency``
-        held at once.
-        """
+        """Problems of the lists first, then the pages as they answer, at most ``max_concurrency`` at once."""
+        access, targets = self._access, self._targets()
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with self._access.fetcher(allowed, _admit, self._entry.proxies) as fetcher:
-            lists = _Lists(fetcher, self._wanted)
-            lists.read(self._entry.urls, self._entry.sitemaps)
-            yield from lists.problems
-            yield from self._pages(fetcher, lists.pages, known, tombstoned)
-        yield Enumerated(not lists.reason, lists.reason)
+        with access.fetcher(allowed, _admit, self._entry.proxies) as fetching:
+
+            def roots() -> tuple[list[FoundUrl], Listing]:
+                lists = _Lists(fetching, self._wanted)
+                lists.read(self._entry.urls, self._entry.sitemaps)
+                listed = [targets.listed(lists.pages[key], key) for key in sorted(lists.pages)]
+                return (
+                    [FoundUrl(x.url_id, x.key, x.url, x.host, preferred=x.preferred) for x in listed],
+                    Listing(lists.reason, tuple(lists.problems)),
+                )
+
+            crawler = Crawler(
+                self._frontier(),
+                _Pages(fetching),
+                targets,
+                known=known,
+                tombstoned=tombstoned,
+                stored=access.stored_page,
+                window=access.http.settings.max_concurrency,
+            )
+            yield from crawler.events(roots)
 
     def _wanted(self, key: str) -> bool:
         return (not self._include or self._include.matches(key)) and not self._exclude.matches(key)
 
-    def _pages(
-        self,
-        fetcher: Fetching,
-        pages: Mapping[str, WebUrl],
-        known: Mapping[str, Known],
-        tombstoned: Callable[[str], bool],
-    ) -> Iterator[Event]:
-        keys = sorted(pages)
-        #: In the order of the keys: what is known of a page already, or its ticket.
-        pending: deque[Event | int] = deque()
-        arrived: dict[int, Event] = {}
+    def _targets(self) -> Targets:
+        entry = self._entry
+        return Targets(
+            [Folder.of(url) for url in _readable([*entry.urls, *entry.sitemaps]).values()],
+            included=_test(entry.include),
+            elsewhere=_test([p for p in entry.include if "://" in p]),
+            excluded=_test(entry.exclude),
+            preferred=_test(entry.priority),
+            keywords=entry.keywords,
+        )
 
-        def first() -> Event:
-            head = pending.popleft()
-            if not isinstance(head, int):
-                return head
-            while head not in arrived:
-                arrived.update((i, _event(keys[i], pages[keys[i]], r)) for i, r in fetcher.finished(60))
-            return arrived.pop(head)
+    def _frontier(self) -> Frontier:
+        entry = self._entry
+        listed = (entry.urls, entry.sitemaps)
+        rules = (entry.include, entry.exclude, entry.priority, entry.keywords)
+        links = digest(KEY_VERSION, LINKS_VERSION, TARGETS_VERSION, *listed, *rules)
+        limits = (entry.max_depth, entry.max_pages, entry.strategy, entry.score_threshold)
+        plan = CrawlPlan(
+            roots=tuple(_readable([*entry.urls, *entry.sitemaps])),
+            requested_depth=entry.max_depth,
+            max_pages=entry.max_pages,
+            strategy=Strategy(entry.strategy),
+            score_threshold=entry.score_threshold,
+            configuration=digest(links, *limits, entry.allow_cidrs),
+            link_rules=links,
+        )
+        if self._access.frontier is not None:
+            return self._access.frontier(plan)
+        crawls = crawls_in_memory()
+        return crawls.frontier(entry.namespace, crawls.begin(entry.namespace, entry.id, plan))
 
-        taken = 0
-        for ticket, key in enumerate(keys):
-            if tombstoned(key):
-                pending.append(Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose."))
-            elif taken >= self._entry.max_pages:
-                message = f"{key} lies beyond max_pages ({self._entry.max_pages})."
-                pending.append(Skipped(key, "E_TOO_LARGE", message, outside=True))
-            else:
-                taken += 1
-                fetcher.start(ticket, pages[key], known=known.get(key))
-                pending.append(ticket)
-            if len(pending) >= self._access.http.settings.max_concurrency:
-                yield first()
-        while pending:
-            yield first()
+
+class _Pages:
+    """The engine as a crawl asks for pages. It tries again by itself what may pass by, so that what it gives
+    up is given up."""
+
+    def __init__(self, fetching: Fetching) -> None:
+        self._fetching = fetching
+
+    def start(self, ticket: int, url: WebUrl, *, known: Known | None = None) -> None:
+        self._fetching.start(ticket, url, known=known)
+
+    def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
+        ended = self._fetching.finished(timeout)
+        for _, result in ended:
+            if isinstance(result, TabootError):
+                result.details["attempts"] = max(MAX_ATTEMPTS, result.details["attempts"])
+        return ended
 
 
 class _Lists:
@@ -184,7 +225,7 @@ class _Lists:
         self._fetcher = fetcher
         self._wanted = wanted
         self.pages: dict[str, WebUrl] = {}
-        self.problems: list[Failed] = []
+        self.problems: list[tuple[str, str, str]] = []
         self.reason = ""
 
     def read(self, urls: list[str], sitemaps: list[str]) -> None:
@@ -228,7 +269,7 @@ class _Lists:
         try:
             url = parse_url(text, base)
         except TabootError as error:
-            self.problems.append(Failed(name, error))
+            self.problems.append((name, error.code, error.message))
             return
         key = canonical_key(url)
         if not self._wanted(key):
@@ -240,43 +281,31 @@ class _Lists:
             self.pages[key] = url
 
     def _fail(self, name: str, error: TabootError) -> None:
-        self.problems.append(Failed(name, error))
+        self.problems.append((name, error.code, error.message))
         self.reason = self.reason or f"the list {name} could not be read"
 
 
-def _event(key: str, url: WebUrl, answer: Answer | TabootError) -> Event:
-    """What became of the page ``key``, fetched from ``url``."""
-    if isinstance(answer, TabootError):
-        if answer.code == "E_NOT_FOUND":
-            return Gone(key, answer.code, answer.message)
-        if answer.code in ("E_TOO_LARGE", "E_MIME"):
-            return Skipped(key, answer.code, answer.message)
-        return Failed(key, answer)
-    if answer.status == 304:
-        return NotModified(key)
-    content_type = answer.headers.get("content-type", "")
-    mime, charset = _mime(content_type), _CHARSET.search(content_type)
-    return Fetched(
-        key,
-        answer.body,
-        mime=None if mime in _UNSPECIFIC else mime,
-        charset=charset[1].lower() if charset else None,
-        url=url.text,
-        final_url=answer.url,
-        etag=answer.headers.get("etag"),
-        last_modified=answer.headers.get("last-modified"),
-    )
+def _readable(texts: list[str]) -> dict[str, WebUrl]:
+    """The URLs among ``texts`` by their normal form; the others are told as problems of the lists."""
+    found: dict[str, WebUrl] = {}
+    for text in texts:
+        try:
+            url = parse_url(text)
+        except TabootError:
+            continue
+        found[url.text] = url
+    return found
 
 
-def _mime(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
+def _test(globs: list[str]) -> Test | None:
+    return UrlGlobs(globs).matches if globs else None
 
 
 def _admit(headers: dict[str, str], url: str) -> None:
-    mime = _mime(headers.get("content-type", ""))
+    mime = media_type(headers.get("content-type", ""))
     if mime in _MIMES:
         return
-    if mime in _UNSPECIFIC and (not mime or _TEXT_NAME.fullmatch(url.partition("?")[0])):
+    if mime in UNSPECIFIC and (not mime or _TEXT_NAME.fullmatch(url.partition("?")[0])):
         return
     raise TabootError("E_MIME", f"{url} has a content type that is not read.", url=url)
 

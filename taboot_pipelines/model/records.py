@@ -96,8 +96,15 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Not an item: what was told so far is to be made durable before the next event is asked for, since the
+    connector then records that it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Enumerated:
-    """The last event of every connector. Unless ``complete``, what was not seen is not absent (rule
+    """The last event of every connector, which is asked for another once this one has been applied. Unless
+    ``complete``, what was not seen is not absent (rule
     ``complete-enumeration``).
     """
 
@@ -105,7 +112,7 @@ class Enumerated:
     reason: str = ""
 
 
-Event = Fetched | NotModified | Unchanged | Skipped | Failed | Gone | Enumerated
+Event = Fetched | NotModified | Unchanged | Skipped | Failed | Gone | Checkpoint | Enumerated
 
 # --- documents -> chunks ------------------------------------------------------------------------------------
 

@@ -15,13 +15,17 @@ from itertools import takewhile
 from typing import Any
 
 from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.crawl.crawler import StoredPage
+from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.records import (
+    Checkpoint,
     Enumerated,
     Event,
     Failed,
@@ -176,6 +180,8 @@ class _Batch:
             politeness=politeness,
             robots=RobotsCache(hints, self.namespace, user_agent),
             proxies=partial(open_proxies, self.catalog, hints, self.namespace),
+            frontier=self._frontier,
+            stored_page=self._stored_page,
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
@@ -186,13 +192,17 @@ class _Batch:
             for p, x in self.known.items()
         }
         enumerated = Enumerated(False, "the connector ended early")
-        for event in connector.events(known, tombstoned):
+        events = connector.events(known, tombstoned)
+        for event in events:
             match event:
                 case Enumerated():
                     enumerated = event
+                    break
                 case Unchanged():
                     self.report.add("discovered", len(event.roles))
                     self._keep(event.roles)
+                case Checkpoint():
+                    self._flush()
                 case _:
                     self._take(event)
         self._flush()
@@ -216,12 +226,25 @@ class _Batch:
             },
             namespace=self.namespace,
         )
+        next(events, None)
         if not enumerated.complete:
             self.report.problem(
                 "E_NOT_FOUND",
                 self.source_id,
                 f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.",
             )
+
+    def _frontier(self, plan: CrawlPlan) -> Frontier:
+        crawls = self.catalog.crawls
+        return crawls.frontier(self.namespace, crawls.begin(self.namespace, self.source_id, plan))
+
+    def _stored_page(self, key: str) -> StoredPage | None:
+        x = self.known.get(key)
+        try:
+            data = self.workspace.blobs.get(self.namespace, x.sha256) if x is not None else None
+        except TabootError:
+            return None  # what is damaged is fetched again
+        return None if x is None or data is None else StoredPage(data, x.mime, x.charset)
 
     def retire(self) -> None:
         gone = list(self.known.values())
@@ -268,7 +291,7 @@ class _Batch:
         ]
 
     def _take(self, event: Event) -> None:
-        assert not isinstance(event, Enumerated | Unchanged)
+        assert not isinstance(event, Enumerated | Unchanged | Checkpoint)
         counts = self.report.counts
         counts["discovered"] += 1
         if counts["discovered"] % 64 == 0:

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.connectors import Access, open_connector
 from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.model.records import (
+    Checkpoint,
     Enumerated,
     Event,
     Failed,
@@ -32,6 +33,7 @@ from taboot_pipelines.model.records import (
     Known,
     NotModified,
     Skipped,
+    Unchanged,
 )
 from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
 from taboot_pipelines_tests.connectors.conftest import DATA
@@ -57,15 +59,16 @@ def crawl(
     limit: int = 1_000_000,
     **http: Any,
 ) -> tuple[dict[str, Event], Enumerated]:
-    """Events by path, and the end; every path is reported once and the end is the last."""
+    """Events by path, checkpoints left out, and the end, which is the last; each path is reported once."""
     settings = Settings(http=HttpSettings(**{**FAST, **http}), limits=LimitSettings(max_blob_bytes=limit))
     events = list(
         open_connector(entry, Access.of(settings, Path())).events(known or {}, tombstones.__contains__)
     )
     end = events.pop()
     assert isinstance(end, Enumerated)
-    by_path: dict[str, Event] = {e.path: e for e in events if not isinstance(e, Enumerated)}
-    assert len(by_path) == len(events)
+    items = [e for e in events if not isinstance(e, Checkpoint)]
+    by_path: dict[str, Event] = {e.path: e for e in items if not isinstance(e, Enumerated | Unchanged)}
+    assert len(by_path) == len(items)
     return by_path, end
 
 
@@ -297,7 +300,7 @@ def test_a_date_to_come_back_at_is_told_by_the_clock_it_is_given(seconds: int, h
     with serve(lambda h: send(h, 503, retry_after=date)) as busy:
         access = replace(Access.of(Settings(), Path()), clock=lambda: now)
         entry = source(urls=[f"{busy.base}/"])
-        failed, end = open_connector(entry, access).events({}, lambda _: False)
+        failed, *_, end = open_connector(entry, access).events({}, lambda _: False)
     assert code(failed) == "E_5XX_ORIGIN" and end == Enumerated(True)
     assert busy.hits["/"] == hits
 
@@ -499,7 +502,7 @@ def test_globs_leave_out_and_max_pages_skips_what_lies_beyond(site: Site) -> Non
     assert end.complete
 
 
-def test_events_come_in_the_order_of_keys_and_a_host_sees_two_requests_at_most(site: Site) -> None:
+def test_events_come_as_pages_answer_and_a_host_sees_two_requests_at_most(site: Site) -> None:
     def answer(h: BaseHTTPRequestHandler) -> None:
         time.sleep(0.05 if h.path.endswith("0") else 0.01)
         send(h, 200, h.path.encode(), **HTML)
@@ -509,7 +512,9 @@ def test_events_come_in_the_order_of_keys_and_a_host_sees_two_requests_at_most(s
         access = Access.of(Settings(http=HttpSettings(max_concurrency=8)), Path())
         events = list(open_connector(source(urls=urls), access).events({}, lambda _: False))
         paths = [e.path for e in events if isinstance(e, Fetched)]
-        assert paths == sorted(urls)
+        assert sorted(paths) == sorted(urls)
+        # The slow first page keeps nobody waiting.
+        assert paths != sorted(urls)
         assert other.most == 2
 
 

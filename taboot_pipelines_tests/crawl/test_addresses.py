@@ -62,7 +62,7 @@ def test_the_guard_refuses_every_form_of_a_private_address(
             return [ipaddress.ip_address(a) for a in names[host]]
 
     entry = WebSource.model_validate({"id": "w", "type": "web", "urls": [case["url"]]})
-    failed, end = WebConnector(entry, resolving(resolver, retry_seconds=())).events({}, lambda _: False)
+    failed, *_, end = WebConnector(entry, resolving(resolver, retry_seconds=())).events({}, lambda _: False)
     assert isinstance(failed, Failed) and isinstance(end, Enumerated)
     if case["expect"] == "allow":
         assert failed.error.code == "E_NETWORK" and len(connected) == 1

@@ -205,6 +205,9 @@ def test_a_site_that_is_down_fails_by_page_and_keeps_what_is_known(world: World)
             else send(request, 200, page + request.path.encode(), content_type="text/html")
         )
 
+    world.overrides["http"] = {"retry_seconds": (), "rate_limit_rps": 0}
+    world.workspace.close()
+    world.workspace = world.open(world.home)
     with serve(handle) as site:
         world.entries.append(
             {

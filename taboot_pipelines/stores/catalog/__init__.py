@@ -21,6 +21,8 @@ attribute          module                 subject
 ``jobs``           ``jobs.py``            one ingest of one source each: its state, its counts
 ``locators``       ``locators.py``        the fetch log, and which bytes each locator holds now (``Locator``)
 ``blobs``          ``blobs.py``           records of stored bytes, and how many bytes a namespace uses
+``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier.py`` hands out the URLs
+                                          that one still has to ask for
 ``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.crawls import Crawls
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.dead_letters import DeadLetters
 from taboot_pipelines.stores.catalog.jobs import Jobs
@@ -34,6 +35,7 @@ class Catalog:
         self.blobs = Blobs(database)
         self.locators = Locators(database, self.blobs)
         self.uploads = Uploads(database, self.blobs)
+        self.crawls = Crawls(database)
         self.pointers = Pointers(database)
         self.runs = Runs(database)
         self.dead_letters = DeadLetters(database)
@@ -54,6 +56,7 @@ class Catalog:
             for source_id, documents in by_source.items():
                 paths = {x.path for x in documents}
                 self.locators.forget(c, namespace, source_id, paths)
+                self.crawls.forget(c, namespace, source_id, paths)
                 names = paths | {x.doc_id for x in documents}
                 units = self.runs.forget(c, namespace, source_id, names, paths)
                 self.dead_letters.forget(c, namespace, source_id, names, paths | units)

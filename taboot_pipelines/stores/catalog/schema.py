@@ -9,7 +9,19 @@ canonical form. Every table starts with the namespace, which is the tenant. Seed
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
 
 metadata = MetaData()
 
@@ -164,6 +176,93 @@ storage_usage = Table(
     Column("interpretation_count_month", Integer, nullable=False),
     Column("interpretation_limit_month", Integer),  # null: unlimited, the default
     Column("billing_month", Text, nullable=False),
+)
+
+# --- crawls -------------------------------------------------------------------------------------------------
+
+crawl = Table(
+    "crawl",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("crawl_id", Text, primary_key=True),
+    Column("source_id", Text, nullable=False),
+    Column("number", Integer, nullable=False),  # the source's first crawl has 1
+    Column("roots", Text, nullable=False),  # a list of URLs
+    Column("requested_depth", Integer, nullable=False),
+    Column("max_pages", Integer, nullable=False),
+    Column("strategy", Text, nullable=False),
+    Column("score_threshold", Float, nullable=False),
+    Column("configuration", Text, nullable=False),
+    Column("link_rules", Text, nullable=False),
+    Column("previous", Text),
+    Column("state", Text, nullable=False),
+    Column("taken", Integer, nullable=False),  # how many of `max_pages` have been claimed
+    Column("listing", Text),  # null until the lists have been read
+    Column("complete", Boolean),
+    Column("reason", Text, nullable=False),
+    Column("counts", Text),  # the ledger, once it has ended
+    Column("started_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Index("ix_crawl_source", "namespace", "source_id", "number"),
+)
+
+crawl_url = Table(
+    "crawl_url",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("crawl_id", Text, primary_key=True),
+    Column("url_id", LargeBinary, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("parent", LargeBinary),  # null: it was listed
+    Column("depth", Integer, nullable=False),
+    Column("score", Float, nullable=False),
+    Column("preferred", Boolean, nullable=False),
+    Column("rank", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("outcome", Text),
+    Column("code", Text),
+    Column("message", Text),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("found_at", BigInteger, nullable=False),
+    Column("claimed_at", BigInteger),  # of the last claim; null: it was never claimed
+    Column("claimed_by", Text),
+    Column("heartbeat_at", BigInteger),
+    Column("answered_at", BigInteger),
+    Column("http_status", Integer),
+    Column("request_seconds", Float),
+    Column("ip", Text),
+    Index(
+        "ix_crawl_url_pending",
+        "namespace",
+        "crawl_id",
+        "host",
+        "rank",
+        sqlite_where=text("state = 'PENDING'"),
+        postgresql_where=text("state = 'PENDING'"),
+    ),
+    Index(
+        "ix_crawl_url_claimed",
+        "namespace",
+        "crawl_id",
+        "claimed_by",
+        sqlite_where=text("state = 'IN-PROGRESS'"),
+        postgresql_where=text("state = 'IN-PROGRESS'"),
+    ),
+)
+
+#: The links of a page within its crawl: a row per page, since there are a hundred times as many links.
+crawl_lead = Table(
+    "crawl_lead",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("crawl_id", Text, primary_key=True),
+    Column("parent", LargeBinary, primary_key=True),
+    Column("content", Text),  # SHA-256 of the bytes that they stand on
+    Column("children", LargeBinary, nullable=False),  # the ids of the URLs, one after the other
 )
 
 # --- pointers and history -----------------------------------------------------------------------------------

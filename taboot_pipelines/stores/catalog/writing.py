@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 #: From this many rows on PostgreSQL gets them by COPY: making its temporary table costs as much as about
 #: 100 rows.
@@ -31,7 +32,7 @@ def now_micros() -> int:
     return time.time_ns() // 1000
 
 
-def parts(items: Sequence[str]) -> Iterator[list[str]]:
+def parts(items: Sequence[T]) -> Iterator[list[T]]:
     """The items in lists short enough for one statement."""
     for i in range(0, len(items), MAX_PARAMETERS):
         yield list(items[i : i + MAX_PARAMETERS])

@@ -1,0 +1,547 @@
+"""A crawl: URLs are claimed, asked for, read for links, and settled, in one thread and any number at once.
+
+**What holds when the process dies.** A page's bytes go out as an event before anything else is recorded. At a
+checkpoint the consumer makes what it was given durable, and only then are the pages settled and what was
+found on them taken in, in one transaction. So what was on its way is asked for again, and nothing else:
+pages that were settled before are told as unchanged.
+
+**Depth.** What is listed has depth 0 and is asked for. A page found on it has depth 1, and so on: the length
+of the shortest way by links. A page at the limit (``requested_depth``) is a leaf of the graph: it is recorded
+as COMPLETED without being asked for (seed 002, special cases). So with a limit of 1 nothing more is read than
+with 0, but it is recorded where the listed pages lead; a limit of 2 reads what they link to. With 0 links are
+not looked at.
+
+**Links of what did not change.** A page whose bytes are those of the last crawl (304, or equal bytes) leads
+where it led then: neither fetched nor parsed again. A page that cannot be read now (refused, broken, deleted
+here on purpose) leads where it last did, so that what lies behind it is still seen.
+
+**Completeness.** Unless it follows links, a crawl is as complete as its lists. Else it also needs that it was
+not cut (by ``max_pages``, or cancelled) and that every page answered or does not exist (rule
+``complete-enumeration``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from taboot_pipelines.crawl.frontier import Frontier
+from taboot_pipelines.crawl.links import denies, page_links
+from taboot_pipelines.crawl.targets import Targets
+from taboot_pipelines.crawl.urls import WebUrl, parse_url
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.crawls import (
+    MAX_ATTEMPTS,
+    ClaimedUrl,
+    CrawlState,
+    DoneUrl,
+    FoundUrl,
+    Listing,
+    Outcome,
+    SettledUrl,
+    split_ids,
+)
+from taboot_pipelines.model.records import (
+    Checkpoint,
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Gone,
+    Known,
+    NotModified,
+    Skipped,
+    Unchanged,
+)
+
+#: A checkpoint comes after so many pages, or so many seconds after the first of them; sooner where nothing
+#: else is left to do until it has come.
+CHECKPOINT_PAGES = 64
+CHECKPOINT_SECONDS = 0.25
+_STARVING_SECONDS = 0.02
+_HEARTBEAT_SECONDS = 60.0
+#: How often it is looked whether the crawl was cancelled, and whether others left something to do.
+_LOOK_SECONDS = 1.0
+#: Of so many URLs it is remembered that they are known; of others the frontier is asked.
+_MAX_SEEN = 200_000
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+#: What servers without a better word say; then the name decides.
+UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
+_CHARSET = re.compile(r"(?i);\s*charset\s*=\s*\"?([A-Za-z0-9_.:+-]{1,40})")
+#: May pass while the crawl goes on. Other refusals are a server's word, and stand.
+TRANSIENT = frozenset({"E_NETWORK", "E_TIMEOUT", "E_5XX_ORIGIN", "E_429_RATE"})
+_RETRY_SECONDS = (1.0, 2.0, 4.0)
+
+
+class Answer(Protocol):
+    """A 2xx (with its body) or a 304; header names are in lower case. ``seconds``: how long it took,
+    ``address``: who gave it."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def seconds(self) -> float | None: ...
+    @property
+    def address(self) -> str | None: ...
+
+
+class Fetching(Protocol):
+    """Pages on their way. An error's details may say in how many ``attempts`` it came."""
+
+    def start(self, ticket: int, url: WebUrl, *, known: Known | None = None) -> None:
+        """Never blocks."""
+
+    def finished(self, timeout: float) -> Sequence[tuple[int, Answer | TabootError]]:
+        """Those that came to their end; waits at most ``timeout`` seconds for the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """What is stored of a page, as it was declared when it was fetched."""
+
+    data: bytes
+    mime: str | None
+    charset: str | None
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A claimed URL, and where it led in the crawl before."""
+
+    claimed: ClaimedUrl
+    links: tuple[str | None, bytes] | None
+
+
+class Crawler:
+    """Works at the crawl of ``frontier``.
+
+    ``known`` and ``tombstoned`` as for a connector; ``stored`` reads a known page by its key. At most
+    ``window`` URLs are on their way at once. ``alone``: nobody else works at the crawl, so that all that is
+    claimed was left by the dead.
+    """
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        fetching: Fetching,
+        targets: Targets,
+        *,
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+        stored: Callable[[str], StoredPage | None] = lambda _: None,
+        window: int = 16,
+        alone: bool = True,
+    ) -> None:
+        self._frontier = frontier
+        self._fetching = fetching
+        self._targets = targets
+        self._known = known
+        self._tombstoned = tombstoned
+        self._stored = stored
+        self._window = window
+        self._alone = alone
+        self._follows = frontier.crawl.plan.requested_depth > 0
+        self._flights: dict[int, _Flight] = {}
+        self._tickets = 0
+        self._queue: deque[_Flight] = deque()
+        self._done: list[DoneUrl] = []
+        self._found: list[FoundUrl] = []
+        #: (page, ids it leads to, as the crawl before had them), looked up at the checkpoint.
+        self._carried: list[tuple[ClaimedUrl, list[bytes]]] = []
+        self._first_done = 0.0
+        #: The smallest depth, and the best score, with which a URL has been told to the frontier.
+        self._seen: dict[bytes, tuple[int, float]] = {}
+        self._dry_until = 0.0
+        self._beat = self._look = time.monotonic()
+
+    def events(self, roots: Callable[[], tuple[list[FoundUrl], Listing]]) -> Iterator[Event]:
+        """Go on with the crawl to its end; ``roots`` reads the lists, unless that was done by an earlier run.
+
+        Whoever stops early leaves the crawl as if what was on its way had never been claimed.
+        """
+        frontier = self._frontier
+        frontier.reclaim(alone=self._alone)
+        listing = frontier.crawl.listing
+        if listing is None:
+            found, listing = roots()
+            frontier.add_roots(found, listing)
+        else:
+            yield from self._before()
+        for name, code, message in listing.problems:
+            yield Failed(name, TabootError(code, message))
+        try:
+            yield from self._run()
+        finally:
+            with contextlib.suppress(TabootError):
+                frontier.release()
+        yield from self._ended(listing)
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    def _run(self) -> Iterator[Event]:
+        while True:
+            yield from self._fill()
+            if not self._flights and not self._done:
+                if not self._wait():
+                    return
+                continue
+            if self._flights:
+                for ticket, answer in self._fetching.finished(self._patience()):
+                    event = self._answered(self._flights.pop(ticket), answer)
+                    if event is not None:
+                        yield event
+            if self._is_due():
+                yield Checkpoint()
+                if not self._settle():
+                    return
+            elif time.monotonic() >= self._look + _LOOK_SECONDS and not self._alive():
+                return
+
+    def _fill(self) -> Iterator[Event]:
+        """Claim and start as much as there is room for."""
+        now = time.monotonic()
+        room = self._window - len(self._flights)
+        if not self._queue and now >= self._dry_until and (room >= self._window / 2 or not self._flights):
+            claimed = self._frontier.claim(room, self._busy())
+            if not claimed:
+                # More turns up at a checkpoint, or with others who work at the crawl.
+                self._dry_until = now + _LOOK_SECONDS
+            links = self._frontier.stored_links([c.url_id for c in claimed]) if self._follows else {}
+            self._queue.extend(_Flight(c, links.get(c.url_id)) for c in claimed)
+        while self._queue and len(self._flights) < self._window:
+            flight = self._queue.popleft()
+            key = flight.claimed.key
+            if self._tombstoned(key):
+                yield self._skipped(flight, "E_TOMBSTONED", f"{key} was deleted on purpose.")
+                continue
+            try:
+                url = parse_url(flight.claimed.url)
+            except TabootError as error:
+                event = self._failed(flight, error)
+                if event is not None:
+                    yield event
+                continue
+            self._start(flight, url, self._known.get(key))
+
+    def _start(self, flight: _Flight, url: WebUrl, known: Known | None) -> None:
+        self._tickets += 1
+        self._flights[self._tickets] = flight
+        self._fetching.start(self._tickets, url, known=known)
+
+    def _busy(self) -> list[str]:
+        """Hosts that hold half of the places: others have their turn first."""
+        hosts = Counter(f.claimed.host for f in self._flights.values())
+        return [h for h, n in hosts.items() if n >= self._window / 2]
+
+    def _wait(self) -> bool:
+        """Nothing is on its way: wait for what may be asked for later, or for others; False at the end."""
+        if self._queue:
+            return True
+        waiting = self._frontier.waiting()
+        if waiting.pending + waiting.in_progress == 0 or not self._alive():
+            return False
+        rest = _LOOK_SECONDS if waiting.seconds is None else waiting.seconds
+        time.sleep(min(max(rest, _STARVING_SECONDS), _LOOK_SECONDS))
+        if waiting.in_progress:
+            self._frontier.reclaim()
+        self._dry_until = 0.0
+        return True
+
+    def _alive(self) -> bool:
+        """Say that this process is at work where it is time for it; False once the crawl was cancelled."""
+        now = self._look = time.monotonic()
+        if now >= self._beat + _HEARTBEAT_SECONDS:
+            self._beat = now
+            return self._frontier.heartbeat() is CrawlState.RUNNING
+        return self._frontier.state() is CrawlState.RUNNING
+
+    def _patience(self) -> float:
+        if not self._done:
+            return _LOOK_SECONDS
+        rest = _STARVING_SECONDS if self._starves() else CHECKPOINT_SECONDS
+        return max(self._first_done + rest - time.monotonic(), 0.0)
+
+    def _starves(self) -> bool:
+        return not self._queue and len(self._flights) <= self._window / 2
+
+    def _is_due(self) -> bool:
+        if not self._done:
+            return False
+        if len(self._done) >= CHECKPOINT_PAGES or not (self._flights or self._queue):
+            return True
+        rest = _STARVING_SECONDS if self._starves() else CHECKPOINT_SECONDS
+        return time.monotonic() >= self._first_done + rest
+
+    def _settle(self) -> bool:
+        """What was told is durable: record it. False once the crawl was cancelled."""
+        self._look_up_carried()
+        taken = self._frontier.finish(self._done, self._found)
+        if taken.lost:
+            # What stood on those pages was not taken in, though it is remembered as known.
+            self._seen.clear()
+        while len(self._seen) > _MAX_SEEN:
+            self._seen.pop(next(iter(self._seen)))
+        self._done, self._found = [], []
+        self._dry_until = 0.0
+        return taken.state is CrawlState.RUNNING
+
+    # --- one page -------------------------------------------------------------------------------------------
+
+    def _answered(self, flight: _Flight, answer: Answer | TabootError) -> Event | None:
+        key = flight.claimed.key
+        if isinstance(answer, TabootError):
+            if answer.code in ("E_TOO_LARGE", "E_MIME"):
+                return self._skipped(flight, answer.code, answer.message)
+            return self._failed(flight, answer)
+        known = self._known.get(key)
+        if answer.status == 304:
+            content = known.sha256 if known is not None else None
+            children = self._old_links(flight, content)
+            if children is None and self._follows:
+                # Nothing tells any more where the page leads: it is asked for as if it were new.
+                self._start(flight, parse_url(flight.claimed.url), None)
+                return None
+            self._end(flight, Outcome.NOT_MODIFIED, answer, content, children)
+            return NotModified(key)
+        content_type = answer.headers.get("content-type", "")
+        mime, charset = media_type(content_type), _CHARSET.search(content_type)
+        page = Fetched(
+            key,
+            answer.body,
+            mime=None if mime in UNSPECIFIC else mime,
+            charset=charset[1].lower() if charset else None,
+            url=flight.claimed.url,
+            final_url=answer.url,
+            etag=answer.headers.get("etag"),
+            last_modified=answer.headers.get("last-modified"),
+        )
+        content = hashlib.sha256(answer.body).hexdigest() if self._follows else None
+        same = known is not None and known.sha256 == content
+        if not self._follows:
+            children = None
+        elif same and flight.links is not None and flight.links[0] == content:
+            children = self._carry(flight)
+        elif denies(answer.headers.get("x-robots-tag", "")):
+            children = []
+        else:
+            children = self._read(flight.claimed, page.data, page.mime, page.charset, answer.url)
+        outcome = Outcome.NOT_MODIFIED if same else Outcome.FETCHED
+        self._end(flight, outcome, answer, content, children)
+        return page
+
+    def _skipped(self, flight: _Flight, code: str, message: str) -> Event:
+        self._note(
+            DoneUrl(
+                flight.claimed,
+                Outcome.SKIPPED,
+                code,
+                message,
+                content=flight.links[0] if flight.links else None,
+                children=_joined(self._carry(flight)),
+            )
+        )
+        return Skipped(flight.claimed.key, code, message)
+
+    def _failed(self, flight: _Flight, error: TabootError) -> Event | None:
+        """None where the page is tried again."""
+        claimed = flight.claimed
+        status, made = error.details.get("status"), error.details.get("attempts")
+        attempts = made if isinstance(made, int) else 1
+        gone = error.code == "E_NOT_FOUND"
+        retry = error.code in TRANSIENT and claimed.attempts + attempts < MAX_ATTEMPTS
+        children = None if gone or retry else self._carry(flight)
+        self._note(
+            DoneUrl(
+                claimed,
+                Outcome.FAILED,
+                error.code,
+                error.message,
+                retry=retry,
+                wait=_RETRY_SECONDS[min(claimed.attempts, len(_RETRY_SECONDS) - 1)],
+                attempts=attempts,
+                http_status=status if isinstance(status, int) else None,
+                content=flight.links[0] if flight.links and children is not None else None,
+                children=_joined(children),
+            )
+        )
+        if retry:
+            return None
+        return Gone(claimed.key, error.code, error.message) if gone else Failed(claimed.key, error)
+
+    def _end(
+        self,
+        flight: _Flight,
+        outcome: Outcome,
+        answer: Answer,
+        content: str | None,
+        children: list[bytes] | None,
+    ) -> None:
+        self._note(
+            DoneUrl(
+                flight.claimed,
+                outcome,
+                http_status=answer.status,
+                seconds=answer.seconds,
+                address=answer.address,
+                content=content,
+                children=_joined(children),
+            )
+        )
+
+    def _note(self, done: DoneUrl) -> None:
+        if not self._done:
+            self._first_done = time.monotonic()
+        self._done.append(done)
+
+    # --- links ----------------------------------------------------------------------------------------------
+
+    def _old_links(self, flight: _Flight, content: str | None) -> list[bytes] | None:
+        """Where a page leads that did not change: as the crawl before has it for these bytes, else as the
+        stored bytes say."""
+        if not self._follows or content is None:
+            return None
+        if flight.links is not None and flight.links[0] == content:
+            return self._carry(flight)
+        page = self._stored(flight.claimed.key)
+        if page is None:
+            return None
+        known = self._known[flight.claimed.key]
+        return self._read(flight.claimed, page.data, page.mime, page.charset, known.url or flight.claimed.url)
+
+    def _carry(self, flight: _Flight) -> list[bytes] | None:
+        if flight.links is None or not self._follows:
+            return None
+        children = split_ids(flight.links[1])
+        self._carried.append((flight.claimed, children))
+        return children
+
+    def _look_up_carried(self) -> None:
+        """Find the URLs behind the ids that were carried over, those alone that the frontier may not know."""
+        wanted: dict[bytes, list[ClaimedUrl]] = {}
+        for page, children in self._carried:
+            for child in children:
+                seen = self._seen.get(child)
+                if seen is None or page.depth + 1 < seen[0]:
+                    wanted.setdefault(child, []).append(page)
+        self._carried = []
+        for url in self._frontier.stored_urls(sorted(wanted)) if wanted else ():
+            page = min(wanted[url.url_id], key=lambda p: p.depth)
+            self._discover(page, replace(url, parent=page.url_id))
+
+    def _read(
+        self, page: ClaimedUrl, data: bytes, mime: str | None, charset: str | None, url: str
+    ) -> list[bytes]:
+        """Take the links of a page, and give the ids of where it leads."""
+        if mime not in _HTML and not (mime is None and data[:1024].lstrip()[:1] == b"<"):
+            return []
+        scoring = self._targets.scoring
+        children: dict[bytes, None] = {}
+        for text, label in page_links(data, charset, url, texts=scoring).links.items():
+            target = self._targets.link(text)
+            if target is None:
+                continue
+            children[target.url_id] = None
+            score = self._targets.score(text, label) if scoring else 1.0
+            seen = self._seen.get(target.url_id)
+            if seen is None or page.depth + 1 < seen[0] or score > seen[1]:
+                self._discover(
+                    page,
+                    FoundUrl(
+                        target.url_id,
+                        target.key,
+                        target.url,
+                        target.host,
+                        page.url_id,
+                        score,
+                        target.preferred,
+                    ),
+                )
+        return list(children)
+
+    def _discover(self, page: ClaimedUrl, url: FoundUrl) -> None:
+        depth, score = self._seen.get(url.url_id, (page.depth + 1, url.score))
+        self._seen[url.url_id] = (min(depth, page.depth + 1), max(score, url.score))
+        self._found.append(url)
+
+    # --- before and after -----------------------------------------------------------------------------------
+
+    def _before(self) -> Iterator[Event]:
+        """Tell what an earlier run of this crawl has settled."""
+        for some in self._frontier.settled():
+            known: list[str] = []
+            lost: list[bytes] = []
+            for url in some:
+                if url.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
+                    if url.key in self._known:
+                        known.append(url.key)
+                    else:
+                        # Stored, but not there any more, such as after a repair.
+                        lost.append(url.url_id)
+                else:
+                    event = _told(url)
+                    if event is not None:
+                        yield event
+            if lost:
+                self._frontier.reopen(lost)
+            if known:
+                yield Unchanged(dict.fromkeys(known, "document"))
+
+    def _ended(self, listing: Listing) -> Iterator[Event]:
+        frontier = self._frontier
+        if frontier.state() is not CrawlState.RUNNING:
+            yield Enumerated(False, "the crawl was cancelled")
+            return
+        ledger = frontier.ledger()
+        reason = listing.reason
+        cut = any(row.code == "E_PAGES" for row in ledger)
+        if self._follows:
+            unknown = sorted(
+                {str(r.code) for r in ledger if r.outcome == Outcome.FAILED and r.code != "E_NOT_FOUND"}
+            )
+            if unknown:
+                reason = reason or f"pages did not answer: {', '.join(unknown)}"
+            if cut:
+                reason = reason or f"it was cut at {frontier.crawl.plan.max_pages} pages"
+        elif cut:
+            limit = frontier.crawl.plan.max_pages
+            for some in frontier.settled():
+                for url in some:
+                    if url.code == "E_PAGES":
+                        message = f"{url.key} lies beyond max_pages ({limit})."
+                        yield Skipped(url.key, "E_PAGES", message, outside=True)
+        yield Enumerated(not reason, reason)
+        # Only now has the enumeration been applied: a run that dies before it goes on with this crawl.
+        frontier.end(complete=not reason, reason=reason)
+
+
+def media_type(content_type: str) -> str:
+    """The content type of an answer without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _told(url: SettledUrl) -> Event | None:
+    """The event of a page that was settled without bytes; None where it was never asked for."""
+    code, message = url.code or "E_INTERNAL", url.message or ""
+    if code in ("E_DEPTH", "E_SCORE", "E_PAGES"):
+        return None
+    if url.outcome is Outcome.SKIPPED:
+        return Skipped(url.key, code, message)
+    if code == "E_NOT_FOUND":
+        return Gone(url.key, code, message)
+    return Failed(url.key, TabootError(code, message))
+
+
+def _joined(children: list[bytes] | None) -> bytes | None:
+    return None if children is None else b"".join(children)
