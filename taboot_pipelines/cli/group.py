@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, ingest, query, status
+from taboot_pipelines.cli import admin, audit, discover, domains, ingest, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -43,6 +43,9 @@ for command in (
     query.cache,
     status.status,
     audit.audit,
+    domains.domains,
+    domains.proxies,
+    discover.discover,
     admin.schema,
     admin.delete,
     admin.restore,

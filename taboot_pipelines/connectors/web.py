@@ -17,19 +17,22 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.threaded_fetching import ThreadedFetching
+from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.crawler import UNSPECIFIC, Crawler, media_type
+from taboot_pipelines.crawl.discovery.discover import Discovery, Source
+from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
+from taboot_pipelines.crawl.discovery.relevance import Relevance
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
-from taboot_pipelines.crawl.urls import KEY_VERSION, WebUrl, canonical_key, parse_url
+from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.crawls import CrawlPlan, FoundUrl, Listing, Strategy
+from taboot_pipelines.model.crawls import MAX_ATTEMPTS, CrawlPlan, FoundUrl, Listing, Strategy
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.records import Event, Known
 from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
@@ -68,7 +71,7 @@ def _cidr(value: str) -> str:
 
 UrlGlobList = Annotated[list[str], AfterValidator(_url_globs)]
 Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"[^\W_]")]
-UrlText = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+UrlText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LENGTH)]
 
 
 class WebSource(SourceEntry):
@@ -80,6 +83,13 @@ class WebSource(SourceEntry):
     urls: list[UrlText] = Field(default_factory=list, description="Pages to fetch.")
     sitemaps: list[UrlText] = Field(
         default_factory=list, description="Sitemaps (XML, index, gzip, text, RSS, Atom) that list pages."
+    )
+    discover: Annotated[list[Source], AfterValidator(unique)] = Field(
+        default_factory=list,
+        description=(
+            "Where the sites of `urls` are looked up: `sitemap` (those that robots.txt names, else the usual"
+            " places), `feed`, `common_crawl`. What is found counts as listed where a link could lead to it."
+        ),
     )
     max_depth: int = Field(
         0,
@@ -115,11 +125,16 @@ class WebSource(SourceEntry):
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
     )
+    proxies: Name | None = Field(
+        None, description="The list under `proxies` that its requests go by; default: no proxy."
+    )
 
     @model_validator(mode="after")
     def _listed(self) -> WebSource:
         if not self.urls and not self.sitemaps:
             raise ValueError("needs urls or sitemaps")
+        if self.discover and not self.urls:
+            raise ValueError("needs urls whose sites discover looks up")
         if not self.keywords and (self.strategy == "best_first" or self.score_threshold > 0):
             raise ValueError("needs keywords for best_first or score_threshold")
         return self
@@ -138,15 +153,13 @@ class WebConnector:
         """Problems of the lists first, then the pages as they answer, at most ``max_concurrency`` at once."""
         access, targets = self._access, self._targets()
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        threads = access.http.settings.max_concurrency
-        with (
-            access.fetcher(allowed) as fetcher,
-            ThreadedFetching(fetcher, access.max_blob_bytes, _admit, threads) as fetching,
-        ):
+        with access.fetcher(allowed, _admit, self._entry.proxies) as fetching:
 
             def roots() -> tuple[list[FoundUrl], Listing]:
-                lists = _Lists(fetcher, self._wanted)
+                lists = _Lists(fetching, self._wanted)
                 lists.read(self._entry.urls, self._entry.sitemaps)
+                for site in self._sites():
+                    lists.take(self._discovered(site, fetching), lambda url: targets.link(url) is not None)
                 listed = [targets.listed(lists.pages[key], key) for key in sorted(lists.pages)]
                 return (
                     [FoundUrl(x.url_id, x.key, x.url, x.host, preferred=x.preferred) for x in listed],
@@ -155,14 +168,34 @@ class WebConnector:
 
             crawler = Crawler(
                 self._frontier(),
-                fetching,
+                _Pages(fetching),
                 targets,
                 known=known,
                 tombstoned=tombstoned,
                 stored=access.stored_page,
-                window=threads,
+                window=access.http.settings.max_concurrency,
             )
             yield from crawler.events(roots)
+
+    def _sites(self) -> list[WebUrl]:
+        """The roots of the sites that are looked up."""
+        entry = self._entry
+        urls = _readable(entry.urls).values() if entry.discover else ()
+        return [parse_url(f"{origin}/") for origin in dict.fromkeys(url.origin for url in urls)]
+
+    def _discovered(self, site: WebUrl, fetching: Fetching) -> Discovery:
+        entry, settings = self._entry, self._access.http.settings
+        return discover_pages(
+            site,
+            lambda url, limit: fetching.get(url, max_bytes=limit, purpose="sitemap"),
+            sources=entry.discover,
+            user_agent=settings.user_agent,
+            wanted=self._wanted,
+            relevance=Relevance(entry.keywords),
+            score_threshold=entry.score_threshold,
+            max_urls=entry.max_pages,
+            common_crawl=settings.common_crawl_url,
+        )
 
     def _wanted(self, key: str) -> bool:
         return (not self._include or self._include.matches(key)) and not self._exclude.matches(key)
@@ -190,7 +223,7 @@ class WebConnector:
             max_pages=entry.max_pages,
             strategy=Strategy(entry.strategy),
             score_threshold=entry.score_threshold,
-            configuration=digest(links, *limits, entry.allow_cidrs),
+            configuration=digest(links, *limits, entry.allow_cidrs, entry.discover),
             link_rules=links,
         )
         if self._access.frontier is not None:
@@ -199,12 +232,30 @@ class WebConnector:
         return crawls.frontier(entry.namespace, crawls.begin(entry.namespace, entry.id, plan))
 
 
+class _Pages:
+    """The engine as a crawl asks for pages. It tries again by itself what may pass by, so that what it gives
+    up is given up."""
+
+    def __init__(self, fetching: Fetching) -> None:
+        self._fetching = fetching
+
+    def start(self, ticket: int, url: WebUrl, *, known: Known | None = None) -> None:
+        self._fetching.start(ticket, url, known=known)
+
+    def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
+        ended = self._fetching.finished(timeout)
+        for _, result in ended:
+            if isinstance(result, TabootError):
+                result.details["attempts"] = max(MAX_ATTEMPTS, result.details["attempts"])
+        return ended
+
+
 class _Lists:
     """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad,
     under names that no key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or
     empty."""
 
-    def __init__(self, fetcher: Fetcher, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, fetcher: Fetching, wanted: Callable[[str], bool]) -> None:
         self._fetcher = fetcher
         self._wanted = wanted
         self.pages: dict[str, WebUrl] = {}
@@ -234,7 +285,7 @@ class _Lists:
                 )
                 return
             try:
-                answer = self._fetcher.get(url, MAX_BYTES)
+                answer = self._fetcher.get(url, max_bytes=MAX_BYTES, purpose="sitemap")
                 sitemap = parse_sitemap(answer.body, key)
             except TabootError as error:
                 self._fail(f"{key}#sitemap", error)
@@ -247,6 +298,15 @@ class _Lists:
                     queue.append((parse_url(text, answer.url), depth + 1))
                 except TabootError as error:
                     self._fail(f"{key}#{i}", error)
+
+    def take(self, found: Discovery, follows: Callable[[str], bool]) -> None:
+        """Count the pages of ``found`` that ``follows`` takes as listed; what could not be read leaves the
+        enumeration incomplete."""
+        for page in found.found:
+            if follows(page.url):
+                self._page(page.url, None, f"{page.listed_in}#{page.key}")
+        for problem in found.problems:
+            self._fail(f"{problem.where}#discovery", TabootError(problem.code, problem.message))
 
     def _page(self, text: str, base: str | None, name: str) -> None:
         try:
