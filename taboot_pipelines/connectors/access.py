@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from pydantic import SecretStr
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
-from taboot_pipelines.crawl.client import Admit
+from taboot_pipelines.crawl.client import Admit, Client
 from taboot_pipelines.crawl.crawler import StoredPage
 from taboot_pipelines.crawl.curl import CurlClient
 from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
@@ -27,7 +27,7 @@ from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.records import Role
-from taboot_pipelines.settings import HttpSettings, Settings
+from taboot_pipelines.settings import BrowserSettings, Crawl4AiSettings, HttpSettings, Settings
 
 #: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
 #: the source's root, role). ``env``: the variables of the ``.env`` beside it.
@@ -82,13 +82,16 @@ ProxyLists = Callable[[str, Secrets], Proxies]
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
     """How the web is reached. Without ``politeness`` hosts are asked as fast as they answer, without
-    ``robots`` for every page. ``proxies``: opens a list of the sources file."""
+    ``robots`` for every page. ``proxies``: opens a list of the sources file. ``browser`` and
+    ``crawl4ai``: what renders pages."""
 
     settings: HttpSettings
     politeness: Politeness | None = None
     robots: RobotsCache | None = None
     resolver: Resolver = resolve
     proxies: ProxyLists | None = None
+    browser: BrowserSettings = field(default_factory=BrowserSettings)
+    crawl4ai: Crawl4AiSettings = field(default_factory=Crawl4AiSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,18 +138,41 @@ class Access:
             root=root,
             home=settings.home_dir,
             max_blob_bytes=settings.limits.max_blob_bytes,
-            http=HttpAccess(settings.http, politeness, robots, proxies=proxies),
+            http=HttpAccess(
+                settings.http,
+                politeness,
+                robots,
+                proxies=proxies,
+                browser=settings.browser,
+                crawl4ai=settings.crawl4ai,
+            ),
             references=references,
             project_files=project_files,
             frontier=frontier,
             stored_page=stored_page,
         )
 
+    def renderer(self, allowed: Sequence[Network], *, captures: bool) -> Client:
+        """What renders pages: the service where its URL is set, else Chromium, which alone can capture.
+        Raises ``E_CONFIG`` where that is not installed."""
+        from taboot_pipelines.crawl.browser import Browser
+        from taboot_pipelines.crawl.crawl4ai import Crawl4Ai
+
+        http = self.http
+        if http.crawl4ai.url is not None and not captures:
+            return Crawl4Ai(http.crawl4ai, allowed, resolver=http.resolver)
+        return Browser(http.browser, allowed, resolver=http.resolver)
+
     def fetcher(
-        self, allowed: Sequence[Network], admit: Admit | None = None, proxies: str | None = None
+        self,
+        allowed: Sequence[Network],
+        admit: Admit | None = None,
+        proxies: str | None = None,
+        pages: Client | None = None,
     ) -> Fetching:
         """Pages over HTTP(S), if ``admit`` takes them, by the list of ``proxies`` of that name; of the
-        addresses that are not public only those in ``allowed`` are reached."""
+        addresses that are not public only those in ``allowed`` are reached. ``pages`` fetches the pages
+        themselves, such as a :meth:`renderer`."""
         http, settings = self.http, self.http.settings
         headers = SentHeaders(
             own_headers(settings),
@@ -162,5 +188,6 @@ class Access:
             robots=http.robots,
             proxies=http.proxies(proxies, self.secrets) if proxies and http.proxies is not None else None,
             headers=headers,
+            pages=pages,
             clock=self.clock,
         )

@@ -8,6 +8,7 @@ in ``crawl.crawler``.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
 from collections import deque
@@ -21,7 +22,9 @@ from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.answers import Answer
-from taboot_pipelines.crawl.captures import Capture
+from taboot_pipelines.crawl.captures import Capture, Capturer, missing, path_of
+from taboot_pipelines.crawl.captures import events as capture_events
+from taboot_pipelines.crawl.client import Client
 from taboot_pipelines.crawl.crawler import UNSPECIFIC, Crawler, media_type
 from taboot_pipelines.crawl.discovery.discover import Discovery, Source
 from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
@@ -35,7 +38,17 @@ from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonic
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import MAX_ATTEMPTS, CrawlPlan, FoundUrl, Listing, Strategy
 from taboot_pipelines.model.ids import digest
-from taboot_pipelines.model.records import Event, Extraction, Known
+from taboot_pipelines.model.records import (
+    Event,
+    Extraction,
+    Failed,
+    Fetched,
+    Gone,
+    Known,
+    NotModified,
+    Skipped,
+    Unchanged,
+)
 from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
 
 MAX_SITEMAPS = 1000
@@ -129,7 +142,9 @@ class WebSource(SourceEntry):
     render: bool = Field(
         False, description="Pages are rendered by headless Chromium, or by Crawl4AI where its URL is set."
     )
-    capture: Capture | None = Field(None, description="What is captured of each page, beside its text.")
+    capture: Capture | None = Field(
+        None, description="What is captured of each page that is rendered, beside its text."
+    )
     extraction: Extraction = Field(
         "markdown",
         description=(
@@ -149,6 +164,8 @@ class WebSource(SourceEntry):
             raise ValueError("needs urls whose sites discover looks up")
         if not self.keywords and (self.strategy == "best_first" or self.score_threshold > 0):
             raise ValueError("needs keywords for best_first or score_threshold")
+        if self.capture is not None and not self.render:
+            raise ValueError("needs render: true for capture")
         return self
 
 
@@ -165,7 +182,11 @@ class WebConnector:
         """Problems of the lists first, then the pages as they answer, at most ``max_concurrency`` at once."""
         access, targets = self._access, self._targets()
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        with access.fetcher(allowed, _admit, self._entry.proxies) as fetching:
+        captures = _Captures(self._entry.capture, known) if self._entry.capture is not None else None
+        pages = access.renderer(allowed, captures=captures is not None) if self._entry.render else None
+        if captures is not None and pages is not None:
+            pages = captures.of(pages)
+        with access.fetcher(allowed, _admit, self._entry.proxies, pages) as fetching:
 
             def roots() -> tuple[list[FoundUrl], Listing]:
                 lists = _Lists(fetching, self._wanted)
@@ -187,7 +208,8 @@ class WebConnector:
                 stored=access.stored_page,
                 window=access.http.settings.max_concurrency,
             )
-            yield from crawler.events(roots)
+            events = crawler.events(roots)
+            yield from events if captures is None else captures.beside(events)
 
     def _sites(self) -> list[WebUrl]:
         """The roots of the sites that are looked up."""
@@ -242,6 +264,64 @@ class WebConnector:
             return self._access.frontier(plan)
         crawls = crawls_in_memory()
         return crawls.frontier(entry.namespace, crawls.begin(entry.namespace, entry.id, plan))
+
+
+class _Captures:
+    """What is captured of pages, told beside the pages."""
+
+    def __init__(self, capture: Capture, known: Mapping[str, Known]) -> None:
+        self._capture, self._known = capture, known
+        self._capturer: Capturer | None = None
+
+    def of(self, client: Client) -> Capturer:
+        """``client`` with every page captured that was not before, or has other bytes by now."""
+        self._capturer = Capturer(client, self._capture, self._unless)
+        return self._capturer
+
+    def _unless(self, url: WebUrl) -> str | None:
+        key = canonical_key(url)
+        if key not in self._known or missing(self._capture, key, self._known):
+            return None
+        return self._known[key].sha256
+
+    def beside(self, events: Iterator[Event]) -> Iterator[Event]:
+        """``events``, and after each that tells of a page what is told of its captures. Those of a page that
+        was not read stand as they are, those of one that does not exist any more go with it.
+        """
+        for event in events:
+            yield event
+            match event:
+                case Fetched(path=key):
+                    known = self._known.get(key)
+                    same = known is not None and known.sha256 == hashlib.sha256(event.data).hexdigest()
+                    final = event.final_url or key
+                    yield from capture_events(
+                        self._capture,
+                        key,
+                        self._known,
+                        self._capturer.taken(final) if self._capturer is not None else (),
+                        url=event.url or key,
+                        final_url=final,
+                        page_is_known=same,
+                    )
+                case Unchanged(roles=roles):
+                    kept = [path for key in roles for path in self._of(key)]
+                    if kept:
+                        yield Unchanged(dict.fromkeys(kept, "input"))
+                case Gone(path=key):
+                    for path in self._of(key):
+                        yield Gone(path, event.code, event.message)
+                case NotModified(path=key) | Failed(path=key) | Skipped(path=key, outside=False):
+                    kept = self._of(key)
+                    if kept:
+                        yield Unchanged(dict.fromkeys(kept, "input"))
+                case _:
+                    pass
+
+    def _of(self, key: str) -> list[str]:
+        """The captures of a page that are asked for and stored."""
+        paths = (path_of(key, name) for name in self._capture.names())
+        return [path for path in paths if path in self._known]
 
 
 class _Pages:

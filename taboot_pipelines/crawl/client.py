@@ -34,7 +34,7 @@ class Timeouts:
 class Request:
     """One GET. ``headers`` are all that is sent besides ``Host``; the answer's body has at most ``max_bytes``
     once its content encoding is undone, and is refused with ``E_TOO_LARGE`` beyond, or cut off there if
-    ``cut``."""
+    ``cut``. ``page``: it is a page, which a browser may render, and no list and no robots.txt."""
 
     url: WebUrl
     headers: tuple[tuple[str, str], ...]
@@ -43,6 +43,7 @@ class Request:
     admit: Admit | None = None
     proxy: Proxy | None = None
     cut: bool = False
+    page: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ here on purpose) leads where it last did, so that what lies behind it is still s
 
 **Completeness.** Unless it follows links, a crawl is as complete as its lists. Else it also needs that it was
 not cut (by ``max_pages``, or cancelled) and that every page answered or does not exist (rule
-``complete-enumeration``).
+``complete-enumeration``). What robots.txt disallows is skipped: such a page stays as it is if it was read
+once, and what lay behind it is seen by the links it had then; one that never was has told of nothing.
 """
 
 from __future__ import annotations
@@ -307,7 +308,8 @@ class Crawler:
     def _answered(self, flight: _Flight, answer: Answer | TabootError) -> Event | None:
         key = flight.claimed.key
         if isinstance(answer, TabootError):
-            if answer.code in ("E_TOO_LARGE", "E_MIME"):
+            # What robots.txt disallows is the site's word; one that could not be read is a failure.
+            if answer.code in ("E_TOO_LARGE", "E_MIME") or answer.details.get("read"):
                 return self._skipped(flight, answer.code, answer.message)
             return self._failed(flight, answer)
         known = self._known.get(key)

@@ -21,6 +21,7 @@ from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal
 from taboot_pipelines.crawl.client import Admit, Client, Reply, Request, Timeouts
 from taboot_pipelines.crawl.gate import RobotsGate
 from taboot_pipelines.crawl.headers import SentHeaders, own_headers
+from taboot_pipelines.crawl.pages_apart import PagesApart
 from taboot_pipelines.crawl.politeness import Politeness, retry_after
 from taboot_pipelines.crawl.proxies import Proxies, Proxy
 from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, RobotsCache
@@ -83,6 +84,7 @@ class Fetching:
     A body of more than ``max_bytes`` is refused. ``admit(headers, url)`` may raise before the body of a page
     is read. Without ``politeness`` hosts are asked as fast as they answer, without ``robots`` for every page.
     ``headers`` says what a source and a domain add to those that every request has (:func:`own_headers`).
+    ``pages`` fetches the pages in place of ``client``, such as a browser.
     """
 
     def __init__(
@@ -96,9 +98,10 @@ class Fetching:
         robots: RobotsCache | None = None,
         proxies: Proxies | None = None,
         headers: SentHeaders | None = None,
+        pages: Client | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self._client = client
+        self._client = client if pages is None else PagesApart(client, pages)
         self._settings = settings
         self._max_bytes = max_bytes
         self._admit = admit
@@ -311,6 +314,7 @@ class Fetching:
             admit=job.admit,
             proxy=job.proxy,
             cut=job.purpose == "robots",
+            page=job.purpose == "page",
         )
         self._client.start(ticket, request)
 

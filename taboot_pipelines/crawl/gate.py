@@ -43,7 +43,7 @@ class RobotsGate:
             why = "is disallowed by its site's robots.txt"
             if not rules.reachable:
                 why = "is not asked for while its site's robots.txt cannot be read"
-            raise TabootError("E_ROBOTS", f"{url.text} {why}.", url=url.text)
+            raise TabootError("E_ROBOTS", f"{url.text} {why}.", url=url.text, read=rules.reachable)
         return rules
 
     def keep(self, origin: str, result: Answer | TabootError) -> None:
