@@ -69,14 +69,14 @@ class SourceState(Protocol):
         """Keep ``value`` once all that was yielded before is stored, so that a killed run loses nothing."""
 
 
+#: ``proxies(name, secrets)``: the list of proxies of that name. Raises ``E_SOURCES`` if there is none.
+ProxyLists = Callable[[str, Secrets], Proxies]
+
 #: ``frontier(plan)``: the URLs of the source's crawl that has not ended, else of a new one.
 OpenFrontier = Callable[[CrawlPlan], Frontier]
 
 #: ``stored_page(key)``: what is stored of a page of the source; None where nothing is.
 ReadStoredPage = Callable[[str], StoredPage | None]
-
-#: ``proxies(name, secrets)``: the list of proxies of that name. Raises ``E_SOURCES`` if there is none.
-ProxyLists = Callable[[str, Secrets], Proxies]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class Access:
         project_files: ProjectFiles | None = None,
         politeness: Politeness | None = None,
         robots: RobotsCache | None = None,
+        proxies: ProxyLists | None = None,
         frontier: OpenFrontier | None = None,
         stored_page: ReadStoredPage = lambda _: None,
-        proxies: ProxyLists | None = None,
     ) -> Access:
         """What ``settings`` allow for an entry of the sources file in ``root``."""
         return cls(

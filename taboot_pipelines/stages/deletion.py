@@ -182,6 +182,7 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
             return
         workspace.catalog.pointers.drop(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
+        workspace.catalog.crawls.forget_source(entry.namespace, entry.source_id)
         workspace.catalog.sources.set_state(entry.namespace, entry.source_id, "retired")
 
 

@@ -179,9 +179,9 @@ class _Batch:
             project_files=project_files,
             politeness=politeness,
             robots=RobotsCache(hints, self.namespace, user_agent),
+            proxies=partial(open_proxies, self.catalog, hints, self.namespace),
             frontier=self._frontier,
             stored_page=self._stored_page,
-            proxies=partial(open_proxies, self.catalog, hints, self.namespace),
         )
         connector = open_connector(self.entry.config, access)
         # If a blob is damaged, the answer "not modified" would bring no bytes.

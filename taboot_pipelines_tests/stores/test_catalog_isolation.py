@@ -186,6 +186,7 @@ def calls(
         "crawls.urls": lambda: list(catalog.crawls.urls(MINE, crawl)),
         "crawls.leads": lambda: catalog.crawls.leads(MINE, crawl),
         "crawls.forget_old": lambda: catalog.crawls.forget_old(MINE, "s", 0),
+        "crawls.forget_source": lambda: catalog.crawls.forget_source(MINE, "s"),
         "uploads.enqueue": lambda: catalog.uploads.enqueue(
             MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""
         ),
