@@ -1,4 +1,4 @@
-"""Group ingest: the bytes that a connector fetched."""
+"""Group ingest: the bytes that a connector fetched, and the graph of each crawl."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,12 +6,16 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import checked, sources_of
 from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.model.crawls import CrawlState
+from taboot_pipelines.stages import crawl_graph as crawl_stage
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
 
 GROUP = "ingest"
 
@@ -101,5 +105,61 @@ def no_deletes_held(
     )
 
 
-ASSETS = [raw_blobs]
-CHECKS = [ledger_adds_up, no_deletes_held]
+crawl_graph = stage_asset(
+    crawl_stage.STAGE,
+    group=GROUP,
+    pool=INGEST,
+    kinds={"python", "sqlite"},
+    code_version=crawl_stage.VERSION,
+)
+
+
+@dg.asset_check(
+    asset=crawl_graph,
+    description="Of every crawl: discovered = fetched + not modified + skipped + failed, each with a reason.",
+)
+def crawl_ledgers_add_up(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
+    wrong, looked = {}, 0
+    with checked(workspace, crawl_stage.STAGE) as opened:
+        for namespace, source_id in sources_of(context, opened):
+            graph = CrawlGraph(opened.catalog, namespace)
+            held = graph.held()
+            for crawl in graph.crawls(source_id):
+                looked += 1
+                why = wrong_ledger(crawl, graph.ledger_rows(crawl), held.get(crawl.crawl_id, 0))
+                if why is not None:
+                    wrong[crawl.crawl_id] = why
+    return dg.AssetCheckResult(
+        passed=not wrong, metadata={"crawls": looked, "wrong": dg.MetadataValue.json(wrong)}
+    )
+
+
+@dg.asset_check(
+    asset=crawl_graph,
+    description="The last crawl of each source came to its end, and every page that it knows answered.",
+)
+def crawl_completed(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> dg.AssetCheckResult:
+    unfinished = {}
+    with checked(workspace, crawl_stage.STAGE) as opened:
+        for namespace, source_id in sources_of(context, opened):
+            for crawl in CrawlGraph(opened.catalog, namespace).crawls(source_id, limit=1):
+                if crawl.state is CrawlState.RUNNING:
+                    unfinished[source_id] = "it goes on, or its process ended before it did"
+                elif not crawl.complete:
+                    unfinished[source_id] = crawl.reason or crawl.state.value
+    remedy = (
+        "The source's next run goes on with it, or begins anew; `taboot crawls show SOURCE` has the pages."
+    )
+    return dg.AssetCheckResult(
+        passed=not unfinished,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"unfinished": dg.MetadataValue.json(unfinished), "remedy": remedy} if unfinished else {},
+    )
+
+
+ASSETS = [raw_blobs, crawl_graph]
+CHECKS = [ledger_adds_up, no_deletes_held, crawl_ledgers_add_up, crawl_completed]

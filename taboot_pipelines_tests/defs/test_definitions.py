@@ -25,6 +25,12 @@ EXPECTED = {
         {"ingest"},
         {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False},
     ),
+    "crawl_graph": (
+        "ingest",
+        {"raw_blobs"},
+        {"ingest"},
+        {"crawl_ledgers_add_up": False, "crawl_completed": False},
+    ),
     "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
     "links": ("documents", {"documents"}, {"ingest"}, {"no_broken_links": False}),

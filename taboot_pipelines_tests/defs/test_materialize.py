@@ -31,6 +31,8 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
         (
             "ledger_adds_up",
             "no_deletes_held",
+            "crawl_ledgers_add_up",
+            "crawl_completed",
             "offsets_true",
             "no_broken_links",
             "every_chunk_embedded",
@@ -52,6 +54,7 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
     assert skipped == {
         **dict.fromkeys(CHAIN.names, "unchanged"),
         "raw_blobs": None,
+        "crawl_graph": "skipped: sources of type compose do not crawl",
         "qdrant_points": "skipped: TABOOT_QDRANT__URL",
         "neo4j_subgraph": "skipped: TABOOT_NEO4J__URL",
     }
