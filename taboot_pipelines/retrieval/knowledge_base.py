@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel
     from taboot_pipelines.inference.rerank import Reranker
     from taboot_pipelines.retrieval.answers import Answers
+    from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
     from taboot_pipelines.stages.deletion import Receipt, Restored
 
 
@@ -88,6 +89,7 @@ class KnowledgeBase:
         self._neighborhoods = Neighborhoods(settings, namespace, self._session)
         self._explanations = Explanations(self._session, evidence)
         self._writing = Writing(settings, namespace, query_vectors)
+        self._crawls = Once(lambda: _open_crawls(settings, namespace))
 
     @classmethod
     def open(
@@ -304,6 +306,20 @@ class KnowledgeBase:
         since, chunks, blob_sha256, metadata (JSON); ascending by doc_id."""
         return self._session.ask(tables.documents)
 
+    def crawls(self, source: str | None = None) -> CrawlList:
+        """The crawls of the namespace, or of one source, newest first: the ROOT of each, with the sums of its
+        ledger. They stay with the home that crawled; ``E_KB_UNINITIALIZED`` where there is only a copy of the
+        shards.
+        """
+        return self._crawls().all(source)
+
+    def crawl(self, name: str) -> CrawlView:
+        """One crawl, by its id, by the beginning of it, or by its source, which means the last one: its URLs,
+        its links (``leads``), those that lead to nothing (``broken``), its ledger, and in a notebook a
+        picture. Raises ``E_NOT_FOUND``.
+        """
+        return self._crawls().one(name)
+
     # --- changing it ----------------------------------------------------------------------------------------
 
     def delete(self, doc_ids: Collection[str], erase: bool = False) -> Receipt:
@@ -318,6 +334,12 @@ class KnowledgeBase:
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
         return self._writing.restore(doc_ids)
+
+
+def _open_crawls(settings: Settings, namespace: str) -> Crawls:
+    from taboot_pipelines.retrieval.crawls import Crawls
+
+    return Crawls(settings, namespace)
 
 
 def _open_answers(

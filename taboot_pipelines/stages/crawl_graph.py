@@ -179,8 +179,7 @@ def run(work: SourceWork) -> None:
     """Bound the history of a source's crawls, take out what was erased, and report the last crawl."""
     workspace, report, source_id = work.workspace, work.report, work.source_id
     if not isinstance(work.entry.config, WebSource):
-        report.skipped = f"skipped: sources of type {work.entry.config.type} do not crawl"
-        report.data_version = ids.digest(STAGE)
+        _nothing(work, f"sources of type {work.entry.config.type} do not crawl")
         return
     if work.entry.retiring:
         # Here already, so that Neo4j, which comes later in the run, does not keep them.
@@ -188,8 +187,7 @@ def run(work: SourceWork) -> None:
     graph_of = CrawlGraph(workspace.catalog, work.namespace)
     crawls = graph_of.crawls(source_id)
     if not crawls:
-        report.skipped = "skipped: no crawl has begun"
-        report.data_version = ids.digest(STAGE)
+        _nothing(work, "no crawl has begun")
         return
     forgotten = workspace.catalog.crawls.forget_old(
         work.namespace, source_id, workspace.settings.retention.crawls
@@ -217,6 +215,14 @@ def run(work: SourceWork) -> None:
     for row in graph_of.broken(last).slice(0, _SHOWN).to_pylist():
         report.sample.append({"path": row["url"], "code": row["code"], "status": row["http_status"]})
     work.publish(inputs, tables={}, applied={"crawl": last.crawl_id})
+
+
+def _nothing(work: SourceWork, reason: str) -> None:
+    """Say why there is no crawl; again only if there is another reason."""
+    inputs = ids.digest(STAGE, VERSION, reason)
+    if not work.unchanged(inputs):
+        work.publish(inputs, tables={}, applied={})
+        work.report.skipped = f"skipped: {reason}"
 
 
 def _forget_erased(workspace: Workspace, entry: Entry, graph_of: CrawlGraph) -> int:

@@ -144,7 +144,7 @@ class CrawlWriter:
             digest = wanted.pop(node_id, None)
             if digest is None:
                 yield _discrepancy("surplus", f"URL {node_id}", "The URL is in Neo4j and not in the crawl.")
-            elif digest != ids.digest({k: v for k, v in node.items() if k != "namespace"}):
+            elif digest != ids.digest({k: v for k, v in _plain(node).items() if k != "namespace"}):
                 yield _discrepancy("different", f"URL {node_id}", "The URL in Neo4j is not the crawl's.")
         for node_id in sorted(wanted):
             yield _discrepancy("missing", f"URL {node_id}", "The URL of the crawl is not in Neo4j.")

@@ -6,8 +6,9 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``,
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -185,17 +186,22 @@ class _Batch:
             for p, x in self.known.items()
         }
         enumerated = Enumerated(False, "the connector ended early")
-        for event in connector.events(known, tombstoned):
-            match event:
-                case Enumerated():
-                    enumerated = event
-                case Unchanged():
-                    self.report.add("discovered", len(event.roles))
-                    self._keep(event.roles)
-                case Checkpoint():
-                    self._flush()
-                case _:
-                    self._take(event)
+        events = connector.events(known, tombstoned)
+        with contextlib.ExitStack() as stack:
+            if isinstance(events, Generator):
+                # Whoever cancels the run wants what was on its way to be given back at once.
+                stack.callback(events.close)
+            for event in events:
+                match event:
+                    case Enumerated():
+                        enumerated = event
+                    case Unchanged():
+                        self.report.add("discovered", len(event.roles))
+                        self._keep(event.roles)
+                    case Checkpoint():
+                        self._flush()
+                    case _:
+                        self._take(event)
         self._flush()
         self._remove(enumerated, confirm_deletes)
         counts = self.report.counts
