@@ -233,9 +233,12 @@ class Crawler:
                 if event is not None:
                     yield event
                 continue
-            self._tickets += 1
-            self._flights[self._tickets] = flight
-            self._fetching.start(self._tickets, url, known=self._known.get(key))
+            self._start(flight, url, self._known.get(key))
+
+    def _start(self, flight: _Flight, url: WebUrl, known: Known | None) -> None:
+        self._tickets += 1
+        self._flights[self._tickets] = flight
+        self._fetching.start(self._tickets, url, known=known)
 
     def _busy(self) -> list[str]:
         """Hosts that hold half of the places: others have their turn first."""
@@ -305,7 +308,12 @@ class Crawler:
         known = self._known.get(key)
         if answer.status == 304:
             content = known.sha256 if known is not None else None
-            self._end(flight, Outcome.NOT_MODIFIED, answer, content, self._old_links(flight, content))
+            children = self._old_links(flight, content)
+            if children is None and self._follows:
+                # Nothing tells any more where the page leads: it is asked for as if it were new.
+                self._start(flight, parse_url(flight.claimed.url), None)
+                return None
+            self._end(flight, Outcome.NOT_MODIFIED, answer, content, children)
             return NotModified(key)
         content_type = answer.headers.get("content-type", "")
         mime, charset = media_type(content_type), _CHARSET.search(content_type)
@@ -322,7 +330,7 @@ class Crawler:
         content = hashlib.sha256(answer.body).hexdigest() if self._follows else None
         same = known is not None and known.sha256 == content
         if not self._follows:
-            children: list[bytes] | None = None
+            children = None
         elif same and flight.links is not None and flight.links[0] == content:
             children = self._carry(flight)
         elif denies(answer.headers.get("x-robots-tag", "")):
@@ -353,6 +361,7 @@ class Crawler:
         attempts = made if isinstance(made, int) else 1
         gone = error.code == "E_NOT_FOUND"
         retry = error.code in TRANSIENT and claimed.attempts + attempts < MAX_ATTEMPTS
+        children = None if gone or retry else self._carry(flight)
         self._note(
             DoneUrl(
                 claimed,
@@ -363,8 +372,8 @@ class Crawler:
                 wait=_RETRY_SECONDS[min(claimed.attempts, len(_RETRY_SECONDS) - 1)],
                 attempts=attempts,
                 http_status=status if isinstance(status, int) else None,
-                content=None if gone or flight.links is None else flight.links[0],
-                children=None if gone else _joined(self._carry(flight)),
+                content=flight.links[0] if flight.links and children is not None else None,
+                children=_joined(children),
             )
         )
         if retry:
@@ -512,8 +521,9 @@ class Crawler:
                     if url.code == "E_PAGES":
                         message = f"{url.key} lies beyond max_pages ({limit})."
                         yield Skipped(url.key, "E_PAGES", message, outside=True)
-        frontier.end(complete=not reason, reason=reason)
         yield Enumerated(not reason, reason)
+        # Only now has the enumeration been applied: a run that dies before it goes on with this crawl.
+        frontier.end(complete=not reason, reason=reason)
 
 
 def media_type(content_type: str) -> str:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 import ada_url
+import numpy as np
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 #: Changes with every change of what is found.
@@ -20,10 +21,22 @@ LINKS_VERSION = "1"
 MAX_LINKS = 10_000
 #: A longer URL is no page.
 MAX_URL_LENGTH = 2048
+#: Links that stand behind so many bytes are not followed: a tree takes some twenty times as much memory.
+MAX_BYTES = 8 * 1024 * 1024
+#: Parsing takes a time that grows with the square of the depth; what may be deeper is searched by a pattern.
+_MAX_DEPTH = 5_000
+_HEAD = 65_536
 #: Of the text of a link only so much tells what it is about.
 MAX_TEXT = 200
 
 _SELECTOR = "a[href], area[href], base[href], link[rel][href], meta[name][content], meta[http-equiv][content]"
+_NO_LINKS = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<(script|style|template|textarea|title)\b.*?(?:</\1\b|\Z)", re.DOTALL | re.IGNORECASE
+)
+_ANCHOR = re.compile(
+    rb"""<(?:a|area)\s(?:[^>"']|"[^"]*"|'[^']*'){0,500}>""",
+    re.IGNORECASE,
+)
 _REFRESH = re.compile(r"\s*\d*(?:\.\d*)?\s*[;,\s]\s*(?:url\s*=\s*)?[\"']?([^\"'\s][^\"']*)", re.IGNORECASE)
 _ROBOTS = frozenset({"robots", "taboot-pipelines"})
 _META_CHARSET = re.compile(
@@ -50,8 +63,14 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
     A page that says ``nofollow`` to robots has none, and links with ``rel=nofollow`` are left out. Only HTTP
     and HTTPS are followed: by ``a``, ``area``, and by a page that forwards its readers (``meta refresh``).
     """
-    tree = LexborHTMLParser(_utf8(data, charset))
-    base, canonical, more = url, None, False
+    cut = len(data) > MAX_BYTES
+    page = _utf8(data[:MAX_BYTES], charset)
+    if _is_deep(page):
+        # The beginning says the base and what holds for robots; of the rest the tags of links are kept.
+        tags = _ANCHOR.findall(_NO_LINKS.sub(b"", page))
+        page = page[:_HEAD].rpartition(b"<")[0] + b"</a>".join(tags)
+    tree = LexborHTMLParser(page)
+    base, canonical, more = url, None, cut
     based = False
     hrefs: list[tuple[str, LexborNode]] = []
     for node in tree.css(_SELECTOR):
@@ -91,6 +110,20 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
         text = " ".join(node.text(deep=True)[: 4 * MAX_TEXT].split())[:MAX_TEXT]
         links[target_url] = text if not seen else seen if text in seen else f"{seen} {text}"[:MAX_TEXT]
     return PageLinks(links, _joined(url, canonical) if canonical else None, more)
+
+
+def _is_deep(page: bytes) -> bool:
+    """Whether the elements of a page may lie deeper in each other than parsing bears: as if none ended by
+    itself.
+    """
+    if page.count(b"<") <= _MAX_DEPTH:
+        return False
+    data = np.frombuffer(page, np.uint8)
+    tags = np.flatnonzero(data[:-1] == ord("<")) + 1
+    following = data[tags]
+    letters = ((following | 0x20) >= ord("a")) & ((following | 0x20) <= ord("z"))
+    steps = letters.astype(np.int32) - (following == ord("/"))
+    return bool(np.cumsum(steps).max(initial=0) > _MAX_DEPTH)
 
 
 def denies(directives: str) -> bool:

@@ -103,7 +103,8 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Enumerated:
-    """The last event of every connector. Unless ``complete``, what was not seen is not absent (rule
+    """The last event of every connector, which is asked for another once this one has been applied. Unless
+    ``complete``, what was not seen is not absent (rule
     ``complete-enumeration``).
     """
 

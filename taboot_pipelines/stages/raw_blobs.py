@@ -187,14 +187,15 @@ class _Batch:
         }
         enumerated = Enumerated(False, "the connector ended early")
         events = connector.events(known, tombstoned)
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as cancelled:
             if isinstance(events, Generator):
                 # Whoever cancels the run wants what was on its way to be given back at once.
-                stack.callback(events.close)
+                cancelled.callback(events.close)
             for event in events:
                 match event:
                     case Enumerated():
                         enumerated = event
+                        break
                     case Unchanged():
                         self.report.add("discovered", len(event.roles))
                         self._keep(event.roles)
@@ -202,6 +203,7 @@ class _Batch:
                         self._flush()
                     case _:
                         self._take(event)
+            cancelled.pop_all()
         self._flush()
         self._remove(enumerated, confirm_deletes)
         counts = self.report.counts
@@ -223,6 +225,7 @@ class _Batch:
             },
             namespace=self.namespace,
         )
+        next(events, None)
         if not enumerated.complete:
             self.report.problem(
                 "E_NOT_FOUND",
@@ -236,9 +239,11 @@ class _Batch:
 
     def _stored_page(self, key: str) -> StoredPage | None:
         x = self.known.get(key)
-        if x is None or self.damaged:
-            return None
-        return StoredPage(self.workspace.blobs.get(self.namespace, x.sha256), x.mime, x.charset)
+        try:
+            data = self.workspace.blobs.get(self.namespace, x.sha256) if x is not None else None
+        except TabootError:
+            return None  # what is damaged is fetched again
+        return None if x is None or data is None else StoredPage(data, x.mime, x.charset)
 
     def retire(self) -> None:
         gone = list(self.known.values())

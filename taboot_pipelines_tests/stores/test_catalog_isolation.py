@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.crawls import CrawlPlan, DoneUrl, FoundUrl, Listing, Outcome, crawl_id, url_id
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
 from taboot_pipelines.stores.catalog.database import Database
+from taboot_pipelines.stores.catalog.frontier import Frontier
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer
@@ -92,6 +95,11 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
     catalog.receipts.save(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
     catalog.audit_log.record(ns, mark, mark)
+    frontier = catalog.crawls.frontier(ns, catalog.crawls.begin(ns, "s", crawl_plan(mark)), mark)
+    frontier.add_roots([FoundUrl(url_id(mark), mark, mark, mark)], Listing(mark))
+    (claimed,) = frontier.claim(5)
+    page = DoneUrl(claimed, Outcome.FETCHED, message=mark, content=mark, children=url_id("x"))
+    frontier.finish([page], [FoundUrl(url_id("x"), "x", mark, mark, claimed.url_id)])
     with catalog.database.begin(ns) as c:
         for name, table in metadata.tables.items():
             if name.startswith("state_"):
@@ -110,6 +118,10 @@ def fill(catalog: Catalog, ns: str) -> None:
                 namespace=ns, source_id="s", type="files", config=mark, root="/", state="active", updated_at=1
             )
         )
+
+
+def crawl_plan(mark: str) -> CrawlPlan:
+    return CrawlPlan((mark,), 5, 10, configuration=mark, link_rules=mark)
 
 
 def rounds_of(catalog: Catalog) -> int:
@@ -137,6 +149,7 @@ def calls(
     """Each public method, asked in ``alpha`` with the keys and ids of the others."""
     path, sha, doc = (f"{kind}{random_.randrange(4)}" for kind in ("p", "sha", "doc-p"))
     job = random_.choice(others)["job_id"]
+    crawl, plan = crawl_id(random_.choice(OTHERS), "s", 1), crawl_plan("of-alpha")
     x = locator(path, random_.choice([sha, "new"]), job)._replace(url="of-alpha")
     return {
         "sources.find": lambda: catalog.sources.find(MINE),
@@ -161,6 +174,18 @@ def calls(
         "locators.touch": lambda: catalog.locators.touch(MINE, "s", [x]),
         "locators.record_absent": lambda: catalog.locators.record_absent(MINE, "s", job, [x], confirmed=1),
         "locators.activate": lambda: catalog.locators.activate(MINE, "s"),
+        "crawls.begin": lambda: catalog.crawls.begin(MINE, "s", plan),
+        "crawls.frontier": lambda: every_method(
+            catalog.crawls.frontier(MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl))
+        ),
+        "crawls.find": lambda: catalog.crawls.find(MINE, random_.choice([None, "s"])),
+        "crawls.get": lambda: catalog.crawls.get(MINE, crawl),
+        "crawls.ledger": lambda: catalog.crawls.ledger(MINE, crawl),
+        "crawls.cancel": lambda: catalog.crawls.cancel(MINE, crawl),
+        "crawls.resume": lambda: catalog.crawls.resume(MINE, crawl),
+        "crawls.urls": lambda: list(catalog.crawls.urls(MINE, crawl)),
+        "crawls.leads": lambda: catalog.crawls.leads(MINE, crawl),
+        "crawls.forget_old": lambda: catalog.crawls.forget_old(MINE, "s", 0),
         "uploads.enqueue": lambda: catalog.uploads.enqueue(
             MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""
         ),
@@ -197,6 +222,30 @@ def calls(
     }
 
 
+def every_method(frontier: Frontier) -> list[object]:
+    """What a frontier of another namespace's crawl gives, and that it takes in nothing."""
+    for write in (
+        lambda: frontier.claim(5),
+        lambda: frontier.heartbeat(),
+        lambda: frontier.state(),
+        lambda: frontier.add_roots([], Listing()),
+        lambda: frontier.finish([], []),
+        lambda: frontier.end(complete=True),
+    ):
+        with pytest.raises(TabootError, match="E_NOT_FOUND"):
+            write()
+    frontier.reopen([url_id("x")])
+    return [
+        frontier.waiting(),
+        frontier.release(),
+        frontier.reclaim(alone=True),
+        list(frontier.settled()),
+        frontier.stored_links([url_id("of-bravo")]),
+        frontier.stored_urls([url_id("x")]),
+        frontier.ledger(),
+    ]
+
+
 #: Those that span namespaces on purpose, or none.
 SPANNING = {"close", "health", "sources.sync", "jobs.fail_dead"}
 
@@ -223,8 +272,8 @@ def test_no_method_of_the_catalog_reaches_another_namespace(catalog: Catalog, ro
             try:
                 seen = repr(call())
             except TabootError as error:
-                # Another's job is not there; nothing else fails.
-                assert name == "jobs.end" and error.code == "E_NOT_FOUND", (name, error)
+                # Another's job or crawl is not there; nothing else fails.
+                assert name.startswith(("jobs.end", "crawls.")) and error.code == "E_NOT_FOUND", (name, error)
                 seen = str(error)
             assert not [o for o in OTHERS if o in seen], name
             done += 1

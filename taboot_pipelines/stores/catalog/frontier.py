@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
@@ -161,12 +162,13 @@ class Frontier:
         """Say that this claimant lives, and hear how the crawl stands."""
         now = now_micros()
         with self.database.begin(self._namespace) as c:
+            state = m.CrawlState(self._locked(c).state)
             c.execute(
                 sa.update(t.crawl_url)
                 .where(*self._scope, _IN_PROGRESS, _U.claimed_by == self._claimant)
                 .values(heartbeat_at=now)
             )
-            return m.CrawlState(self._locked(c).state)
+            return state
 
     @retried
     def state(self) -> m.CrawlState:
@@ -238,7 +240,7 @@ class Frontier:
                     "children": d.children,
                 }
                 for d in done
-                if d.children
+                if d.children is not None
             ]
             upsert(c, t.crawl_lead, leads)
             children = [(f, depths[f.parent] + 1) for f in found if f.parent in depths]
@@ -533,7 +535,10 @@ class Frontier:
         query = sa.select(t.crawl).where(
             t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == self.crawl.crawl_id
         )
-        return c.execute(query.with_for_update() if lock else query).one()
+        row = c.execute(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            raise TabootError("E_NOT_FOUND", "There is no such crawl here.", crawl=self.crawl.crawl_id)
+        return row
 
     def _locked(self, c: Connection) -> Any:
         return self._read(c, lock=True)
