@@ -19,6 +19,8 @@ from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
 from taboot_pipelines.connectors import SOURCE_KINDS, SourceEntry
+from taboot_pipelines.crawl.domains import DomainSettings
+from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
@@ -193,6 +195,9 @@ def sources() -> str:
     for name, kind in SOURCE_KINDS.items():
         own = _fields(kind.entry, set(SourceEntry.model_fields))
         parts += [f"### `type: {name}`\n", _prose(kind.entry) + "\n", own]
+    parts += ["### `domains`\n", _prose(DomainSettings) + "\n", _fields(DomainSettings, set())]
+    parts += ["### `proxies`\n", _prose(ProxySettings) + "\n", _fields(ProxySettings, {"servers"})]
+    parts += ["Each of its `servers`:\n", _fields(ProxyServer, set())]
     return "\n".join(parts)
 
 

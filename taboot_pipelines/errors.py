@@ -38,6 +38,11 @@ CODES: dict[str, tuple[int, str]] = {
     "E_NOT_FOUND": (404, "Check that the thing named in the message still exists."),
     "E_FORBIDDEN": (403, "Give the process the right to read it, or exclude it in the sources file."),
     "E_CONFLICT": (409, "Another writer was first; run again."),
+    "E_DOMAIN_BLOCKED": (
+        403,
+        "`taboot domains unblock DOMAIN` opens it again, if the sources file does not block it.",
+    ),
+    "E_PROXY": (502, "Check the proxy named in the message, or take it out of the sources file."),
     "E_CIRCUIT_OPEN": (503, "The service failed repeatedly and is given a rest; it is tried again later."),
     "E_INTERNAL": (500, "This is a defect: report it with the details below."),
     "E_PATH": (

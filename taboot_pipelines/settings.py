@@ -274,10 +274,29 @@ class HttpSettings(BaseModel, extra="forbid"):
         10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL."
     )
     max_concurrency: Positive = Field(8, description="Pages fetched at once, of all hosts.")
-    rate_limit_rps: float = Field(
-        10, ge=0, le=1000, description="Requests a second to one host, all runs together; 0: no limit."
+    per_host: Positive = Field(2, description="Pages fetched at once of one host.")
+    retry_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (1, 2, 4),
+        description=(
+            "Waits before a page is tried again that was not answered, or with a server's error; as many"
+            " attempts as waits."
+        ),
     )
-    rate_limit_burst: Positive = Field(20, description="Requests that a host may get at once after a rest.")
+    rate_limit_rps: float = Field(
+        1,
+        ge=0,
+        le=1000,
+        description=(
+            "Requests a second to one domain, all runs together; 0: no limit. `domains` in the sources file"
+            " sets it for one."
+        ),
+    )
+    rate_limit_burst: Positive = Field(5, description="Requests that a domain may get at once after a rest.")
+    common_crawl_url: str = Field(
+        "https://index.commoncrawl.org",
+        pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
+        description="The index of crawled pages that `taboot discover --source common_crawl` asks.",
+    )
 
 
 class RetrievalSettings(BaseModel, extra="forbid"):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, crawls, ingest, query, status
+from taboot_pipelines.cli import admin, audit, crawls, discover, domains, ingest, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -44,6 +44,9 @@ for command in (
     query.cache,
     status.status,
     audit.audit,
+    domains.domains,
+    domains.proxies,
+    discover.discover,
     admin.schema,
     admin.delete,
     admin.restore,

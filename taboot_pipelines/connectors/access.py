@@ -14,11 +14,16 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors.http import Clock, Fetcher, utc_now
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
+from taboot_pipelines.crawl.client import Admit
 from taboot_pipelines.crawl.crawler import StoredPage
+from taboot_pipelines.crawl.curl import CurlClient
+from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
 from taboot_pipelines.crawl.frontier import Frontier
+from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.proxies import Proxies
+from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.records import Role
@@ -64,6 +69,9 @@ class SourceState(Protocol):
         """Keep ``value`` once all that was yielded before is stored, so that a killed run loses nothing."""
 
 
+#: ``proxies(name, secrets)``: the list of proxies of that name. Raises ``E_SOURCES`` if there is none.
+ProxyLists = Callable[[str, Secrets], Proxies]
+
 #: ``frontier(plan)``: the URLs of the source's crawl that has not ended, else of a new one.
 OpenFrontier = Callable[[CrawlPlan], Frontier]
 
@@ -73,11 +81,14 @@ ReadStoredPage = Callable[[str], StoredPage | None]
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """How the web is reached. Without ``politeness`` hosts are asked as fast as they answer."""
+    """How the web is reached. Without ``politeness`` hosts are asked as fast as they answer, without
+    ``robots`` for every page. ``proxies``: opens a list of the sources file."""
 
     settings: HttpSettings
     politeness: Politeness | None = None
+    robots: RobotsCache | None = None
     resolver: Resolver = resolve
+    proxies: ProxyLists | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +125,8 @@ class Access:
         references: References | None = None,
         project_files: ProjectFiles | None = None,
         politeness: Politeness | None = None,
+        robots: RobotsCache | None = None,
+        proxies: ProxyLists | None = None,
         frontier: OpenFrontier | None = None,
         stored_page: ReadStoredPage = lambda _: None,
     ) -> Access:
@@ -122,19 +135,32 @@ class Access:
             root=root,
             home=settings.home_dir,
             max_blob_bytes=settings.limits.max_blob_bytes,
-            http=HttpAccess(settings.http, politeness),
+            http=HttpAccess(settings.http, politeness, robots, proxies=proxies),
             references=references,
             project_files=project_files,
             frontier=frontier,
             stored_page=stored_page,
         )
 
-    def fetcher(self, allowed: Sequence[Network]) -> Fetcher:
-        """GET over HTTP(S); of the addresses that are not public only those in ``allowed`` are reached."""
-        return Fetcher(
-            self.http.settings,
-            allowed,
-            resolver=self.http.resolver,
-            politeness=self.http.politeness,
+    def fetcher(
+        self, allowed: Sequence[Network], admit: Admit | None = None, proxies: str | None = None
+    ) -> Fetching:
+        """Pages over HTTP(S), if ``admit`` takes them, by the list of ``proxies`` of that name; of the
+        addresses that are not public only those in ``allowed`` are reached."""
+        http, settings = self.http, self.http.settings
+        headers = SentHeaders(
+            own_headers(settings),
+            domains=http.politeness.domains if http.politeness is not None else None,
+            secret=lambda name: self.secrets(name).get_secret_value(),
+        )
+        return Fetching(
+            CurlClient(allowed, connections=settings.max_concurrency, resolver=http.resolver),
+            settings,
+            max_bytes=self.max_blob_bytes,
+            admit=admit,
+            politeness=http.politeness,
+            robots=http.robots,
+            proxies=http.proxies(proxies, self.secrets) if proxies and http.proxies is not None else None,
+            headers=headers,
             clock=self.clock,
         )

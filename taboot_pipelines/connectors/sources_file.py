@@ -1,5 +1,5 @@
 """The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition
-per entry.
+per entry, and what all web sources go by: ``domains`` and ``proxies``.
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
 are listed, each by the entry's position and id, and no content is quoted.
@@ -9,39 +9,47 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 
 from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.connectors.registry import SOURCE_KINDS
+from taboot_pipelines.crawl.domains import DomainSettings, domain_name
+from taboot_pipelines.crawl.proxies import ProxySettings
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import SourceType
 from taboot_pipelines.model.ids import NAME_PATTERN
 
 MAX_BYTES = 8 * 1024 * 1024
+Named = TypeVar("Named", bound=BaseModel)
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
 
 @dataclass(frozen=True)
 class SourcesFile:
     """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
-    file's hash.
+    file's hash; settings of domains by their names in the form that URLs have, and lists of proxies by name.
     """
 
     entries: Mapping[str, SourceEntry]
     root: Path
     sha256: str
+    domains: Mapping[str, DomainSettings] = field(default_factory=dict)
+    proxies: Mapping[str, ProxySettings] = field(default_factory=dict)
 
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of the sources file, for editors. Shipped as ``sources.schema.json``."""
-    references, schema = models_json_schema([(kind.entry, "validation") for kind in SOURCE_KINDS.values()])
+    references, schema = models_json_schema(
+        [(kind.entry, "validation") for kind in SOURCE_KINDS.values()]
+        + [(DomainSettings, "validation"), (ProxySettings, "validation")]
+    )
     for definition in schema["$defs"].values():
         # Where a docstring's lines break is no matter of the schema.
         definition["description"] = " ".join(definition.get("description", "").split())
@@ -64,7 +72,20 @@ def json_schema() -> dict[str, Any]:
                 "minItems": 1,
                 "title": "Sources",
                 "type": "array",
-            }
+            },
+            "domains": {
+                "additionalProperties": references[DomainSettings, "validation"],
+                "description": "What is set for a domain, by its name (`example.org`, `nas.lan:8080`).",
+                "title": "Domains",
+                "type": "object",
+            },
+            "proxies": {
+                "additionalProperties": references[ProxySettings, "validation"],
+                "description": "Lists of proxies, by the name that sources call them.",
+                "propertyNames": {"pattern": NAME_PATTERN.pattern},
+                "title": "Proxies",
+                "type": "object",
+            },
         },
         "required": ["sources"],
         "title": "Sources of taboot_pipelines",
@@ -84,7 +105,16 @@ def load_sources(path: Path) -> SourcesFile:
         raise TabootError(
             "E_SOURCES", f"The sources file {path} is larger than {MAX_BYTES} bytes.", path=str(path)
         )
-    entries, problems = _entries(_parse(data, path))
+    document = _parse(data, path)
+    entries, problems = _entries(document["sources"])
+    domains, wrong = _named(document.get("domains"), "domain", DomainSettings, domain_name)
+    problems += wrong
+    proxies, wrong = _named(document.get("proxies"), "list of proxies", ProxySettings, _proxies_name)
+    problems += wrong
+    for entry in entries.values():
+        wanted = getattr(entry, "proxies", None)
+        if isinstance(wanted, str) and wanted not in proxies:
+            problems.append(f"entry {entry.id} names proxies {wanted}, which the file does not list")
     if problems:
         raise TabootError(
             "E_SOURCES",
@@ -92,7 +122,7 @@ def load_sources(path: Path) -> SourcesFile:
             path=str(path),
             problems=problems,
         )
-    return SourcesFile(entries, path.absolute().parent, hashlib.sha256(data).hexdigest())
+    return SourcesFile(entries, path.absolute().parent, hashlib.sha256(data).hexdigest(), domains, proxies)
 
 
 class _Loader(yaml.SafeLoader):
@@ -121,7 +151,7 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
 
 
-def _parse(data: bytes, path: Path) -> list[Any]:
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
     def bad(what: str) -> TabootError:
         return TabootError("E_SOURCES", f"The sources file {path} {what}.", path=str(path))
 
@@ -147,13 +177,13 @@ def _parse(data: bytes, path: Path) -> list[Any]:
         raise bad("holds a value that cannot be read") from None
     if not isinstance(document, dict):
         raise bad("is not a mapping with a list `sources`")
-    surplus = [k for k in document if k != "sources"]
+    surplus = [k for k in document if k not in ("sources", "domains", "proxies")]
     if surplus:
         raise bad(f"has unknown fields at the top: {', '.join(_show(k) for k in surplus[:5])}")
     sources = document.get("sources")
     if not isinstance(sources, list) or not sources:
         raise bad("needs a list `sources` with at least one entry")
-    return sources
+    return document
 
 
 def _entries(raw: list[Any]) -> tuple[dict[str, SourceEntry], list[str]]:
@@ -183,6 +213,43 @@ def _entries(raw: list[Any]) -> tuple[dict[str, SourceEntry], list[str]]:
         else:
             entries[entry.id] = entry
     return entries, problems
+
+
+def _proxies_name(text: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise ValueError("has a name that is not of lower case letters, digits, `-` and `_`")
+    return text
+
+
+def _named(
+    raw: Any, what: str, model: type[Named], name_of: Callable[[str], str]
+) -> tuple[dict[str, Named], list[str]]:
+    """The settings under ``domains`` or ``proxies``, by ``name_of`` their names, and what is wrong."""
+    found: dict[str, Named] = {}
+    problems: list[str] = []
+    if raw is None:
+        return found, problems
+    if not isinstance(raw, dict):
+        return found, [f"the {what} settings are not a mapping of names to fields"]
+    for text, fields in raw.items():
+        where = f"{what} {_show(text)}"
+        try:
+            if not isinstance(text, str):
+                raise ValueError("has a name that is not a text")
+            if not isinstance(fields, dict) or not all(isinstance(k, str) for k in fields):
+                raise ValueError("is not a mapping of fields")
+            name = name_of(text)
+            if name in found:
+                raise ValueError("is there twice, in two spellings")
+            found[name] = model.model_validate(fields)
+        except ValidationError as error:
+            problems += [
+                f"{where} {_problem(e['loc'], e['type'], e['msg'])}"
+                for e in error.errors(include_input=False, include_url=False)
+            ]
+        except ValueError as error:
+            problems.append(f"{where} {error}")
+    return found, problems
 
 
 def _entry(item: dict[Any, Any]) -> SourceEntry:

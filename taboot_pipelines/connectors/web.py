@@ -17,19 +17,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.entries import Name, SourceEntry
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.http import Fetcher
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.threaded_fetching import ThreadedFetching
+from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.crawler import UNSPECIFIC, Crawler, media_type
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
-from taboot_pipelines.crawl.urls import KEY_VERSION, WebUrl, canonical_key, parse_url
+from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.crawls import CrawlPlan, FoundUrl, Listing, Strategy
+from taboot_pipelines.model.crawls import MAX_ATTEMPTS, CrawlPlan, FoundUrl, Listing, Strategy
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.records import Event, Known
 from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
@@ -68,7 +68,7 @@ def _cidr(value: str) -> str:
 
 UrlGlobList = Annotated[list[str], AfterValidator(_url_globs)]
 Keyword = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"[^\W_]")]
-UrlText = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+UrlText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LENGTH)]
 
 
 class WebSource(SourceEntry):
@@ -115,6 +115,9 @@ class WebSource(SourceEntry):
     allow_cidrs: list[Annotated[str, AfterValidator(_cidr)]] = Field(
         default_factory=list, description="Private networks that may be connected to."
     )
+    proxies: Name | None = Field(
+        None, description="The list under `proxies` that its requests go by; default: no proxy."
+    )
 
     @model_validator(mode="after")
     def _listed(self) -> WebSource:
@@ -138,14 +141,10 @@ class WebConnector:
         """Problems of the lists first, then the pages as they answer, at most ``max_concurrency`` at once."""
         access, targets = self._access, self._targets()
         allowed = [ipaddress.ip_network(c) for c in self._entry.allow_cidrs]
-        threads = access.http.settings.max_concurrency
-        with (
-            access.fetcher(allowed) as fetcher,
-            ThreadedFetching(fetcher, access.max_blob_bytes, _admit, threads) as fetching,
-        ):
+        with access.fetcher(allowed, _admit, self._entry.proxies) as fetching:
 
             def roots() -> tuple[list[FoundUrl], Listing]:
-                lists = _Lists(fetcher, self._wanted)
+                lists = _Lists(fetching, self._wanted)
                 lists.read(self._entry.urls, self._entry.sitemaps)
                 listed = [targets.listed(lists.pages[key], key) for key in sorted(lists.pages)]
                 return (
@@ -155,12 +154,12 @@ class WebConnector:
 
             crawler = Crawler(
                 self._frontier(),
-                fetching,
+                _Pages(fetching),
                 targets,
                 known=known,
                 tombstoned=tombstoned,
                 stored=access.stored_page,
-                window=threads,
+                window=access.http.settings.max_concurrency,
             )
             yield from crawler.events(roots)
 
@@ -199,12 +198,30 @@ class WebConnector:
         return crawls.frontier(entry.namespace, crawls.begin(entry.namespace, entry.id, plan))
 
 
+class _Pages:
+    """The engine as a crawl asks for pages. It tries again by itself what may pass by, so that what it gives
+    up is given up."""
+
+    def __init__(self, fetching: Fetching) -> None:
+        self._fetching = fetching
+
+    def start(self, ticket: int, url: WebUrl, *, known: Known | None = None) -> None:
+        self._fetching.start(ticket, url, known=known)
+
+    def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
+        ended = self._fetching.finished(timeout)
+        for _, result in ended:
+            if isinstance(result, TabootError):
+                result.details["attempts"] = max(MAX_ATTEMPTS, result.details["attempts"])
+        return ended
+
+
 class _Lists:
     """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad,
     under names that no key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or
     empty."""
 
-    def __init__(self, fetcher: Fetcher, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, fetcher: Fetching, wanted: Callable[[str], bool]) -> None:
         self._fetcher = fetcher
         self._wanted = wanted
         self.pages: dict[str, WebUrl] = {}
@@ -234,7 +251,7 @@ class _Lists:
                 )
                 return
             try:
-                answer = self._fetcher.get(url, MAX_BYTES)
+                answer = self._fetcher.get(url, max_bytes=MAX_BYTES, purpose="sitemap")
                 sitemap = parse_sitemap(answer.body, key)
             except TabootError as error:
                 self._fail(f"{key}#sitemap", error)

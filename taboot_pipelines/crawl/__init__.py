@@ -7,9 +7,12 @@ How data flow:
 * ``urls`` parses a URL once, as the WHATWG standard does, and gives the key that says which pages are one
 * before a URL is asked for, ``robots`` says whether its site allows it, ``domains`` what is set for its
   domain, and ``politeness`` when it is the domain's turn
-* ``addresses`` says which addresses may be connected to; it is asked where the socket is opened, for every
-  hop, and ``proxies`` says by which way
-* ``inflate`` undoes compression within bounds
+* ``fetching`` brings a page from its first hop to its last answer (``answers``), any number at once in one
+  thread, with the ``headers`` that belong to each
+* ``client`` says what one hop is, and ``curl`` makes it, with ``transfer`` and ``authorities``, over HTTP/1.1
+  and HTTP/2; ``inflate`` undoes compression within bounds
+* ``addresses`` says which addresses may be connected to; ``names`` asks it for every name that is looked up,
+  and it is asked again where the socket is opened, for every hop; ``proxies`` says by which way
 
 Nothing here knows Dagster, a stage or a source type. What must outlive a run is kept in a state or a store
 that the caller hands in.

@@ -1,10 +1,18 @@
-"""Which addresses may be connected to, and the resolver that says which a name has."""
+"""Which addresses may be connected to (SSRF guard), and the resolver that says which a name has.
+
+The check belongs where the socket is opened: :func:`reachable` resolves a name once and checks every address
+of the answer, and the connection is made to one of those it returns, whatever the name means a moment later.
+It holds for pages, redirects, robots, sitemaps, proxies and whatever else is asked for by a URL that somebody
+else wrote.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
+
+from taboot_pipelines.errors import TabootError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -29,6 +37,49 @@ _RESERVED: tuple[Network, ...] = tuple(
     )
 )
 
+_NEVER = "Remove the URL: what answers there are credentials of machines."
+#: Where clouds hand out a machine's credentials. Most are in networks that are refused anyway, but not all
+#: (Azure's is public), and a network that was allowed by its range does not open them: they must be allowed
+#: one by one.
+METADATA_ADDRESSES: frozenset[Address] = frozenset(
+    ipaddress.ip_address(a)
+    for a in (
+        "169.254.169.254",  # AWS, Google, Azure, OpenStack, DigitalOcean, Oracle and others
+        "169.254.169.253",  # AWS: the resolver
+        "169.254.169.123",  # AWS: the clock
+        "169.254.170.2",  # AWS: containers
+        "169.254.170.23",  # AWS: pods
+        "169.254.0.23",  # Tencent
+        "169.254.42.42",  # Scaleway
+        "100.100.100.200",  # Alibaba
+        "192.0.0.192",  # Oracle
+        "168.63.129.16",  # Azure: the host
+        "fd00:ec2::254",  # AWS
+        "fd00:ec2::23",  # AWS: pods
+        "fd00:42::42",  # Scaleway
+        "fd20:ce::254",  # Google
+    )
+)
+#: Their names, refused before they are looked up: a proxy may look them up elsewhere.
+METADATA_HOSTS = frozenset(
+    {
+        "metadata",
+        "metadata.google.internal",
+        "metadata.goog",
+        "metadata.azure.com",
+        "metadata.azure.internal",
+        "metadata.tencentyun.com",
+        "metadata.packet.net",
+        "metadata.platformequinix.com",
+        "instance-data",
+        "instance-data.ec2.internal",
+    }
+)
+#: Of a name with more addresses no connection is tried to the others; all are checked.
+MAX_TRIED_ADDRESSES = 8
+#: A name with more addresses than any service has is refused.
+MAX_ADDRESSES = 4096
+
 #: ``resolver(host, port)``: the addresses of a host name, or of an address written as one. Raises
 #: ``OSError``.
 Resolver = Callable[[str, int], Sequence[Address]]
@@ -40,9 +91,52 @@ def resolve(host: str, port: int) -> list[Address]:
     return [ipaddress.ip_address(str(sockaddr[0])) for *_, sockaddr in found]
 
 
+def reachable(
+    host: str, port: int, allowed: Sequence[Network], resolver: Resolver = resolve
+) -> list[Address]:
+    """The addresses of ``host`` (a name, or an address with or without brackets) that a connection may be
+    tried to, at most :data:`MAX_TRIED_ADDRESSES`, in the resolver's order.
+
+    Raises ``E_URL_BLOCKED`` if one of its addresses may not be connected to, or its name is refused, and
+    ``OSError`` if it has none.
+    """
+    name = host.strip("[]")
+    if not check_host(name):
+        raise TabootError(
+            "E_URL_BLOCKED", f"The host {host} is a cloud's metadata service.", remedy=_NEVER, host=host
+        )
+    try:
+        addresses = list(dict.fromkeys(resolver(name, port)))
+    except ValueError:  # a label that no DNS name can hold
+        raise OSError("the name does not resolve") from None
+    if not addresses:
+        raise OSError("the name has no address")
+    if len(addresses) > MAX_ADDRESSES:
+        raise TabootError(
+            "E_URL_BLOCKED",
+            f"The host {host} has more than {MAX_ADDRESSES} addresses.",
+            remedy="Ask the owner of its DNS zone.",
+            host=host,
+        )
+    for address in addresses:
+        if not check_address(address, allowed):
+            raise TabootError(
+                "E_URL_BLOCKED",
+                f"The host {host} has the address {address}, which is not public.",
+                host=host,
+            )
+    return addresses[:MAX_TRIED_ADDRESSES]
+
+
+def check_host(host: str) -> bool:
+    """Whether the host name may be looked up at all: it is none of :data:`METADATA_HOSTS`."""
+    return host.rstrip(".").lower() not in METADATA_HOSTS
+
+
 def check_address(address: Address, allowed: Sequence[Network]) -> bool:
     """Whether a connection to ``address`` may be made: it is public unicast, or one of ``allowed`` holds it.
-    An IPv4 address that an IPv6 one carries (mapped, 6to4, Teredo, NAT64, ISATAP) must pass as well."""
+    An IPv4 address that an IPv6 one carries (mapped, 6to4, Teredo, NAT64, ISATAP) must pass as well. One of
+    :data:`METADATA_ADDRESSES` passes only if ``allowed`` names it alone."""
     forms: list[Address] = [address]
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
@@ -55,7 +149,13 @@ def check_address(address: Address, allowed: Sequence[Network]) -> bool:
         inner = [c for c in carried if c is not None]
         # A mapped address is its IPv4 address, nothing else.
         forms = [*inner] if address.ipv4_mapped is not None else [address, *inner]
-    return all(any(f in n for n in allowed) or _public(f) for f in forms)
+    return all(_may(form, allowed) for form in forms)
+
+
+def _may(address: Address, allowed: Sequence[Network]) -> bool:
+    if address in METADATA_ADDRESSES:
+        return any(address in n and n.num_addresses == 1 for n in allowed)
+    return any(address in n for n in allowed) or _public(address)
 
 
 def _public(address: Address) -> bool:

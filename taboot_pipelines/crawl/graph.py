@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from taboot_pipelines.crawl.domains import registrable_domain
 from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import crawls as m
@@ -158,5 +159,5 @@ def domain(name: str) -> str:
     the house).
     """
     authority = name.partition("/")[0].partition("?")[0]
-    host = authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
-    return host.lower()
+    host = (authority if authority.endswith("]") else authority.rpartition(":")[0] or authority).lower()
+    return registrable_domain(host) or host

@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 import orjson
 
-from taboot_pipelines.crawl.urls import canonical_key, parse_url
+from taboot_pipelines.crawl.urls import KEY_VERSION, canonical_key, parse_url
 from taboot_pipelines.documents.links import Hyperlink
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.titles import normalize, title_keys
 
 #: Changes with every change of what a link leads to, or a document is called.
-TARGETS_VERSION = "1"
+TARGETS_VERSION = f"1.{KEY_VERSION}"
 
 #: ``url``: the canonical key of a URL. ``path``: ``{source id}:{path}`` of a file. ``page``: either of them
 #: as a site shows it, without its ending. ``wiki``: ``{source id}:{name}`` of a page of a wiki. ``anchor``:

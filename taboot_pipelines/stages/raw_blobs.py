@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -18,6 +19,7 @@ from taboot_pipelines.connectors import Access, open_connector
 from taboot_pipelines.crawl.crawler import StoredPage
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
@@ -38,6 +40,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
@@ -167,13 +170,17 @@ class _Batch:
             return bool(tombstones) and self._doc_id(path) in tombstones
 
         settings = self.workspace.settings
-        politeness = Politeness(self.workspace.hints, self.namespace, settings.http)
+        hints, user_agent = self.workspace.hints, settings.http.user_agent
+        domains = open_domains(self.catalog, self.namespace, settings.http)
+        politeness = Politeness(hints, self.namespace, settings.http, domains)
         access = Access.of(
             settings,
             self.entry.root,
             references=references,
             project_files=project_files,
             politeness=politeness,
+            robots=RobotsCache(hints, self.namespace, user_agent),
+            proxies=partial(open_proxies, self.catalog, hints, self.namespace),
             frontier=self._frontier,
             stored_page=self._stored_page,
         )

@@ -20,6 +20,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
+from taboot_pipelines.stages.domains import publish_settings
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog
 from taboot_pipelines.stores.disk import on_disk
@@ -141,6 +142,8 @@ class Workspace:
                     for entry in sources.entries.values()
                 }
             )
+        for namespace in {e.namespace for e in sources.entries.values()}:
+            publish_settings(self.catalog, namespace, sources)
         return sources
 
     def adding_sources(self, namespace: str) -> AbstractContextManager[None]:

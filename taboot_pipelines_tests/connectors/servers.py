@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +13,8 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import HttpAccess
@@ -62,6 +66,38 @@ def send(h: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: s
         h.send_header(name.replace("_", "-"), value)
     h.end_headers()
     h.wfile.write(body)
+
+
+def certificate(folder: Path, name: str) -> ssl.SSLContext:
+    """A server's TLS context with a self-signed certificate for ``name`` at ``folder``/cert.pem."""
+    tool = shutil.which("openssl")
+    if tool is None:
+        pytest.skip("needs the openssl command to make a certificate")
+    subprocess.run(
+        [
+            tool,
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName=DNS:{name}",
+            "-keyout",
+            str(folder / "key.pem"),
+            "-out",
+            str(folder / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
 
 
 @contextmanager

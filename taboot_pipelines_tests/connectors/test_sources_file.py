@@ -270,3 +270,89 @@ def test_the_shipped_schema_is_current_and_agrees_with_the_reader(tmp_path: Path
     for bad in wrong:
         assert list(validator.iter_errors(bad)), bad
         problems(tmp_path, yaml.safe_dump(bad))
+
+
+WEB = "sources: [{id: site, type: web, urls: [https://docs.example.org/]}]\n"
+
+
+def test_domains_and_proxies_stand_beside_the_sources(tmp_path: Path) -> None:
+    sources = load(
+        tmp_path,
+        WEB
+        + """\
+domains:
+  Docs.Example.ORG: {rate_limit_rps: 0.5, headers: {Authorization: "Bearer ${DOCS_TOKEN}"}}
+  nas.lan:8080: {rate_limit_rps: 0}
+  10.0.0.1: {blocked: true}
+proxies:
+  home:
+    rotation: least_used
+    servers:
+      - url: http://proxy.lan:3128
+        username: taboot
+        password: ${PROXY_PASSWORD}
+      - url: socks5://[fd00::1]
+""",
+    )
+    assert list(sources.domains) == ["docs.example.org", "nas.lan:8080", "10.0.0.1"]
+    assert sources.domains["docs.example.org"].headers == {"Authorization": "Bearer ${DOCS_TOKEN}"}
+    assert sources.domains["10.0.0.1"].blocked is True
+    assert [s.url for s in sources.proxies["home"].servers] == ["http://proxy.lan:3128", "socks5://[fd00::1]"]
+    assert load(tmp_path, WEB + "domains:\nproxies: {}\n").domains == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("domains: [example.org]", "the domain settings are not a mapping"),
+        ("domains: {example.org: 1}", "domain example.org is not a mapping of fields"),
+        ("domains: {example.org: {rps: 1}}", "domain example.org has the unknown field rps"),
+        ("domains: {example.org: {rate_limit_rps: fast}}", "domain example.org rate_limit_rps: "),
+        (
+            "domains: {example.org: {}, EXAMPLE.org: {}}",
+            "domain EXAMPLE.org is there twice, in two spellings",
+        ),
+        ("domains: {example.org: {}, example.org: {}}", "is not valid YAML"),
+        ("domains: {'https://user:pw@example.org/x': {}}", "domain (not shown) is not the name of a domain"),
+        ("domains: {1: {}}", "domain 1 has a name that is not a text"),
+        ("domains: {example.org: {headers: {Host: x}}}", "headers: "),
+        ("proxies: {Home: {servers: [{url: 'http://p:1'}]}}", "list of proxies Home has a name that is not"),
+        ("proxies: {home: {servers: []}}", "list of proxies home servers: "),
+        (
+            "proxies: {home: {servers: [{url: 'http://u:pw@p:1'}]}}",
+            "servers.0.url: is not the URL of a proxy",
+        ),
+        ("proxies: {home: {servers: [{url: 'ftp://p:1'}]}}", "is not the URL of a proxy"),
+        ("proxies: {home: {servers: [{url: 'http://p:0'}]}}", "is not the URL of a proxy"),
+        (
+            "proxies: {home: {servers: [{url: 'http://p:1', password: pw}]}}",
+            "servers.0.password: is not ${NAME}",
+        ),
+        (
+            "proxies: {home: {servers: [{url: 'http://p:1'}], rotation: fair}}",
+            "list of proxies home rotation: ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_domains_and_proxies_is_said_without_secrets(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    message = problems(tmp_path, f"{WEB}{text}\n")
+    assert said in message and "pw" not in message
+    # Both the old file and every other mistake stay in sight.
+    both = problems(tmp_path, f"{WEB.replace('urls', 'curls')}{text}\n")
+    assert "curls" in both or "not valid YAML" in both
+
+
+def test_the_schema_knows_domains_and_proxies() -> None:
+    good = {"sources": [{"id": "s", "type": "web", "urls": ["https://a.example/"]}]}
+    schema = json_schema()
+    jsonschema.validate(good | {"domains": {"a.example": {"blocked": True}}}, schema)
+    jsonschema.validate(good | {"proxies": {"home": {"servers": [{"url": "http://p:1"}]}}}, schema)
+    for bad in (
+        {"domains": {"a.example": {"x": 1}}},
+        {"proxies": {"home": {}}},
+        {"proxies": {"Home!": {"servers": [{"url": "http://p:1"}]}}},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(good | bad, schema)

@@ -1,5 +1,5 @@
-"""What a sitemap lists (sitemaps.org protocol): urlset, index, plain text, gzip; RSS 2.0 and 1.0, Atom 0.3
-and 1.0.
+"""What a sitemap lists (sitemaps.org protocol): urlset, index, plain text, gzip, with Google's extensions for
+news and Google's way of naming other languages; RSS 2.0 and 1.0, Atom 0.3 and 1.0; JSON feeds.
 """
 
 from __future__ import annotations
@@ -11,21 +11,29 @@ from dataclasses import dataclass
 
 from lxml import etree
 
+from taboot_pipelines.crawl.discovery.feeds import MAX_TITLE, ListEntry, is_json, parse_json_feed
 from taboot_pipelines.crawl.inflate import inflate
 from taboot_pipelines.errors import TabootError
 
 #: The protocol's own limit, uncompressed.
 MAX_BYTES = 50 * 1024 * 1024
+#: Of one page so many other languages are taken.
+MAX_ALTERNATES = 200
 _ITEMS = {"urlset": "url", "sitemapindex": "sitemap", "rss": "item", "RDF": "item", "feed": "entry"}
 _TAGS = tuple(f"{{*}}{name}" for name in {*_ITEMS, *_ITEMS.values()})
 
 
 @dataclass(frozen=True, slots=True)
 class Sitemap:
-    """``locations`` as written, in order: sitemaps if ``is_index``, else pages."""
+    """``entries`` in their order: sitemaps if ``is_index``, else pages."""
 
     is_index: bool
-    locations: list[str]
+    entries: list[ListEntry]
+
+    @property
+    def locations(self) -> list[str]:
+        """The locations of the entries, as written."""
+        return [entry.location for entry in self.entries]
 
 
 def parse_sitemap(data: bytes, name: str) -> Sitemap:
@@ -35,8 +43,13 @@ def parse_sitemap(data: bytes, name: str) -> Sitemap:
         data = _gunzip(data, name)
     if len(data) > MAX_BYTES:
         raise TabootError("E_TOO_LARGE", f"The sitemap {name} is larger than {MAX_BYTES} bytes.", url=name)
-    sitemap = _xml(data, name) if _is_xml(data) else Sitemap(False, _lines(data))
-    if not sitemap.locations:
+    if _is_xml(data):
+        sitemap = _xml(data, name)
+    elif is_json(data):
+        sitemap = Sitemap(False, parse_json_feed(data, name))
+    else:
+        sitemap = Sitemap(False, _lines(data))
+    if not sitemap.entries:
         raise TabootError(
             "E_PARSE",
             f"The sitemap {name} lists nothing.",
@@ -68,14 +81,14 @@ def _is_xml(data: bytes) -> bool:
     return text.lstrip().startswith("<")
 
 
-def _lines(data: bytes) -> list[str]:
+def _lines(data: bytes) -> list[ListEntry]:
     lines = (line.strip() for line in data.decode("utf-8-sig", "replace").splitlines())
-    return [line for line in lines if line.lower().startswith(("http://", "https://"))]
+    return [ListEntry(line) for line in lines if line.lower().startswith(("http://", "https://"))]
 
 
 def _xml(data: bytes, name: str) -> Sitemap:
     kind = item = ""
-    locations: list[str] = []
+    entries: list[ListEntry] = []
     not_one = TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
     try:
         events = etree.iterparse(
@@ -94,7 +107,7 @@ def _xml(data: bytes, name: str) -> Sitemap:
                     raise not_one
                 kind, item = local, _ITEMS[local]
             elif event == "end" and local == item:
-                locations += _locations(element)
+                entries += _entries(element)
                 # What was read is let go, so that memory does not grow with the list.
                 element.clear()
                 parent = element.getparent()
@@ -107,12 +120,36 @@ def _xml(data: bytes, name: str) -> Sitemap:
         ) from None
     if not kind:
         raise not_one
-    return Sitemap(kind == "sitemapindex", locations)
+    return Sitemap(kind == "sitemapindex", entries)
 
 
-def _locations(element: etree._Element) -> Iterator[str]:
-    """The one location of an entry: its ``loc``, or its link."""
+def _entries(element: etree._Element) -> Iterator[ListEntry]:
+    """The one entry of an element, with what its extensions say."""
     children = [(c, _local(c)) for c in element if isinstance(c.tag, str)]
+    for location in _locations(children):
+        title = modified = ""
+        alternates: list[str] = []
+        for child, local in children:
+            if local == "title":
+                title = title or _inner(child)
+            elif local == "news":
+                title = title or next((_inner(c) for c in child if _local(c) == "title"), "")
+            elif local in ("lastmod", "updated", "modified", "pubDate", "date"):
+                modified = modified or (child.text or "").strip()[:100]
+            elif local == "link" and child.get("hreflang") and child.get("rel") == "alternate":
+                href = (child.get("href") or "").strip()
+                if href and href != location and len(alternates) < MAX_ALTERNATES:
+                    alternates.append(href)
+        yield ListEntry(location, title, modified, tuple(alternates))
+
+
+def _inner(element: etree._Element) -> str:
+    """The text of an element, without the markup that a title may hold."""
+    return " ".join("".join(element.itertext()).split())[:MAX_TITLE]
+
+
+def _locations(children: list[tuple[etree._Element, str]]) -> Iterator[str]:
+    """The one location of an entry: its ``loc``, or its link."""
     for child, local in children:
         if local in ("loc", "link") and (text := (child.text or "").strip()):
             yield text

@@ -48,6 +48,10 @@ CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
 RATE = Pattern("rate:", 60.0, "001 §5.3, §8.9")
 #: The least time to live of a circuit after its last failure.
 CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
+#: What the robots.txt of an origin said (001 §8.10 keeps it for a week; RFC 9309 §2.4 allows a day).
+ROBOTS = Pattern("robots:", DAY, "001 §8.10")
+#: Until when a host asked to be left alone (``Retry-After``), as Unix time.
+RETRY_AFTER = Pattern("retry_after:", DAY, "none: RFC 9110 §10.2.3")
 QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
 LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
 

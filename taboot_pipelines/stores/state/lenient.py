@@ -20,13 +20,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Lenient:
-    """A state backend whose failures are passed over. Threads may share one.
+    """A state backend whose failures are passed over, or none at all. Threads may share one.
 
     After a failure the backend is left alone for ``rest_seconds``, so that work does not wait for its
     time-outs one by one. The first failure and the return are logged, by their code only.
     """
 
-    def __init__(self, state: State, *, rest_seconds: float = 30.0) -> None:
+    def __init__(self, state: State | None, *, rest_seconds: float = 30.0) -> None:
         self._state = state
         self._rest = rest_seconds
         self._until = 0.0
@@ -35,7 +35,7 @@ class Lenient:
 
     def ask(self, use: Callable[[State], T], otherwise: T) -> T:
         """Return what ``use`` gives; ``otherwise`` if the backend does not answer or is left alone."""
-        if time.monotonic() < self._until:
+        if self._state is None or time.monotonic() < self._until:
             return otherwise
         try:
             found = use(self._state)

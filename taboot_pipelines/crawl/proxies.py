@@ -1,0 +1,210 @@
+"""The proxies that a source goes by: which one is next, which one is left alone as it failed, and a test.
+
+A proxy is asked for anything only while its circuit is closed; circuits are in the state, so that what one
+process learned of a proxy holds for all. The order of turns is each process's own.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from taboot_pipelines.crawl.domains import Domains, DomainSettings
+from taboot_pipelines.crawl.politeness import Politeness
+from taboot_pipelines.crawl.urls import WebUrl
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.settings import HttpSettings
+from taboot_pipelines.stores.state import Lenient
+
+PROXY_FAILURES = 3
+PROXY_REST_SECONDS = 60.0
+_PORTS = {"http": 8080, "https": 443, "socks5": 1080}
+_URL = re.compile(r"(?i)(http|https|socks5)://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([0-9]{1,5}))?/?")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]{0,199})\}")
+
+
+def _proxy_url(value: str) -> str:
+    match = _URL.fullmatch(value)
+    if match is None or not 0 < int(match[3] or 1) < 65536:
+        raise ValueError(
+            "is not the URL of a proxy, such as http://proxy.lan:3128 (http, https or socks5; the user and"
+            " password stand in fields of their own)"
+        )
+    return value
+
+
+def _variable(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        raise ValueError("is not ${NAME}, the environment variable that holds the password")
+    return value
+
+
+class ProxyServer(BaseModel):
+    """One proxy of a list."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    url: Annotated[str, AfterValidator(_proxy_url)] = Field(
+        description="Such as `http://proxy.lan:3128`; http, https or socks5."
+    )
+    username: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = Field(
+        None, description="The user, or `${NAME}` for the environment variable of that name."
+    )
+    password: Annotated[str, AfterValidator(_variable)] | None = Field(
+        None, description="`${NAME}`: the environment variable that holds it."
+    )
+
+
+class ProxySettings(BaseModel):
+    """A list of proxies that sources name by `proxies`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    servers: Annotated[list[ProxyServer], Field(min_length=1, max_length=1000)] = Field(
+        description="The proxies: `url`, and `username` and `password` where it asks for them."
+    )
+    rotation: Literal["round_robin", "least_used", "random"] = Field(
+        "round_robin",
+        description="Which is next: each in turn, the one with the fewest requests, or any.",
+    )
+    active: bool = Field(True, description="Whether the list is in use; else its sources go without a proxy.")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy to go by. ``scheme``: ``http``, ``https`` or ``socks5``; ``host`` is a name or an address."""
+
+    scheme: str
+    host: str
+    port: int
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What people and logs call it: never with its password."""
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyTest:
+    """Whether one proxy answers: ``seconds`` it took, ``code`` and ``reason`` where it failed."""
+
+    proxy: str
+    works: bool
+    seconds: float
+    code: str = ""
+    reason: str = ""
+
+
+class Proxies:
+    """One list of proxies at work. ``secret(NAME)`` gives the environment's value or raises ``E_CONFIG``.
+    Threads may share one."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ProxySettings,
+        hints: Lenient,
+        namespace: str,
+        secret: Callable[[str], str],
+        *,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self._rotation = settings.rotation
+        self._proxies = [_opened(server, secret) for server in settings.servers] if settings.active else []
+        self._chance = chance or random.Random()
+        rules = DomainSettings(
+            circuit_failures=PROXY_FAILURES, circuit_rest_seconds=PROXY_REST_SECONDS, rate_limit_rps=0
+        )
+        # A proxy fails, rests and is tried as a domain is.
+        self._health = Politeness(
+            hints,
+            namespace,
+            HttpSettings(),
+            Domains(HttpSettings(), {_circuit(p): rules for p in self._proxies}),
+        )
+        self._lock = threading.Lock()
+        #: Where the next turn begins; several processes begin at different proxies.
+        self._next = self._chance.randrange(len(self._proxies)) if self._proxies else 0
+        self._used = dict.fromkeys(self._proxies, 0)
+
+    def choose(self, _url: WebUrl | None = None) -> Proxy | None:
+        """The proxy for one request, whose outcome :meth:`told` hears; None if the list is not in use. Raises
+        ``E_PROXY`` if none of them is well."""
+        if not self._proxies:
+            return None
+        with self._lock:
+            for proxy in self._order():
+                try:
+                    if self._health.wait(_circuit(proxy)) > 0:
+                        continue  # another request tries whether it is well
+                except TabootError:
+                    continue
+                self._used[proxy] += 1
+                self._next = self._proxies.index(proxy) + 1
+                return proxy
+        raise TabootError(
+            "E_PROXY",
+            f"None of the {len(self._proxies)} proxies of {self.name} works; they are tried again later.",
+            proxies=self.name,
+        )
+
+    def told(self, proxy: Proxy, *, failed: bool | None) -> None:
+        """Whether the proxy failed to carry the request (None: it was not asked after all). What the site
+        behind it answers is no failure of the proxy."""
+        self._health.told(_circuit(proxy), failed=failed)
+
+    def test(self, ask: Callable[[Proxy], None]) -> list[ProxyTest]:
+        """Try every proxy, whatever its circuit says; ``ask`` fetches something by it and raises
+        ``TabootError`` if that fails. The outcome counts as any other."""
+        found = []
+        for proxy in self._proxies:
+            begun = time.monotonic()
+            try:
+                ask(proxy)
+            except TabootError as error:
+                self._health.told(_circuit(proxy), failed=True)
+                seconds = time.monotonic() - begun
+                found.append(ProxyTest(proxy.name, False, seconds, error.code, error.message))
+            else:
+                self._health.told(_circuit(proxy), failed=False)
+                found.append(ProxyTest(proxy.name, True, time.monotonic() - begun))
+        return found
+
+    def _order(self) -> Sequence[Proxy]:
+        """All proxies, the one whose turn it is first."""
+        if self._rotation == "random":
+            return self._chance.sample(self._proxies, len(self._proxies))
+        start = self._next % len(self._proxies)
+        turns = self._proxies[start:] + self._proxies[:start]
+        return turns if self._rotation == "round_robin" else sorted(turns, key=lambda p: self._used[p])
+
+
+def _circuit(proxy: Proxy) -> str:
+    return f"proxy {proxy.name}"
+
+
+def _opened(server: ProxyServer, secret: Callable[[str], str]) -> Proxy:
+    match = _URL.fullmatch(server.url)
+    assert match is not None
+    scheme = match[1].lower()
+
+    def filled(text: str | None) -> str | None:
+        return None if text is None else _VARIABLE.sub(lambda found: secret(found[1]), text)
+
+    return Proxy(
+        scheme,
+        match[2].lower(),
+        int(match[3]) if match[3] else _PORTS[scheme],
+        filled(server.username),
+        filled(server.password),
+    )
