@@ -17,8 +17,9 @@ from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros
 
-#: Rows read by one statement.
+#: Rows read by one statement: URLs, and pages with a hundred links each.
 _PAGE = 5_000
+_LEADS_PAGE = 100
 #: Over how many seconds the rate is measured, at most.
 _RATE_SECONDS = 30.0
 _U, _L = t.crawl_url.c, t.crawl_lead.c
@@ -113,8 +114,7 @@ class CrawlReports:
             sa.select(_L.parent, _L.children)
             .where(_L.namespace == namespace, _L.crawl_id == crawl_id, _L.parent > after)
             .order_by(_L.parent)
-            # A page has a hundred links as a rule.
-            .limit(_PAGE // 50)
+            .limit(_LEADS_PAGE)
         )
         with self.database.read(namespace) as c:
             return [(bytes(r.parent), bytes(r.children)) for r in c.execute(query)]
