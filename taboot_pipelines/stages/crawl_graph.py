@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.crawl import graph
@@ -93,25 +92,34 @@ class CrawlGraph:
         for pages in self._reports.leads(self.namespace, crawl.crawl_id):
             yield graph.leads_of(crawl, pages, places)
 
+    def deeper(self, crawl: m.Crawl) -> Iterator[tuple[bytes, bytes]]:
+        """The links from a page to one that lies a step deeper, by their ids; those of a page together."""
+        depths = {i: depth for i, (_, depth) in self._reports.places(self.namespace, crawl.crawl_id).items()}
+        for pages in self._reports.leads(self.namespace, crawl.crawl_id):
+            for page, children in pages:
+                if page in depths:
+                    below = depths[page] + 1
+                    yield from ((page, child) for child in children if depths.get(child) == below)
+
+    def lead_count(self, crawl: m.Crawl) -> int:
+        """How many links between two of its URLs were found."""
+        return self._reports.lead_count(self.namespace, crawl.crawl_id)
+
     def broken(self, crawl: m.Crawl) -> pa.Table:
         """Rows of ``BROKEN_SCHEMA``, by URL and by the page that leads there."""
-        failed = {
-            row["key"]: row for part in self.urls(crawl, m.UrlState.FAILED.value) for row in part.to_pylist()
-        }
-        found: list[dict[str, Any]] = []
-        led: set[str] = set()
-        keys = pa.array(sorted(failed), pa.string())
-        for part in self.leads(crawl) if failed else ():
-            for parent, child in zip(
-                *(
-                    part.filter(pc.is_in(part.column("child"), value_set=keys)).column(n).to_pylist()
-                    for n in ("parent", "child")
-                ),
-                strict=True,
-            ):
-                led.add(child)
-                found.append({**failed[child], "parent": parent})
-        found += [{**row, "parent": None} for key, row in failed.items() if key not in led]
+        rows = [row for part in self.urls(crawl, m.UrlState.FAILED.value) for row in part.to_pylist()]
+        failed = {bytes.fromhex(row["url_id"]): row for row in rows}
+        links = [
+            (page, child)
+            for pages in (self._reports.leads(self.namespace, crawl.crawl_id) if failed else ())
+            for page, children in pages
+            for child in children
+            if child in failed
+        ]
+        places = self._reports.places(self.namespace, crawl.crawl_id) if links else {}
+        found = [{**failed[child], "parent": places[page][0]} for page, child in links if page in places]
+        led = {row["url_id"] for row in found}
+        found += [{**row, "parent": None} for row in rows if row["url_id"] not in led]
         found.sort(key=lambda row: (row["url"], row["parent"] or ""))
         return pa.Table.from_pylist(found, schema=BROKEN_SCHEMA)
 
@@ -208,7 +216,7 @@ def run(work: SourceWork) -> None:
         "urls_erased": erased,
         "roots": 1,
         "urls": held.get(last.crawl_id, 0),
-        "leads": sum(part.num_rows for part in graph_of.leads(last)),
+        "leads": graph_of.lead_count(last),
     }
     report.counts["total"] = report.counts["urls"]
     report.ledger = [{"crawl": last.crawl_id[:8], **row} for row in by_depth(rows)]

@@ -118,20 +118,13 @@ class CrawlWriter:
 
     def _leads(self, crawl: m.Crawl) -> Iterator[Lead]:
         """From each page to those one step deeper; from the ROOT also to what was listed beside it."""
-        found = seed.root_id(crawl)
-        root = "" if found is None else found.hex()
-        for part in self._reader.urls(crawl):
-            for row in _rows(part):
-                if row["current_depth"] == 0 and row["url_id"] != root:
-                    yield crawl.crawl_id, _node_id(crawl, row["url_id"])
-        # Those from the ROOT together: each kind of start has a statement of its own.
-        for of_root in (True, False):
-            for part in self._reader.leads(crawl):
-                for row in _rows(part):
-                    deeper = row["child_depth"] == row["parent_depth"] + 1
-                    if deeper and (row["parent_id"] == root) == of_root:
-                        start = crawl.crawl_id if of_root else _node_id(crawl, row["parent_id"])
-                        yield start, _node_id(crawl, row["child_id"])
+        root = seed.root_id(crawl)
+        for page, child in self._reader.deeper(crawl):
+            start = crawl.crawl_id if page == root else _node_id(crawl, page.hex())
+            yield start, _node_id(crawl, child.hex())
+        for url in self._urls(crawl):
+            if url["current_depth"] == 0:
+                yield crawl.crawl_id, url["url_id"]
 
     def _compare(self, crawl_id: str) -> Iterator[Discrepancy]:
         crawl, fingerprint = self._wanted[crawl_id]

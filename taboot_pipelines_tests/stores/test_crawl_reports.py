@@ -77,6 +77,7 @@ def test_what_is_shown_is_what_became_of_each_url(catalog: Catalog, monkeypatch:
     assert sorted((r["parent"], r["child"]) for r in leads) == sorted(
         (key(0), key(n)) for n in range(1, PAGES)
     )
+    assert graph.lead_count(crawl) == len(leads)
     (root,) = graph.roots([crawl]).to_pylist()
     assert root["request_time"] == "0.250s" and root["ip"] == "192.0.2.7"
 

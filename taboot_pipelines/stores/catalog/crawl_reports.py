@@ -109,6 +109,15 @@ class CrawlReports:
             after = rows[-1][0]
 
     @retried
+    def lead_count(self, namespace: str, crawl_id: str) -> int:
+        """How many links the pages of a crawl have."""
+        query = sa.select(sa.func.sum(sa.func.length(_L.children))).where(
+            _L.namespace == namespace, _L.crawl_id == crawl_id
+        )
+        with self.database.read(namespace) as c:
+            return int(c.execute(query).scalar() or 0) // m.ID_BYTES
+
+    @retried
     def _leads(self, namespace: str, crawl_id: str, after: bytes) -> list[tuple[bytes, bytes]]:
         query = (
             sa.select(_L.parent, _L.children)
