@@ -247,16 +247,7 @@ def errors() -> str:
 def commands() -> str:
     """Each command with its arguments and options, as its own ``--help`` has them."""
     rows = []
-    all_ = {
-        " ".join(names): command
-        for name, outer in cli.commands.items()
-        for names, command in (
-            ((name,), outer),
-            *(((name, n), c) for n, c in (outer.commands.items() if isinstance(outer, click.Group) else ())),
-        )
-    }
-    for name in sorted(all_):
-        command = all_[name]
+    for name, command in _commands(cli):
         arguments = " ".join(
             p.metavar or (p.name or "").upper() for p in command.params if isinstance(p, click.Argument)
         )
@@ -269,6 +260,15 @@ def commands() -> str:
             )
         )
     return table(("command", "what it does", "options"), rows)
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """The commands of a group by name, each followed by its own."""
+    for name in sorted(group.commands):
+        command = group.commands[name]
+        yield before + name, command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
 
 
 def columns(name: str, schema: Any) -> str:

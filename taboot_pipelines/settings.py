@@ -393,6 +393,12 @@ class RetentionSettings(BaseModel, extra="forbid"):
     jobs: Positive = Field(
         20, description="Jobs of each source that the catalog keeps besides those that brought what is there."
     )
+    crawls: Positive = Field(
+        5,
+        description=(
+            "Ended crawls of each source whose URLs and links are kept; of older ones the counts alone."
+        ),
+    )
     shard_mb: int = Field(
         16,
         ge=0,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from taboot_pipelines.defs.resources import Runtime
+    from taboot_pipelines.model.crawl_graph import CrawlProgress
     from taboot_pipelines.settings import Settings
     from taboot_pipelines.stages.report import StageReport
     from taboot_pipelines.stages.workspace import Workspace
@@ -301,6 +302,7 @@ class _Runs:
             reported,
             errors.__setitem__,
         )
+        runtime.on_crawl = self.display.crawl
         try:
             result = self.job.execute_in_process(
                 run_config=RunConfig(
@@ -365,25 +367,38 @@ class _Display:
 
     def progress(self, stage: str, done: int, total: int) -> None: ...
 
+    def crawl(self, progress: CrawlProgress) -> None: ...
+
     def report(self, report: StageReport) -> None: ...
 
     def end(self, what: str, ok: bool) -> None: ...
 
 
 class _Bars(_Display):
-    """A bar for each source and namespace: its stage, and how far that has come."""
+    """A bar for each source and namespace: its stage, and how far that has come; of a crawl also how many
+    pages wait, how fast it goes, and what fails.
+    """
 
     def __init__(self, progress: Any) -> None:
         self._progress = progress
         self._task: Any = None
+        self._crawls = False
 
     def begin(self, what: str) -> None:
-        self._task = self._progress.add_task(what, total=None, stage="")
+        self._task, self._crawls = self._progress.add_task(what, total=None, stage=""), False
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        self._progress.update(self._task, stage=stage, completed=done, total=total or None)
+        # The crawl itself knows more.
+        if not self._crawls:
+            self._progress.update(self._task, stage=stage, completed=done, total=total or None)
+
+    def crawl(self, progress: CrawlProgress) -> None:
+        self._crawls = True
+        known = progress.counts["discovered"]
+        self._progress.update(self._task, stage=progress.sentence, completed=progress.done, total=known)
 
     def report(self, report: StageReport) -> None:
+        self._crawls = False
         self._progress.update(self._task, stage=report.stage, completed=0, total=None)
 
     def end(self, what: str, ok: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from taboot_pipelines.defs import documents, ingest, kb, knowledge, readiness, vectors
+from taboot_pipelines.defs import documents, freshness, ingest, kb, knowledge, readiness, vectors
 from taboot_pipelines.defs.materialize import failures, run_reported, version_tags
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
@@ -20,7 +20,8 @@ CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
 
 ingest_source = dg.define_asset_job(
     "ingest_source",
-    selection=dg.AssetSelection.assets(*ASSETS) - dg.AssetSelection.checks(*readiness.CHECKS),
+    selection=dg.AssetSelection.assets(*ASSETS)
+    - dg.AssetSelection.checks(*readiness.CHECKS, *freshness.CHECKS),
     description="The whole chain for one source, its checks included.",
 )
 

@@ -6,6 +6,7 @@ Every asset goes through the same few lines.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -19,9 +20,11 @@ from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.errors import TabootError, raised_at
+from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.crawl_watch import watched
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 
@@ -34,6 +37,8 @@ TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STOR
 MAX_RETRIES = 2
 
 OWNERS = ["team:taboot"]
+#: Each line about a crawl that goes on is kept as an event of its run.
+_SECONDS_BETWEEN_LOGS = 10.0
 #: Assets with a text column, and the columns that are shown where TABOOT_METADATA_TEXT allows it.
 _TEXT_COLUMNS = {"documents": ["doc_id", "title", "text"], "chunks": ["chunk_id", "section", "text"]}
 
@@ -102,7 +107,10 @@ def _run_partitions(
     keys: Sequence[str],
     options: dict[str, Any],
 ) -> list[StageReport]:
-    with logs.bind(run=context.run.run_id, partition=keys[0]):
+    with (
+        logs.bind(run=context.run.run_id, partition=keys[0]),
+        _crawl_watched(context, workspace, stage, keys[0]),
+    ):
         reports = run_reported(workspace.runtime, stage, *keys, attempt=context.retry_number, **options)
     if any(report.changed for report in reports):
         mark_changed(context.instance, context.run)
@@ -113,6 +121,30 @@ def _run_partitions(
         for held in report.held:
             context.log.warning(f"{held['code']}: {held['message']} {held.get('remedy', '')}")
     return reports
+
+
+@contextmanager
+def _crawl_watched(
+    context: dg.AssetExecutionContext, workspace: WorkspaceResource, stage: str, source_id: str
+) -> Iterator[None]:
+    """Log now and then how far the source's crawl has come while the block fetches; tell the observer more
+    often.
+    """
+    if stage != CHAIN.first.name:
+        yield
+        return
+    runtime, last = workspace.runtime, -_SECONDS_BETWEEN_LOGS
+
+    def tell(progress: CrawlProgress) -> None:
+        nonlocal last
+        if runtime.on_crawl is not None:
+            runtime.on_crawl(progress)
+        if time.monotonic() >= last + _SECONDS_BETWEEN_LOGS:
+            last = time.monotonic()
+            context.log.info(f"crawl {progress.crawl_id[:8]}: {progress.sentence}")
+
+    with watched(runtime.workspace, source_id, tell):
+        yield
 
 
 def _metadata(workspace: WorkspaceResource, stage: str, reports: list[StageReport]) -> dict[str, Any]:

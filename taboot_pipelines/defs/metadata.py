@@ -35,7 +35,10 @@ _BARS = {
     "removed": "#aa3377",
     "held": "#ee6677",
     "failed": "#ee6677",
+    "open": "#bbbbbb",
 }
+#: The parts of a crawl's ledger that add up to what was discovered.
+_PARTS = ("fetched", "not_modified", "skipped", "failed", "open")
 
 
 def shown_item(report: StageReport, item: str, names: bool) -> str:
@@ -97,12 +100,14 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     # A sample of what a run found as it was would be kept for every such run.
     if sample and any(report.changed for report in reports):
         result["sample"] = dg.MetadataValue.table(_records(sample))
+    ledger = [row for report in reports for row in report.ledger]
+    if ledger:
+        result["ledger"] = dg.MetadataValue.table(_records(ledger[:_ROWS]))
+        result["ledger_plot"] = _image("ledger by depth", _depth_chart(ledger[:_ROWS]))
     bars = {name: counts[name] for name in _BARS if counts.get(name)}
     # A stage that changed nothing has nothing to draw, and drawing would be most of its cost.
     if bars and not skipped:
-        result["plot"] = dg.MetadataValue.md(
-            f"![{reports[0].stage}](data:image/png;base64,{base64.b64encode(_bar_chart(bars)).decode()})"
-        )
+        result["plot"] = _image(reports[0].stage, _bar_chart(bars))
     return result
 
 
@@ -151,6 +156,41 @@ def _cell(value: object) -> str:
     A path may hold anything.
     """
     return re.sub(r"([\\`*_{}\[\]<>()#+!|])", r"\\\1", " ".join(str(value).split()))
+
+
+def _image(title: str, png: bytes) -> dg.MarkdownMetadataValue:
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(png).decode()})")
+
+
+def _depth_chart(ledger: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return a PNG with a bar for each depth of a crawl, made of what became of its URLs, and a legend."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    row, label, width, bar = 22, 70, 560, 400
+    font = ImageFont.load_default(12)
+    image = Image.new("RGB", (width, row * (len(ledger) + 1) + 8), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    longest = max(max(int(r["discovered"]) for r in ledger), 1)
+    for i, counts in enumerate(ledger):
+        top, end = 4 + i * row, label
+        draw.text(
+            (label - 8, top + row / 2), f"depth {counts['depth']}", font=font, fill="#333333", anchor="rm"
+        )
+        for name in _PARTS:
+            if counts[name]:
+                start, end = end, end + max(2, round(bar * counts[name] / longest))
+                draw.rectangle((start, top + 4, end, top + row - 4), fill=_BARS[name])
+        text = f"{counts['discovered']:,}"
+        draw.text((end + 6, top + row / 2), text, font=font, fill="#333333", anchor="lm")
+    left, top = label, 4 + row * len(ledger)
+    for name in _PARTS:
+        draw.rectangle((left, top + 6, left + 10, top + row - 6), fill=_BARS[name])
+        shown = name.replace("_", " ")
+        draw.text((left + 15, top + row / 2), shown, font=font, fill="#333333", anchor="lm")
+        left += 30 + round(draw.textlength(shown, font=font))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def _bar_chart(bars: Mapping[str, int]) -> bytes:

@@ -1,5 +1,6 @@
 """Sensors: partitions that follow the sources file, due sources, dead runs, failed runs."""
 
+import time
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -12,7 +13,13 @@ from taboot_pipelines.defs.retention import forget_old
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.schedules import last_fires, schedules
 from taboot_pipelines.stages.workspace import Workspace, stored_entry
+
+#: How long one tick looks for due sources: the daemon gives up one that takes a minute.
+_BUDGET_SECONDS = 20.0
+#: The entry of the cursor that names the source to begin with; no source is called so.
+_NEXT = ""
 
 
 @dg.sensor(
@@ -62,9 +69,18 @@ def sources_sensor(
 )
 def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
     seen: dict[str, str] = orjson.loads(context.cursor or "{}")
-    now, requests, cursor = _now(), [], {}
-    for source_id, schedule in sorted(_schedules(workspace.open()).items()):
-        fire = _last_fire(schedule, now).isoformat()
+    now, requests = _now(), list[dg.RunRequest]()
+    cursor: dict[str, str] = {}
+    # A tick that found no time for all of them left the one to begin with.
+    begin, due = seen.pop(_NEXT, ""), schedules(workspace.open())
+    order = sorted(due, key=lambda source_id: (source_id < begin, source_id))
+    end = time.monotonic() + _BUDGET_SECONDS
+    for number, source_id in enumerate(order):
+        if number and time.monotonic() > end:
+            cursor |= {left: seen[left] for left in order[number:] if left in seen}
+            cursor[_NEXT] = source_id
+            break
+        fire = last_fires(due[source_id], now)[0].isoformat()
         # A source that is seen for the first time has just been run by the other sensor. One that is busy is
         # due as soon as it is free.
         if seen.get(source_id, fire) == fire:
@@ -162,22 +178,6 @@ def _unread(workspace: Workspace) -> dict[str, str]:
 
 def _request(source_id: str, run_key: str) -> dg.RunRequest:
     return dg.RunRequest(partition_key=source_id, run_key=run_key)
-
-
-def _schedules(workspace: Workspace) -> dict[str, str]:
-    """Return {source id: cron expression} of the sources that have one."""
-    entries = (
-        (row["source_id"], orjson.loads(row["config"]).get("schedule"))
-        for row in workspace.catalog.sources.find(states=("active",))
-    )
-    return {source_id: schedule for source_id, schedule in entries if schedule}
-
-
-def _last_fire(schedule: str, now: datetime) -> datetime:
-    from croniter import croniter
-
-    fire: datetime = croniter(schedule, now).get_prev(datetime)
-    return fire
 
 
 def _now() -> datetime:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.model.records import NodeRef
     from taboot_pipelines.retrieval.answers import Answers
     from taboot_pipelines.retrieval.caching import CacheKind, CacheStats
+    from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
@@ -83,6 +84,7 @@ class KnowledgeBase:
         )
         self._neighborhoods = Once(lambda: _open_neighborhoods(settings, namespace, self._session))
         self._explanations = Once(lambda: _open_explanations(self._session, evidence()))
+        self._crawls = Once(lambda: _open_crawls(settings, namespace))
 
     @classmethod
     def open(
@@ -314,6 +316,20 @@ class KnowledgeBase:
 
         return self._session.ask(tables.documents)
 
+    def crawls(self, source: str | None = None) -> CrawlList:
+        """The crawls of the namespace, or of one source, newest first: the ROOT of each, with the sums of its
+        ledger. They stay with the home that crawled; ``E_KB_UNINITIALIZED`` where there is only a copy of the
+        shards.
+        """
+        return self._crawls().all(source)
+
+    def crawl(self, name: str) -> CrawlView:
+        """One crawl, by its id, by the beginning of it, or by its source, which means the last one: its URLs,
+        its links (``leads``), those that lead to nothing (``broken``), its ledger, and in a notebook a
+        picture. Raises ``E_NOT_FOUND``.
+        """
+        return self._crawls().one(name)
+
     # --- changing it ----------------------------------------------------------------------------------------
 
     def delete(self, doc_ids: Collection[str], erase: bool = False) -> Receipt:
@@ -351,6 +367,12 @@ def _open_explanations(session: Session, evidence: Evidence) -> Explanations:
     from taboot_pipelines.retrieval.explanations import Explanations
 
     return Explanations(session, evidence)
+
+
+def _open_crawls(settings: Settings, namespace: str) -> Crawls:
+    from taboot_pipelines.retrieval.crawls import Crawls
+
+    return Crawls(settings, namespace)
 
 
 def _open_answers(

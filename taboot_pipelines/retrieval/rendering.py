@@ -19,6 +19,8 @@ _COLOURS = {
     "Endpoint": "#ec4899",
     "VPNTunnel": "#84cc16",
     "TailscaleNode": "#6366f1",
+    "ROOT": "#ef4444",
+    "URL": "#3b82f6",
 }
 _MAX_DRAWN = 60
 

@@ -13,6 +13,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import (
     chunks,
+    crawl_graph,
     documents,
     embeddings,
     entity_snapshots,
@@ -135,6 +136,12 @@ _SOURCE_STAGES = (
         opens_job=True,
     ),
     SourceStage(
+        name=crawl_graph.STAGE,
+        holds="The ROOT, URL and Lead graph of each crawl, and its ledger; only of sources that crawl.",
+        needs=(raw_blobs.STAGE,),
+        run=crawl_graph.run,
+    ),
+    SourceStage(
         name=documents.STAGE,
         holds="Each blob as Markdown with its metadata, secrets masked, and a map back to its bytes.",
         needs=(raw_blobs.STAGE,),
@@ -171,15 +178,16 @@ _SOURCE_STAGES = (
     ),
 )
 
+_OF_DOCUMENTS = _following(_SOURCE_STAGES, documents.STAGE)
 #: The stages of a source whose pointers must agree before the snapshot takes a new version of it.
-AGREEING = tuple(s.name for s in _following(_SOURCE_STAGES, documents.STAGE))
+AGREEING = tuple(s.name for s in _OF_DOCUMENTS)
 
 CHAIN = Chain(
     *_SOURCE_STAGES,
     NamespaceStage(
         name=entity_snapshots.STAGE,
         holds="The namespace's current truth: entities, relations, and mentions of known names and titles.",
-        needs=_last(_SOURCE_STAGES),
+        needs=_last(_OF_DOCUMENTS),
         tables=tuple(
             StageTable(name=name, owner="namespace")
             for name in ("entities", "relations", "names", "declarations", "title_links", "doc_state")
@@ -191,7 +199,7 @@ CHAIN = Chain(
         ),
     ),
     _server(qdrant_points.TARGET, "The points in Qdrant equal the live chunks"),
-    _server(neo4j_subgraph.TARGET, "The graph in Neo4j equals the snapshot"),
+    _server(neo4j_subgraph.TARGET, "The graph in Neo4j equals the snapshot, and has the crawls beside it"),
     NamespaceStage(
         name=kb_shards.STAGE,
         holds="DuckDB shards and their manifest: what is searched, and what can be carried elsewhere.",

@@ -15,7 +15,7 @@ from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
-from taboot_pipelines.stages import documents
+from taboot_pipelines.stages import crawl_graph, documents
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import needed_snapshot
@@ -204,6 +204,11 @@ def _carry_out(
             [x for s, x in located if s == source and x.state == "present"],
             "deleted",
         )
+    if erase:
+        # Before the servers are written: they hold the crawls too.
+        for source in sorted(sources):
+            keys = {x.path for s, x in located if s == source}
+            crawl_graph.forget_urls(workspace, namespace, source, keys)
     stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done")
     stores |= _run_chain(workspace, namespace, sources).pending
     stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")

@@ -1,5 +1,4 @@
-"""Removes what no pointer names: old Delta files, old shards, vectors of dead texts, jobs of no
-consequence, the URLs of old crawls.
+"""Removes what no pointer names: old Delta files, old shards, vectors of dead texts, jobs of no consequence.
 
 It is done in passing, after every run, and never waited for. Files are removed only under the source's and
 the namespace's lease, and never those of a version that a pointer names. Old shards stay for a while, for
@@ -26,8 +25,6 @@ from taboot_pipelines.stores.tables import NAMESPACE, Stale
 STALE_FILES = 200
 _STALE_BYTES = 256 << 10
 SHARD_GRACE_SECONDS = 600.0
-#: Of so many ended crawls of a source the URLs and links stay: the last one's serve the next.
-KEPT_CRAWLS = 3
 #: So few vectors of dead texts are not worth a look.
 _MIN_DEAD_VECTORS = 1000
 
@@ -44,7 +41,6 @@ def tidy(workspace: Workspace, namespace: str, source_id: str, *, changed: bool 
             workspace.leases.namespace(namespace, wait=0),
         ):
             jobs = workspace.catalog.jobs.forget_old(namespace, source_id, kept.jobs)
-            workspace.catalog.crawls.forget_old(namespace, source_id, KEPT_CRAWLS)
             if jobs:
                 workspace.hints.ask(lambda state: state.delete(namespace, [JOB(job) for job in jobs]), 0)
             removed = len(

@@ -1,4 +1,4 @@
-"""neo4j_subgraph: the graph in Neo4j equals the snapshot.
+"""neo4j_subgraph: the graph in Neo4j equals the snapshot; beside it stand the crawls (``crawl_nodes``).
 
 Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what
 differs and asks the server for nothing else. Each write or deletion is marked in the ledgers before it is
@@ -26,6 +26,7 @@ from taboot_pipelines.knowledge.graph import (
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, rows_of
+from taboot_pipelines.stages.crawl_nodes import CrawlWriter
 from taboot_pipelines.stages.graph_ledger import UNSURE, Ledger, Rows
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.snapshot import needed_snapshot
@@ -73,8 +74,12 @@ class _GraphWriter:
         self.pointer = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
         self.ledgers = {name: Ledger(workspace, namespace, name, self.inputs) for name in (_NODES, _EDGES)}
         self.writing = False
+        self.crawls = CrawlWriter(workspace, graph, namespace, self.place)
 
     def unchanged(self) -> bool:
+        return self._is_of_snapshot() and self.crawls.unchanged()
+
+    def _is_of_snapshot(self) -> bool:
         return self.pointer is not None and self.pointer.inputs == self.inputs and self._whole(self.pointer)
 
     # --- what should be there -------------------------------------------------------------------------------
@@ -133,10 +138,16 @@ class _GraphWriter:
     # --- making it so ---------------------------------------------------------------------------------------
 
     def apply(self, *, ask: bool = False) -> None:
-        """Write what differs from the snapshot.
+        """Write what differs from the snapshot, and from the crawls of the catalog.
 
         With ``ask`` the ledgers are not trusted, and the server is asked what it holds.
         """
+        if ask or not self._is_of_snapshot():
+            self._apply_snapshot(ask)
+        if ask or not self.crawls.unchanged():
+            self.crawls.apply(self.report, anew=ask)
+
+    def _apply_snapshot(self, ask: bool) -> None:
         self.report.counts |= dict.fromkeys(
             ("nodes_written", "nodes_deleted", "edges_written", "edges_deleted"), 0
         )
@@ -336,6 +347,7 @@ class _GraphWriter:
         yield from _compare(
             "relationship", wanted, ((t, e, f) for t, e, _, f in self.graph.edge_fingerprints(self.namespace))
         )
+        yield from self.crawls.audit()
 
 
 def _edges_by_bucket(edges: pa.Table) -> dict[int, Numbered]:

@@ -6,8 +6,9 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``,
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -188,18 +189,23 @@ class _Batch:
         known = KnownLocators(self.known, self.damaged)
         enumerated = Enumerated(False, "the connector ended early")
         events = connector.events(known, tombstoned)
-        for event in events:
-            match event:
-                case Enumerated():
-                    enumerated = event
-                    break
-                case Unchanged():
-                    self.report.add("discovered", len(event.roles))
-                    self._keep(event.roles)
-                case Checkpoint():
-                    self._flush()
-                case _:
-                    self._take(event)
+        with contextlib.ExitStack() as cancelled:
+            if isinstance(events, Generator):
+                # Whoever cancels the run wants what was on its way to be given back at once.
+                cancelled.callback(events.close)
+            for event in events:
+                match event:
+                    case Enumerated():
+                        enumerated = event
+                        break
+                    case Unchanged():
+                        self.report.add("discovered", len(event.roles))
+                        self._keep(event.roles)
+                    case Checkpoint():
+                        self._flush()
+                    case _:
+                        self._take(event)
+            cancelled.pop_all()
         self._flush()
         self._remove(enumerated, confirm_deletes)
         counts = self.report.counts

@@ -30,6 +30,8 @@ class StageReport:
     tables: dict[str, str | None] = field(default_factory=dict)
     #: A few rows of ids and counts, as examples.
     sample: list[dict[str, Any]] = field(default_factory=list)
+    #: A crawl's ledger: counts by ``depth``, of the crawl that ``crawl`` names.
+    ledger: list[dict[str, Any]] = field(default_factory=list)
     #: Why there was nothing to do: ``unchanged``, or the setting that is missing.
     skipped: str | None = None
     data_version: str = ""

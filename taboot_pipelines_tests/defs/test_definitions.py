@@ -23,7 +23,13 @@ EXPECTED = {
         "ingest",
         set(),
         {"ingest"},
-        {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False},
+        {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False, "sources_fresh": False},
+    ),
+    "crawl_graph": (
+        "ingest",
+        {"raw_blobs"},
+        {"ingest"},
+        {"crawl_ledgers_add_up": False, "crawl_completed": False},
     ),
     "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
@@ -84,6 +90,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "retention",
         "run_failures",
         "parts",
+        "freshness",
     }
     assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {
@@ -91,7 +98,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     }
     assert {
         k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys
-    } == {c for *_, checks in EXPECTED.values() for c in checks if c != "readiness"}
+    } == {c for *_, checks in EXPECTED.values() for c in checks if c not in {"readiness", "sources_fresh"}}
     assert not (tmp_path / "home").exists()
 
 

@@ -31,6 +31,8 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
         (
             "ledger_adds_up",
             "no_deletes_held",
+            "crawl_ledgers_add_up",
+            "crawl_completed",
             "offsets_true",
             "no_broken_links",
             "every_chunk_embedded",
@@ -110,7 +112,7 @@ def test_a_busy_lease_is_tried_again(project: Project, monkeypatch: pytest.Monke
     monkeypatch.setattr(project.world.workspace.leases, "_wait", 0)
     monkeypatch.setattr(running, "run_stage", once_busy)
     result = project.run("guides")
-    assert result.success and calls[:3] == ["raw_blobs", "raw_blobs", "documents"]
+    assert result.success and calls[:4] == ["raw_blobs", "raw_blobs", "crawl_graph", "documents"]
     assert len([e for e in result.all_events if e.is_step_up_for_retry]) == 1
 
 
@@ -161,6 +163,7 @@ def test_false_offsets_stop_what_lies_downstream(project: Project) -> None:
     assert project.checks(result)["offsets_true"] is False
     assert [e.asset_key.to_user_string() for e in result.get_asset_materialization_events()] == [
         "raw_blobs",
+        "crawl_graph",
         "documents",
         "chunks",
         "links",

@@ -24,7 +24,7 @@ from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.world import World
 
 ASSETS = (
-    *("raw_blobs", "documents", "chunks", "links", "embeddings"),
+    *("raw_blobs", "crawl_graph", "documents", "chunks", "links", "embeddings"),
     *("tier_a_triples", "entity_snapshots", "kb_shards"),
 )
 

@@ -24,9 +24,9 @@ def stage(name: str, *needs: str) -> SourceStage:
 
 
 def test_the_order_is_that_of_the_data() -> None:
-    assert CHAIN.names[:5] == ("raw_blobs", "documents", "chunks", "links", "embeddings")
+    assert CHAIN.names[:6] == ("raw_blobs", "crawl_graph", "documents", "chunks", "links", "embeddings")
     assert CHAIN.names[-4:] == ("entity_snapshots", "qdrant_points", "neo4j_subgraph", "kb_shards")
-    assert [s.name for s in CHAIN.of_source[5:]] == [s.name for s in CHAIN.of_source if s.observes]
+    assert [s.name for s in CHAIN.of_source[6:]] == [s.name for s in CHAIN.of_source if s.observes]
     assert CHAIN.first.name == "raw_blobs" and CHAIN.derived == CHAIN.of_source[1:]
 
 
@@ -35,7 +35,8 @@ def test_what_follows_a_stage_is_what_its_rows_reach_within_the_source() -> None
     tiers = [s.name for s in CHAIN.of_source if s.observes]
     assert "tier_a_triples" in tiers
     assert following == {
-        "raw_blobs": ["documents", "chunks", "links", "embeddings", *tiers],
+        "raw_blobs": ["crawl_graph", "documents", "chunks", "links", "embeddings", *tiers],
+        "crawl_graph": [],
         "documents": ["chunks", "links", "embeddings", *tiers],
         "chunks": ["embeddings", *tiers],
         "links": [],

@@ -270,18 +270,17 @@ class Crawls:
     @retried
     def forget_source(self, namespace: str, source_id: str) -> None:
         """Forget every crawl of a source."""
-        with self.database.begin(namespace) as c:
-            self._forget_source(c, namespace, source_id)
-
-    def _forget_source(self, c: Connection, namespace: str, source_id: str) -> None:
         crawls = sa.select(t.crawl.c.crawl_id).where(
             t.crawl.c.namespace == namespace, t.crawl.c.source_id == source_id
         )
-        for table in (t.crawl_url, t.crawl_lead):
-            c.execute(sa.delete(table).where(table.c.namespace == namespace, table.c.crawl_id.in_(crawls)))
-        c.execute(
-            sa.delete(t.crawl).where(t.crawl.c.namespace == namespace, t.crawl.c.source_id == source_id)
-        )
+        with self.database.begin(namespace) as c:
+            for table in (t.crawl_url, t.crawl_lead):
+                c.execute(
+                    sa.delete(table).where(table.c.namespace == namespace, table.c.crawl_id.in_(crawls))
+                )
+            c.execute(
+                sa.delete(t.crawl).where(t.crawl.c.namespace == namespace, t.crawl.c.source_id == source_id)
+            )
 
     def forget(self, c: Connection, namespace: str, source_id: str, keys: Collection[str]) -> None:
         """Forget URLs by their keys in every crawl of a source.

@@ -142,15 +142,23 @@ class Jobs:
         with self.database.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(query)]
 
-    @retried
     def last_succeeded(self, namespace: str, source_id: str) -> Row | None:
         """The last job of a source that succeeded; None if there is none."""
+        return self._last(namespace, source_id)
+
+    def last_completed(self, namespace: str, source_id: str) -> Row | None:
+        """The last job of a source that succeeded and read all of it; None if there is none."""
+        return self._last(namespace, source_id, t.job.c.complete.is_(True))
+
+    @retried
+    def _last(self, namespace: str, source_id: str, *where: sa.ColumnElement[bool]) -> Row | None:
         query = (
             sa.select(t.job)
             .where(
                 t.job.c.namespace == namespace,
                 t.job.c.source_id == source_id,
                 t.job.c.state == JobState.SUCCEEDED.value,
+                *where,
             )
             .order_by(t.job.c.started_at.desc())
             .limit(1)

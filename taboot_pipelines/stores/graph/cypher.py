@@ -55,7 +55,7 @@ def _all(variable: str, label: str) -> str:
     return f"MATCH ({variable}:{label}) WHERE {variable}.namespace = $namespace{keys}"
 
 
-def _moment(micros: str) -> str:
+def as_datetime(micros: str) -> str:
     """Microseconds since 1970 as Neo4j's datetime. Made by the server: sending datetimes costs the client
     more.
     """
@@ -65,7 +65,7 @@ def _moment(micros: str) -> str:
     )
 
 
-def _micros(moment: str) -> str:
+def as_micros(moment: str) -> str:
     return f"{moment}.epochSeconds * 1000000 + {moment}.nanosecond / 1000"
 
 
@@ -75,11 +75,11 @@ def _micros(moment: str) -> str:
 @cache
 def merge_nodes(label: str) -> Statement:
     """{k: key parts, p: properties, f, l: first and last seen in microseconds}."""
-    ingested = f", ingestedAt: {_moment('row.f')}" if label == "Document" else ""
+    ingested = f", ingestedAt: {as_datetime('row.f')}" if label == "Document" else ""
     return Statement(
         f"UNWIND $rows AS row WITH row, row.p AS p MERGE {_node('n', label, 'row.k')} SET n = p {{.*,"
-        f" namespace: $namespace, createdAt: {_moment('row.f')}, updatedAt: {_moment('row.l')}{ingested}}}"
-        " RETURN count(*) AS done"
+        f" namespace: $namespace, createdAt: {as_datetime('row.f')}, updatedAt: {as_datetime('row.l')}"
+        f"{ingested}}} RETURN count(*) AS done"
     )
 
 
@@ -90,7 +90,7 @@ def merge_edges(type_: str, start: str, end: str) -> Statement:
     return Statement(
         f"UNWIND $rows AS row WITH row, row.p AS p MATCH {_node('a', start, 'row.s')} MATCH"
         f" {_node('b', end, 'row.e')} MERGE (a)-[r:{_type(type_)} {{edgeId: row.i}}]->(b) SET r = p {{.*,"
-        f" namespace: $namespace, since: {_moment('row.t')}}} RETURN count(*) AS done"
+        f" namespace: $namespace, since: {as_datetime('row.t')}}} RETURN count(*) AS done"
     )
 
 
@@ -129,7 +129,7 @@ def read_nodes(label: str) -> Statement:
     return Statement(
         f"{_all('n', label)} RETURN n.key AS key, coalesce(n.displayName, n.name) AS name, n.properties AS"
         " properties, COLLECT { MATCH (n)-[r]-() WHERE r.namespace = $namespace RETURN DISTINCT r.docId }"
-        f" AS doc_ids, {_micros('n.createdAt')} AS first_seen, {_micros('n.updatedAt')} AS last_seen"
+        f" AS doc_ids, {as_micros('n.createdAt')} AS first_seen, {as_micros('n.updatedAt')} AS last_seen"
     )
 
 
@@ -140,7 +140,7 @@ def read_edges(type_: str, start: str) -> Statement:
         " NOT NULL RETURN r.edgeId AS edge_id, a.key AS start_key, r.startName AS start_name, labels(b) AS"
         " end_labels, b.key AS end_key, r.endName AS end_name, r.properties AS properties, r.docId AS"
         " doc_id, r.confidence AS confidence, r.source AS source, r.extractionMethod AS extraction_method,"
-        f" {_micros('r.since')} AS since, r.runId AS run_id, r.blobSha256 AS blob_sha256, r.byteStart AS"
+        f" {as_micros('r.since')} AS since, r.runId AS run_id, r.blobSha256 AS blob_sha256, r.byteStart AS"
         " byte_start, r.byteEnd AS byte_end, r.line AS line, r.startBasis AS start_basis, r.endBasis AS"
         " end_basis, r.supports AS supports"
     )

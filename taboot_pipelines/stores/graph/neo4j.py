@@ -22,6 +22,7 @@ from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Neo4jSettings
 from taboot_pipelines.stores.graph import cypher
+from taboot_pipelines.stores.graph.crawls import CrawlNodes
 from taboot_pipelines.stores.graph.cypher import Statement
 from taboot_pipelines.stores.graph.rows import edge_rows, key_parts, node_rows
 from taboot_pipelines.stores.graph.schema import RULES, Rule
@@ -199,6 +200,7 @@ class Neo4jGraph:
         for label in NODES:
             self._repeat(namespace, cypher.drop_nodes(label))
             self._repeat(namespace, cypher.drop_held_nodes(label))
+        self.crawls.drop_all(namespace)
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -311,6 +313,13 @@ class Neo4jGraph:
         ):
             return walk(tx)
 
+    # --- crawls ---------------------------------------------------------------------------------------------
+
+    @property
+    def crawls(self) -> CrawlNodes:
+        """The crawls beside the graph, which nothing else here reads or writes."""
+        return CrawlNodes(self._run, self._stream, self._write, self._repeat)
+
     # --- which snapshot it equals ---------------------------------------------------------------------------
 
     def watermark(self, namespace: str) -> str | None:
@@ -334,8 +343,10 @@ class Neo4jGraph:
             for kind, part in _batches(rows, self._settings.batch_rows)
         )
 
-    def _repeat(self, namespace: str, statement: Statement) -> None:
-        while self._run(namespace, statement, write=True, limit=self._settings.batch_rows)[0]["done"]:
+    def _repeat(self, namespace: str, statement: Statement, **parameters: Any) -> None:
+        """Run a statement that deletes at most ``$limit`` rows until it finds none."""
+        limit = self._settings.batch_rows
+        while self._run(namespace, statement, write=True, limit=limit, **parameters)[0]["done"]:
             pass
 
     def _run(self, namespace: str, statement: Statement, *, write: bool, **parameters: Any) -> list[Any]:
@@ -353,7 +364,7 @@ class Neo4jGraph:
             result: T = (session.execute_write if write else session.execute_read)(timed)
             return result
 
-    def _stream(self, namespace: str, statement: Statement) -> Iterator[Mapping[str, Any]]:
+    def _stream(self, namespace: str, statement: Statement, **parameters: Any) -> Iterator[Mapping[str, Any]]:
         """Rows as the server finds them: neither side holds them all."""
         from neo4j import Query
 
@@ -361,7 +372,7 @@ class Neo4jGraph:
         with self._typed(), self._session(fetch_size=_READ_ROWS, default_access_mode="READ") as session:
             # The text is one of our own statements, not a literal.
             query = Query(statement.text, timeout=_LONG_READ * self._settings.timeout_seconds)
-            yield from session.run(query, namespace=namespace)
+            yield from session.run(query, namespace=namespace, **parameters)
 
     def _parts(self, namespace: str, statement: Statement) -> Iterator[list[dict[str, Any]]]:
         part: list[dict[str, Any]] = []

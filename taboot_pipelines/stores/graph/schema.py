@@ -73,6 +73,8 @@ RULES: tuple[Rule, ...] = (
     *(Rule(name, False, False, label, tuple(properties)) for name, (label, *properties) in _INDEXES.items()),
     Rule("watermark_namespace", True, False, WATERMARK, ("namespace",)),
     Rule("root_crawl_id", True, False, "ROOT", ("crawl_id",)),
+    # Not the seed's: by it a URL of a crawl is found and written once.
+    Rule("url_url_id", True, False, "URL", ("url_id",)),
     *(
         Rule(name, False, False, label, tuple(properties))
         for name, (label, *properties) in _CRAWL_INDEXES.items()
