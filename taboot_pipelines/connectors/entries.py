@@ -42,7 +42,8 @@ def _path(value: str) -> str:
     return value
 
 
-def _unique(value: list[str]) -> list[str]:
+def unique(value: list[str]) -> list[str]:
+    """Refuse a value that is there twice."""
     if len(set(value)) != len(value):
         raise ValueError("holds a value twice")
     return value
@@ -66,10 +67,10 @@ class SourceEntry(BaseModel):
     namespace: Name = Field(
         "default", description="The tenant: knowledge bases, quotas and deduplication are per namespace."
     )
-    tags: Annotated[list[Tag], AfterValidator(_unique)] = Field(
+    tags: Annotated[list[Tag], AfterValidator(unique)] = Field(
         default_factory=list, description="Free labels to filter by."
     )
-    languages: Annotated[list[Language], Field(min_length=1), AfterValidator(_unique)] = Field(
+    languages: Annotated[list[Language], Field(min_length=1), AfterValidator(unique)] = Field(
         default_factory=lambda: ["en"], description="ISO 639 codes of the languages that are kept."
     )
     schedule: Annotated[str, StringConstraints(max_length=200), AfterValidator(_cron)] | None = Field(

@@ -17,11 +17,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import Name, SourceEntry
+from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.crawler import UNSPECIFIC, Crawler, media_type
+from taboot_pipelines.crawl.discovery.discover import Discovery, Source
+from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
+from taboot_pipelines.crawl.discovery.relevance import Relevance
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.frontier import Frontier
@@ -81,6 +84,13 @@ class WebSource(SourceEntry):
     sitemaps: list[UrlText] = Field(
         default_factory=list, description="Sitemaps (XML, index, gzip, text, RSS, Atom) that list pages."
     )
+    discover: Annotated[list[Source], AfterValidator(unique)] = Field(
+        default_factory=list,
+        description=(
+            "Where the sites of `urls` are looked up: `sitemap` (those that robots.txt names, else the usual"
+            " places), `feed`, `common_crawl`. What is found counts as listed where a link could lead to it."
+        ),
+    )
     max_depth: int = Field(
         0,
         ge=0,
@@ -123,6 +133,8 @@ class WebSource(SourceEntry):
     def _listed(self) -> WebSource:
         if not self.urls and not self.sitemaps:
             raise ValueError("needs urls or sitemaps")
+        if self.discover and not self.urls:
+            raise ValueError("needs urls whose sites discover looks up")
         if not self.keywords and (self.strategy == "best_first" or self.score_threshold > 0):
             raise ValueError("needs keywords for best_first or score_threshold")
         return self
@@ -146,6 +158,8 @@ class WebConnector:
             def roots() -> tuple[list[FoundUrl], Listing]:
                 lists = _Lists(fetching, self._wanted)
                 lists.read(self._entry.urls, self._entry.sitemaps)
+                for site in self._sites():
+                    lists.take(self._discovered(site, fetching), lambda url: targets.link(url) is not None)
                 listed = [targets.listed(lists.pages[key], key) for key in sorted(lists.pages)]
                 return (
                     [FoundUrl(x.url_id, x.key, x.url, x.host, preferred=x.preferred) for x in listed],
@@ -162,6 +176,26 @@ class WebConnector:
                 window=access.http.settings.max_concurrency,
             )
             yield from crawler.events(roots)
+
+    def _sites(self) -> list[WebUrl]:
+        """The roots of the sites that are looked up."""
+        entry = self._entry
+        urls = _readable(entry.urls).values() if entry.discover else ()
+        return [parse_url(f"{origin}/") for origin in dict.fromkeys(url.origin for url in urls)]
+
+    def _discovered(self, site: WebUrl, fetching: Fetching) -> Discovery:
+        entry, settings = self._entry, self._access.http.settings
+        return discover_pages(
+            site,
+            lambda url, limit: fetching.get(url, max_bytes=limit, purpose="sitemap"),
+            sources=entry.discover,
+            user_agent=settings.user_agent,
+            wanted=self._wanted,
+            relevance=Relevance(entry.keywords),
+            score_threshold=entry.score_threshold,
+            max_urls=entry.max_pages,
+            common_crawl=settings.common_crawl_url,
+        )
 
     def _wanted(self, key: str) -> bool:
         return (not self._include or self._include.matches(key)) and not self._exclude.matches(key)
@@ -189,7 +223,7 @@ class WebConnector:
             max_pages=entry.max_pages,
             strategy=Strategy(entry.strategy),
             score_threshold=entry.score_threshold,
-            configuration=digest(links, *limits, entry.allow_cidrs),
+            configuration=digest(links, *limits, entry.allow_cidrs, entry.discover),
             link_rules=links,
         )
         if self._access.frontier is not None:
@@ -264,6 +298,15 @@ class _Lists:
                     queue.append((parse_url(text, answer.url), depth + 1))
                 except TabootError as error:
                     self._fail(f"{key}#{i}", error)
+
+    def take(self, found: Discovery, follows: Callable[[str], bool]) -> None:
+        """Count the pages of ``found`` that ``follows`` takes as listed; what could not be read leaves the
+        enumeration incomplete."""
+        for page in found.found:
+            if follows(page.url):
+                self._page(page.url, None, f"{page.listed_in}#{page.key}")
+        for problem in found.problems:
+            self._fail(f"{problem.where}#discovery", TabootError(problem.code, problem.message))
 
     def _page(self, text: str, base: str | None, name: str) -> None:
         try:

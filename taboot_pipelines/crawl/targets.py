@@ -9,11 +9,10 @@ since nothing of them would be read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
+from taboot_pipelines.crawl.discovery.relevance import Relevance
 from taboot_pipelines.crawl.links import MAX_URL_LENGTH
 from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
@@ -31,7 +30,6 @@ _NO_PAGE = frozenset(
     woff2 xls xlsx xz zip zst
     """.split()  # noqa: SIM905 - a list of them would take a line each
 )
-_WORD = re.compile(r"[^\W_]+")
 
 Test = Callable[[str], bool]
 
@@ -81,13 +79,13 @@ class Targets:
         self._hosts = {f.host for f in self._folders}
         self._included, self._elsewhere, self._excluded = included, elsewhere, excluded
         self._preferred = preferred
-        self._keywords = [tuple(_words(k)) for k in keywords]
+        self._relevance = Relevance(keywords)
         self._remembered: dict[str, Target | None] = {}
 
     @property
     def scoring(self) -> bool:
         """Whether there are keywords to score by."""
-        return bool(self._keywords)
+        return bool(self._relevance)
 
     def listed(self, url: WebUrl, key: str) -> Target:
         """A page that is listed: it is asked for wherever it lies."""
@@ -129,30 +127,8 @@ class Targets:
         return any(f.host == host and path.startswith(f.path) for f in self._folders)
 
     def score(self, url: str, text: str) -> float:
-        """How much a link promises, from 0 to 1: the mean over the keywords of what shows each.
-
-        A keyword shows fully (1) where all its words stand next to each other, in their order, in the link's
-        text; less (0.8) where they do in the path or query of its URL; half of that where they stand there
-        apart. Words are runs of letters and digits, compared without case. Without keywords all score 1.
-        """
-        if not self._keywords:
-            return 1.0
-        label = _words(text)
-        place = _words(unquote(url.partition("://")[2].partition("/")[2]))
-        best = (max(_shows(k, label), 0.8 * _shows(k, place)) for k in self._keywords)
-        return round(sum(best) / len(self._keywords), 6)
-
-
-def _shows(keyword: tuple[str, ...], words: list[str]) -> float:
-    if not keyword or not set(keyword) <= set(words):
-        return 0.0
-    n = len(keyword)
-    together = any(tuple(words[i : i + n]) == keyword for i in range(len(words) - n + 1))
-    return 1.0 if together else 0.5
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+        """How much a link promises, from 0 to 1, by its text and URL; without keywords all score 1."""
+        return self._relevance.score(url, text)
 
 
 def _host(url: WebUrl) -> str:

@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from taboot_pipelines.cli.group import main
+from taboot_pipelines.connectors.web import WebConnector, WebSource
+from taboot_pipelines.crawl.addresses import resolve
 from taboot_pipelines.crawl.discovery import discover as module
 from taboot_pipelines.crawl.discovery.common_crawl import MAX_ANSWER_PAGES, crawled_urls
 from taboot_pipelines.crawl.discovery.discover import Discovery, discover
@@ -27,8 +31,9 @@ from taboot_pipelines.crawl.discovery.relevance import Relevance, keywords_of
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Enumerated, Failed, Fetched
 from taboot_pipelines_tests.connectors.conftest import DATA
-from taboot_pipelines_tests.connectors.servers import Site, base_of, send, serve
+from taboot_pipelines_tests.connectors.servers import Site, base_of, resolving, send, serve
 
 SITE = "https://example.org"
 
@@ -410,6 +415,64 @@ def test_an_index_of_endless_pages_ends() -> None:
         parse_url(f"{SITE}/"), web.get, sources=["common_crawl"], common_crawl="https://cc.example"
     )
     assert found.listed == 1 and len(web.asked) <= MAX_ANSWER_PAGES + 2
+
+
+# --- a source that looks its sites up -----------------------------------------------------------------------
+
+
+def events(base: str, **fields: Any) -> tuple[dict[str, str], Enumerated]:
+    """What became of each page, by its path, and the end."""
+    fields = {"urls": [f"{base}/docs/"], "allow_cidrs": ["127.0.0.0/8"], **fields}
+    entry = WebSource.model_validate({"id": "w", "type": "web", **fields})
+    connector = WebConnector(
+        entry, resolving(resolve, rate_limit_rps=0, common_crawl_url="http://127.0.0.1:9", retry_seconds=())
+    )
+    found: dict[str, str] = {}
+    end = Enumerated(False, "")
+    for event in connector.events({}, lambda _: False):
+        if isinstance(event, Enumerated):
+            end = event
+        elif isinstance(event, Fetched | Failed):
+            found[event.path.removeprefix(base)] = type(event).__name__
+    return found, end
+
+
+def test_a_source_takes_what_its_sites_list_where_a_link_could_lead() -> None:
+    def handle(request: http.server.BaseHTTPRequestHandler) -> None:
+        base = base_of(request)
+        lists = {
+            "/robots.txt": b"Sitemap: /s.xml\n",
+            "/s.xml": urlset(
+                "/docs/a", "/docs/b?utm_source=x", "/blog/c", "https://elsewhere.example/docs/d"
+            ),
+            "/feed": f"<rss><item><link>{base}/docs/e</link></item></rss>".encode(),
+            "/old/s.xml": b"<urlset>",
+        }
+        body = lists.get(request.path)
+        kind = "text/html" if body is None else "application/xml"
+        if request.path in module.FEEDS[1:]:
+            send(request, 404)
+        else:
+            send(request, 200, body or b"<p>A page.</p>", content_type=kind)
+
+    with serve(handle) as site:
+        assert events(site.base) == ({"/docs/": "Fetched"}, Enumerated(True, ""))
+        pages, end = events(site.base, discover=["sitemap", "feed"])
+        assert set(pages) == {"/docs/", "/docs/a", "/docs/b", "/docs/e"} and end.complete
+        pages, end = events(site.base, discover=["sitemap"], exclude=["/docs/a"])
+        assert set(pages) == {"/docs/", "/docs/b"} and end.complete
+        # An index that does not answer is a list that could not be read: nothing counts as deleted.
+        pages, end = events(site.base, discover=["sitemap", "common_crawl"])
+        assert "/docs/a" in pages and not end.complete
+
+
+def test_a_source_without_urls_has_no_site_to_look_up() -> None:
+    for fields in (
+        {"sitemaps": [f"{SITE}/s.xml"], "discover": ["feed"]},
+        {"urls": [SITE], "discover": ["feed"] * 2},
+    ):
+        with pytest.raises(ValidationError):
+            WebSource.model_validate({"id": "w", "type": "web", **fields})
 
 
 # --- the command --------------------------------------------------------------------------------------------

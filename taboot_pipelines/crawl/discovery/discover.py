@@ -32,7 +32,7 @@ Via = Literal["sitemap", "hreflang", "feed", "common_crawl"]
 
 
 @dataclass(frozen=True, slots=True)
-class FoundUrl:
+class DiscoveredUrl:
     """A page that a list names: the URL to ask for, its key, the list, what the list says of it, and its
     score."""
 
@@ -60,7 +60,7 @@ class Discovery:
     ``lists``: those that were read; ``left_out``: what the pattern, the threshold and the limit leave out of
     ``listed``; ``problems_more``: problems beyond those told."""
 
-    found: list[FoundUrl] = field(default_factory=list)
+    found: list[DiscoveredUrl] = field(default_factory=list)
     listed: int = 0
     left_out: int = 0
     lists: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ def discover(
     seen: set[str] = set()
     cut: list[TabootError] = []
 
-    def found() -> Iterator[FoundUrl]:
+    def found() -> Iterator[DiscoveredUrl]:
         for entry, base, via, listed_in in _entries(url, get, sources, user_agent, result):
             yield from _pages(entry, base, via, listed_in)
         if "common_crawl" in sources:
@@ -110,7 +110,7 @@ def discover(
             except TabootError as error:
                 result.tell(common_crawl, error)
 
-    def _pages(entry: ListEntry, base: str, via: Via, listed_in: str) -> Iterator[FoundUrl]:
+    def _pages(entry: ListEntry, base: str, via: Via, listed_in: str) -> Iterator[DiscoveredUrl]:
         places = [(entry.location, via), *((a, "hreflang") for a in entry.alternates)]
         for text, how in places:
             if len(seen) >= MAX_LISTED:
@@ -129,7 +129,7 @@ def discover(
             seen.add(key)
             score = scores.score(page.text, entry.title)
             if (wanted is None or wanted(key)) and score >= score_threshold:
-                yield FoundUrl(page.text, key, score, how, listed_in, entry.title, entry.modified)
+                yield DiscoveredUrl(page.text, key, score, how, listed_in, entry.title, entry.modified)
 
     # The best of any number in bounded memory.
     result.found = heapq.nsmallest(max_urls, found(), key=lambda page: (-page.score, page.key))
