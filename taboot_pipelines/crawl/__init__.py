@@ -4,6 +4,8 @@ How data flow:
 
 * ``discovery`` finds where to begin: sitemaps, feeds and an index of crawled pages give URLs, each with a
   score of its relevance
+* ``crawler`` is the loop: it claims URLs of the ``frontier``, which a store keeps, has them fetched, reads
+  the ``links`` of the pages, and gives back those that are ``targets``, under checkpoints
 * ``urls`` parses a URL once, as the WHATWG standard does, and gives the key that says which pages are one
 * before a URL is asked for, ``robots`` says whether its site allows it, ``domains`` what is set for its
   domain, and ``politeness`` when it is the domain's turn

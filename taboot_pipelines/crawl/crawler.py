@@ -45,6 +45,7 @@ from taboot_pipelines.model.crawls import (
     Listing,
     Outcome,
     SettledUrl,
+    Strategy,
     split_ids,
 )
 from taboot_pipelines.model.records import (
@@ -65,6 +66,8 @@ from taboot_pipelines.model.records import (
 CHECKPOINT_PAGES = 64
 CHECKPOINT_SECONDS = 0.25
 _STARVING_SECONDS = 0.02
+#: URLs that one claim takes where the order allows it.
+_CLAIMED_AHEAD = 100
 _HEARTBEAT_SECONDS = 60.0
 #: How often it is looked whether the crawl was cancelled, and whether others left something to do.
 _LOOK_SECONDS = 1.0
@@ -153,6 +156,8 @@ class Crawler:
         self._window = window
         self._alone = alone
         self._follows = frontier.crawl.plan.requested_depth > 0
+        # What comes next by depth is known ahead; what was found last, or scores best, is not.
+        self._ahead = _CLAIMED_AHEAD if frontier.crawl.plan.strategy is Strategy.BFS else 0
         self._flights: dict[int, _Flight] = {}
         self._tickets = 0
         self._queue: deque[_Flight] = deque()
@@ -214,7 +219,7 @@ class Crawler:
         now = time.monotonic()
         room = self._window - len(self._flights)
         if not self._queue and now >= self._dry_until and (room >= self._window / 2 or not self._flights):
-            claimed = self._frontier.claim(room, self._busy())
+            claimed = self._frontier.claim(max(room, self._ahead), self._busy())
             if not claimed:
                 # More turns up at a checkpoint, or with others who work at the crawl.
                 self._dry_until = now + _LOOK_SECONDS
@@ -227,7 +232,7 @@ class Crawler:
                 yield self._skipped(flight, "E_TOMBSTONED", f"{key} was deleted on purpose.")
                 continue
             try:
-                url = parse_url(flight.claimed.url)
+                url = self._targets.parsed(flight.claimed.url)
             except TabootError as error:
                 event = self._failed(flight, error)
                 if event is not None:

@@ -76,8 +76,9 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
     for node in tree.css(_SELECTOR):
         attributes = node.attributes
         tag = node.tag
-        if tag in ("a", "area"):
-            if "nofollow" not in (attributes.get("rel") or "").lower().split():
+        if tag == "a" or tag == "area":
+            rel = attributes.get("rel")
+            if rel is None or "nofollow" not in rel.lower().split():
                 hrefs.append((attributes.get("href") or "", node))
         elif tag == "base":
             if not based:
@@ -92,13 +93,13 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
         elif (attributes.get("name") or "").lower() in _ROBOTS and denies(attributes.get("content") or ""):
             return PageLinks({}, canonical=_joined(url, canonical or ""))
     links: dict[str, str] = {}
+    joined: dict[str, str | None] = {}
     for href, node in hrefs:
-        if href.startswith("#"):
-            continue
-        target_url = _joined(base, href)
-        if target_url is None:
-            continue
-        if target_url in links and not texts:
+        if href in joined:
+            target_url = joined[href]
+        else:
+            target_url = joined[href] = None if href.startswith("#") else _joined(base, href)
+        if target_url is None or (target_url in links and not texts):
             continue
         if target_url not in links and len(links) >= MAX_LINKS:
             more = True

@@ -81,6 +81,8 @@ class Targets:
         self._preferred = preferred
         self._relevance = Relevance(keywords)
         self._remembered: dict[str, Target | None] = {}
+        #: URLs that were found and not yet asked for: as a rule they are parsed once.
+        self._parsed: dict[str, WebUrl] = {}
 
     @property
     def scoring(self) -> bool:
@@ -90,7 +92,14 @@ class Targets:
     def listed(self, url: WebUrl, key: str) -> Target:
         """A page that is listed: it is asked for wherever it lies."""
         preferred = self._preferred is not None and self._preferred(key)
+        if len(self._parsed) >= _MAX_REMEMBERED:
+            self._parsed.clear()
+        self._parsed[url.text] = url
         return Target(url_id(key), key, url.text, url.authority, preferred)
+
+    def parsed(self, text: str) -> WebUrl:
+        """The URL of a target. Raises ``E_URL_BAD`` for one that this version refuses."""
+        return self._parsed.pop(text, None) or parse_url(text)
 
     def link(self, text: str) -> Target | None:
         """The page that an absolute URL leads to, None if it is not followed."""

@@ -190,7 +190,7 @@ def run(work: SourceWork) -> None:
         return
     if work.entry.retiring:
         # Here already, so that Neo4j, which comes later in the run, does not keep them.
-        forget_source(workspace, work.namespace, source_id)
+        workspace.catalog.crawls.forget_source(work.namespace, source_id)
     graph_of = CrawlGraph(workspace.catalog, work.namespace)
     crawls = graph_of.crawls(source_id)
     if not crawls:
@@ -260,9 +260,3 @@ def forget_urls(workspace: Workspace, namespace: str, source_id: str, keys: Coll
         pointers.publish(namespace, NAMESPACE, replace(nodes, inputs="", txn=""))
     with workspace.catalog.database.publishing(namespace) as connection:
         workspace.catalog.crawls.forget(connection, namespace, source_id, keys)
-
-
-def forget_source(workspace: Workspace, namespace: str, source_id: str) -> None:
-    """Forget every crawl of a source; Neo4j does at its next run."""
-    with workspace.catalog.database.publishing(namespace) as connection:
-        workspace.catalog.crawls.forget_source(connection, namespace, source_id)

@@ -180,9 +180,9 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
             entry.namespace, entry.source_id
         ):
             return
-        crawl_graph.forget_source(workspace, entry.namespace, entry.source_id)
         workspace.catalog.pointers.drop(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
+        workspace.catalog.crawls.forget_source(entry.namespace, entry.source_id)
         workspace.catalog.sources.set_state(entry.namespace, entry.source_id, "retired")
 
 

@@ -19,7 +19,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from taboot_pipelines.connectors.access import Access, HttpAccess
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.crawl.addresses import Address
 from taboot_pipelines.crawl.crawler import CHECKPOINT_PAGES
 from taboot_pipelines.model.crawls import Outcome, totals
@@ -43,7 +43,7 @@ def sites(tmp_path: Path, tei: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
     def of(*args: Any, **kwargs: Any) -> Access:
         access = real(*args, **kwargs)
-        return replace(access, http=HttpAccess(access.http.settings, access.http.politeness, loopback))
+        return replace(access, http=replace(access.http, resolver=loopback))
 
     monkeypatch.setattr(raw_blobs.Access, "of", of)
     made = World(tmp_path, tei.url, http={"rate_limit_rps": 0, "max_concurrency": 8})

@@ -199,6 +199,7 @@ def calls(
         "crawl_reports.progress": lambda: reports.progress(
             MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl)
         ),
+        "crawls.forget_source": lambda: catalog.crawls.forget_source(MINE, "s"),
         "uploads.enqueue": lambda: catalog.uploads.enqueue(
             MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""
         ),

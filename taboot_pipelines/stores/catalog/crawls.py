@@ -267,8 +267,13 @@ class Crawls:
                     gone += found > 0
             return gone
 
-    def forget_source(self, c: Connection, namespace: str, source_id: str) -> None:
+    @retried
+    def forget_source(self, namespace: str, source_id: str) -> None:
         """Forget every crawl of a source."""
+        with self.database.begin(namespace) as c:
+            self._forget_source(c, namespace, source_id)
+
+    def _forget_source(self, c: Connection, namespace: str, source_id: str) -> None:
         crawls = sa.select(t.crawl.c.crawl_id).where(
             t.crawl.c.namespace == namespace, t.crawl.c.source_id == source_id
         )
