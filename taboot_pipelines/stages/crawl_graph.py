@@ -27,7 +27,6 @@ from taboot_pipelines.model.crawl_graph import BROKEN_SCHEMA, LEDGER_SCHEMA, Cra
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog
-from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "crawl_graph"
@@ -48,7 +47,7 @@ class CrawlGraph:
 
     def __init__(self, catalog: Catalog, namespace: str) -> None:
         self._crawls = catalog.crawls
-        self._reports = CrawlReports(catalog.database)
+        self._reports = catalog.crawl_reports
         self.namespace = namespace
 
     def crawls(self, source_id: str | None = None, limit: int = _MAX_CRAWLS) -> list[m.Crawl]:

@@ -150,6 +150,7 @@ def calls(
     path, sha, doc = (f"{kind}{random_.randrange(4)}" for kind in ("p", "sha", "doc-p"))
     job = random_.choice(others)["job_id"]
     crawl, plan = crawl_id(random_.choice(OTHERS), "s", 1), crawl_plan("of-alpha")
+    reports = catalog.crawl_reports
     x = locator(path, random_.choice([sha, "new"]), job)._replace(url="of-alpha")
     return {
         "sources.find": lambda: catalog.sources.find(MINE),
@@ -159,6 +160,7 @@ def calls(
         "jobs.start": lambda: catalog.jobs.start(MINE, "s"),
         "jobs.end": lambda: catalog.jobs.end(job, JobState.FAILED, namespace=MINE),
         "jobs.last_succeeded": lambda: catalog.jobs.last_succeeded(MINE, "s"),
+        "jobs.last_completed": lambda: catalog.jobs.last_completed(MINE, "s"),
         "jobs.forget_old": lambda: catalog.jobs.forget_old(MINE, "s", 0),
         "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
         "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
@@ -187,6 +189,17 @@ def calls(
         "crawls.urls": lambda: list(catalog.crawls.urls(MINE, crawl)),
         "crawls.leads": lambda: catalog.crawls.leads(MINE, crawl),
         "crawls.forget_old": lambda: catalog.crawls.forget_old(MINE, "s", 0),
+        "crawl_reports.held": lambda: reports.held(MINE),
+        "crawl_reports.marks": lambda: reports.marks(MINE, crawl),
+        "crawl_reports.urls": lambda: list(reports.urls(MINE, crawl)),
+        "crawl_reports.url": lambda: reports.url(MINE, crawl, url_id("x")),
+        "crawl_reports.places": lambda: reports.places(MINE, crawl),
+        "crawl_reports.leads": lambda: list(reports.leads(MINE, crawl)),
+        "crawl_reports.lead_count": lambda: reports.lead_count(MINE, crawl),
+        "crawl_reports.skipped_as": lambda: reports.skipped_as(MINE, "s", "E_TOMBSTONED"),
+        "crawl_reports.progress": lambda: reports.progress(
+            MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl)
+        ),
         "crawls.forget_source": lambda: catalog.crawls.forget_source(MINE, "s"),
         "uploads.enqueue": lambda: catalog.uploads.enqueue(
             MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""

@@ -23,6 +23,7 @@ attribute          module                 subject
 ``blobs``          ``blobs.py``           records of stored bytes, and how many bytes a namespace uses
 ``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier.py`` hands out the URLs
                                           that one still has to ask for
+``crawl_reports``  ``crawl_reports.py``  what is shown of crawls: URLs and links in parts, and how far one is
 ``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
 from taboot_pipelines.stores.catalog.crawls import Crawls
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.dead_letters import DeadLetters
@@ -36,6 +37,7 @@ class Catalog:
         self.locators = Locators(database, self.blobs)
         self.uploads = Uploads(database, self.blobs)
         self.crawls = Crawls(database)
+        self.crawl_reports = CrawlReports(database)
         self.pointers = Pointers(database)
         self.runs = Runs(database)
         self.dead_letters = DeadLetters(database)
