@@ -385,7 +385,9 @@ class Crawler:
         )
         if retry:
             return None
-        return Gone(claimed.key, error.code, error.message) if gone else Failed(claimed.key, error)
+        if gone:
+            return Gone(claimed.key, error.code, error.message, linked=claimed.depth > 0)
+        return Failed(claimed.key, error)
 
     def _end(
         self,
@@ -546,7 +548,7 @@ def _told(url: SettledUrl) -> Event | None:
     if url.outcome is Outcome.SKIPPED:
         return Skipped(url.key, code, message)
     if code == "E_NOT_FOUND":
-        return Gone(url.key, code, message)
+        return Gone(url.key, code, message, linked=url.depth > 0)
     return Failed(url.key, TabootError(code, message))
 
 

@@ -176,6 +176,7 @@ class SettledUrl:
 
     url_id: bytes
     key: str
+    depth: int
     outcome: Outcome
     code: str | None
     message: str | None

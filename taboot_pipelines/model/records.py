@@ -99,11 +99,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The origin says that it no longer exists (404, 410): *absent* even if the listing names it."""
+    """The origin says that it no longer exists (404, 410): *absent* even if the listing names it. ``linked``:
+    no list named it, but a page links to it, which is no failure of the run.
+    """
 
     path: str
     code: str
     message: str
+    linked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

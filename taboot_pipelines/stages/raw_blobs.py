@@ -343,7 +343,7 @@ class _Batch:
             case Gone():
                 # The origin's answer is itself the reason; the item counts as skipped so that
                 # the ledger adds up.
-                kind = "skipped" if event.path in self.known else "failed"
+                kind = "skipped" if event.linked or event.path in self.known else "failed"
                 counts[kind] += 1
                 self.gone[event.path] = event.code
                 self._letter(event.path, event.code, event.message, kind)

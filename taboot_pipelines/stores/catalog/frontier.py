@@ -443,14 +443,14 @@ class Frontier:
     @retried
     def _settled(self, after: bytes) -> list[m.SettledUrl]:
         query = (
-            sa.select(_U.url_id, _U.key, _U.outcome, _U.code, _U.message)
+            sa.select(_U.url_id, _U.key, _U.depth, _U.outcome, _U.code, _U.message)
             .where(*self._scope, _U.url_id > after, _U.outcome.is_not(None))
             .order_by(_U.url_id)
             .limit(_PAGE)
         )
         with self.database.read(self._namespace) as c:
             return [
-                m.SettledUrl(bytes(r.url_id), r.key, m.Outcome(r.outcome), r.code, r.message)
+                m.SettledUrl(bytes(r.url_id), r.key, r.depth, m.Outcome(r.outcome), r.code, r.message)
                 for r in c.execute(query)
             ]
 
