@@ -95,6 +95,27 @@ class HttpAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRules:
+    """What a source says of how its pages are fetched.
+
+    ``allowed``: of the addresses that are not public only those in these networks are reached. ``admit``:
+    whether an answer's body is read. ``proxies``: the list of proxies to go by. ``headers`` are sent to
+    ``origins`` (scheme, host and port) alone. ``timeout_seconds``: for one request with its answer.
+    ``max_bytes``: a larger page is not read, nor one that the settings forbid. ``robots``: robots.txt is
+    heeded.
+    """
+
+    allowed: Sequence[Network] = ()
+    admit: Admit | None = None
+    proxies: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    origins: Collection[str] = ()
+    timeout_seconds: float | None = None
+    max_bytes: int | None = None
+    robots: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """What one connector may use.
 
@@ -163,30 +184,28 @@ class Access:
             return Crawl4Ai(http.crawl4ai, allowed, resolver=http.resolver)
         return Browser(http.browser, allowed, resolver=http.resolver)
 
-    def fetcher(
-        self,
-        allowed: Sequence[Network],
-        admit: Admit | None = None,
-        proxies: str | None = None,
-        pages: Client | None = None,
-    ) -> Fetching:
-        """Pages over HTTP(S), if ``admit`` takes them, by the list of ``proxies`` of that name; of the
-        addresses that are not public only those in ``allowed`` are reached. ``pages`` fetches the pages
-        themselves, such as a :meth:`renderer`."""
+    def fetcher(self, rules: FetchRules, pages: Client | None = None) -> Fetching:
+        """Pages over HTTP(S) by ``rules``. ``pages`` fetches the pages themselves, such as a
+        :meth:`renderer`.
+        """
         http, settings = self.http, self.http.settings
+        if rules.timeout_seconds is not None:
+            settings = settings.model_copy(update={"total_timeout_seconds": rules.timeout_seconds})
         headers = SentHeaders(
             own_headers(settings),
+            source=rules.headers,
+            origins=rules.origins,
             domains=http.politeness.domains if http.politeness is not None else None,
             secret=lambda name: self.secrets(name).get_secret_value(),
         )
         return Fetching(
-            CurlClient(allowed, connections=settings.max_concurrency, resolver=http.resolver),
+            CurlClient(rules.allowed, connections=settings.max_concurrency, resolver=http.resolver),
             settings,
-            max_bytes=self.max_blob_bytes,
-            admit=admit,
+            max_bytes=min(self.max_blob_bytes, rules.max_bytes or self.max_blob_bytes),
+            admit=rules.admit,
             politeness=http.politeness,
-            robots=http.robots,
-            proxies=http.proxies(proxies, self.secrets) if proxies and http.proxies is not None else None,
+            robots=http.robots if rules.robots else None,
+            proxies=http.proxies(rules.proxies, self.secrets) if rules.proxies and http.proxies else None,
             headers=headers,
             pages=pages,
             clock=self.clock,

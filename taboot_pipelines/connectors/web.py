@@ -12,15 +12,16 @@ import hashlib
 import ipaddress
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.access import Access, FetchRules
 from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.protocol import SourceKind
+from taboot_pipelines.crawl.addresses import Network
 from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.captures import Capture, Capturer, missing, path_of
 from taboot_pipelines.crawl.captures import events as capture_events
@@ -30,6 +31,7 @@ from taboot_pipelines.crawl.discovery.discover import Discovery, Source
 from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
 from taboot_pipelines.crawl.discovery.relevance import Relevance
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.crawl.domains import Headers
 from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
@@ -155,6 +157,25 @@ class WebSource(SourceEntry):
     proxies: Name | None = Field(
         None, description="The list under `proxies` that its requests go by; default: no proxy."
     )
+    headers: Headers = Field(
+        default_factory=dict,
+        description=(
+            "Sent to the origins of the listed URLs, and nowhere else. `${NAME}` is the environment variable"
+            " of that name."
+        ),
+    )
+    page_timeout: float | None = Field(
+        None,
+        gt=0,
+        le=3600,
+        description="Seconds for one page with all of it; default TABOOT_HTTP__TOTAL_TIMEOUT_SECONDS.",
+    )
+    max_page_bytes: int | None = Field(
+        None, ge=1, description="A larger page is skipped; TABOOT_LIMITS__MAX_BLOB_BYTES holds besides."
+    )
+    respect_robots: bool = Field(
+        True, description="Whether robots.txt is heeded. False only for sites of your own."
+    )
 
     @model_validator(mode="after")
     def _listed(self) -> WebSource:
@@ -186,7 +207,7 @@ class WebConnector:
         pages = access.renderer(allowed, captures=captures is not None) if self._entry.render else None
         if captures is not None and pages is not None:
             pages = captures.of(pages)
-        with access.fetcher(allowed, _admit, self._entry.proxies, pages) as fetching:
+        with access.fetcher(self._rules(allowed), pages) as fetching:
 
             def roots() -> tuple[list[FoundUrl], Listing]:
                 lists = _Lists(fetching, self._wanted)
@@ -210,6 +231,20 @@ class WebConnector:
             )
             events = crawler.events(roots)
             yield from events if captures is None else captures.beside(events)
+
+    def _rules(self, allowed: Sequence[Network]) -> FetchRules:
+        entry = self._entry
+        listed = _readable([*entry.urls, *entry.sitemaps]).values()
+        return FetchRules(
+            allowed=allowed,
+            admit=_admit,
+            proxies=entry.proxies,
+            headers=entry.headers,
+            origins={url.origin for url in listed},
+            timeout_seconds=entry.page_timeout,
+            max_bytes=entry.max_page_bytes,
+            robots=entry.respect_robots,
+        )
 
     def _sites(self) -> list[WebUrl]:
         """The roots of the sites that are looked up."""

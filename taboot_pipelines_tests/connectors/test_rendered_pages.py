@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from taboot_pipelines.connectors import Access, open_connector
 from taboot_pipelines.connectors.web import WebSource
+from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import (
     Checkpoint,
@@ -24,7 +25,10 @@ from taboot_pipelines.model.records import (
     Skipped,
     Unchanged,
 )
-from taboot_pipelines.settings import HttpSettings, Settings
+from taboot_pipelines.settings import HttpSettings, Settings, load_settings
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.state import Lenient, open_state
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 
 pytestmark = pytest.mark.slow
@@ -47,8 +51,17 @@ def site() -> Iterator[Site]:
         yield served
 
 
-def events(entry: WebSource, known: Mapping[str, Known]) -> list[Event]:
-    access = Access.of(Settings(http=HttpSettings(rate_limit_rps=0)), Path())
+@pytest.fixture
+def robots(tmp_path: Path) -> Iterator[RobotsCache]:
+    catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
+    settings = load_settings()
+    yield RobotsCache(Lenient(open_state(settings, catalog)), "n", settings.http.user_agent)
+    catalog.close()
+
+
+def events(entry: WebSource, known: Mapping[str, Known], robots: RobotsCache) -> list[Event]:
+    settings = Settings(http=HttpSettings(rate_limit_rps=0))
+    access = Access.of(settings, Path(), robots=robots)
     found = open_connector(entry, access).events(known, lambda _: False)
     return [e for e in found if not isinstance(e, Checkpoint)]
 
@@ -66,8 +79,8 @@ def entry(site: Site, *paths: str) -> WebSource:
     )
 
 
-def test_pages_are_rendered_and_captured_once(site: Site) -> None:
-    first = events(entry(site, "/page"), {})
+def test_pages_are_rendered_and_captured_once(site: Site, robots: RobotsCache) -> None:
+    first = events(entry(site, "/page"), {}, robots)
     end = first.pop()
     assert isinstance(end, Enumerated) and end.complete
     page, *captures = first
@@ -86,12 +99,12 @@ def test_pages_are_rendered_and_captured_once(site: Site) -> None:
         for e in first
         if isinstance(e, Fetched)
     }
-    again = events(entry(site, "/page"), known)
+    again = events(entry(site, "/page"), known, robots)
     assert isinstance(again[0], Fetched) and again[0].data == page.data
     assert [e.path for e in again[1:-1] if isinstance(e, NotModified)] == [picture.path, title.path]
 
 
-def test_captures_stand_and_fall_with_their_page(site: Site) -> None:
+def test_captures_stand_and_fall_with_their_page(site: Site, robots: RobotsCache) -> None:
     paths = ("/gone", "/private/x")
     keys = [site.base + path for path in paths]
     names = entry(site, *paths).capture
@@ -101,7 +114,7 @@ def test_captures_stand_and_fall_with_their_page(site: Site) -> None:
         for k in keys
         for p in (k, *(f"{k}#{name}" for name in names.names()))
     }
-    found = events(entry(site, *paths), known)
+    found = events(entry(site, *paths), known, robots)
     gone = [e.path for e in found if isinstance(e, Gone)]
     assert sorted(gone) == sorted(p for p in known if p.startswith(keys[0]))
     # A page that robots.txt has come to disallow stays as it is, with what was captured of it.

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.connectors import Access, open_connector
 from taboot_pipelines.connectors.web import WebConnector, WebSource
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Checkpoint,
     Enumerated,
@@ -621,3 +622,44 @@ def test_a_sitemap_bomb_is_bounded() -> None:
             source(sitemaps=[f"{other.base}/s.xml.gz"]), read_timeout_seconds=10, total_timeout_seconds=20
         )
         assert not end.complete and [code(e) for e in by_path.values()] == ["E_TOO_LARGE"]
+
+
+def test_a_source_says_how_its_pages_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its headers go to the listed origin and nowhere else, also not by a redirect; robots.txt and the size
+    of a page as it says.
+    """
+    monkeypatch.setenv("DOCS_TOKEN", "s3cret")
+
+    def elsewhere(h: BaseHTTPRequestHandler) -> None:
+        send(h, 200, b"<p>other", **HTML)
+
+    def answer(h: BaseHTTPRequestHandler) -> None:
+        if h.path == "/away":
+            send(h, 302, location=f"{other.base}/there")
+        else:
+            send(h, 200, b"<p>" + b"x" * (5000 if h.path == "/large" else 5), **HTML)
+
+    with serve(elsewhere) as other, serve(answer) as site:
+        entry = source(
+            urls=[site.base + path for path in ("/small", "/large", "/away")],
+            headers={"Authorization": "Bearer ${DOCS_TOKEN}"},
+            max_page_bytes=1000,
+            respect_robots=False,
+        )
+        by_path, _ = crawl(entry)
+    assert {path: type(event) for path, event in by_path.items()} == {
+        f"{site.base}/small": Fetched,
+        f"{site.base}/large": Skipped,
+        f"{site.base}/away": Fetched,
+    }
+    assert code(by_path[f"{site.base}/large"]) == "E_TOO_LARGE"
+    assert {h.get("authorization", h.get("Authorization")) for _, h in site.headers} == {"Bearer s3cret"}
+    assert [{k.lower() for k in h} & {"authorization"} for _, h in other.headers] == [set()]
+    assert "/robots.txt" not in site.hits
+
+
+def test_a_header_whose_secret_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCS_TOKEN", raising=False)
+    with pytest.raises(TabootError) as caught:
+        crawl(source(urls=["http://127.0.0.1:9/"], headers={"Authorization": "Bearer ${DOCS_TOKEN}"}))
+    assert caught.value.code == "E_CONFIG" and "DOCS_TOKEN" in caught.value.message
