@@ -209,7 +209,7 @@ def test_questions_load_no_dagster_and_no_table_format(shell: Shell) -> None:
 
 #: What takes a search longer than its own work to load, or belongs to other questions.
 UNUSED = {
-    *("pandas", "duckdb", "httpcore", "lxml", "obstore", "pyarrow.compute", "pydantic_settings", "asyncio"),
+    *("pandas", "duckdb", "httpcore", "lxml", "obstore", "pyarrow.compute"),
     *("rich", "difflib", "html", "openvino", "tokenizers", "taboot_pipelines.model.records"),
     *("taboot_pipelines.model.graph", "taboot_pipelines.retrieval.rendering"),
     *(f"taboot_pipelines.retrieval.{n}" for n in ("answers", "graph", "why_not", "explanations", "evidence")),

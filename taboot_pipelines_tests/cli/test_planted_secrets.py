@@ -69,6 +69,8 @@ SCENARIOS: dict[str, dict[str, str]] = {
         "TABOOT_RERANKER__API_KEY": "planted-rerank-key",
         "TABOOT_RERANKER__MAX_RETRIES": "0",
         "TABOOT_RERANKER__TIMEOUT_SECONDS": "2",
+        "TABOOT_CRAWL4AI__URL": "http://{at}",
+        "TABOOT_CRAWL4AI__API_KEY": "planted-crawl4ai-key",
         "TABOOT_EXECUTOR": "celery",
         "TABOOT_CELERY__BROKER": "redis://:planted-broker-pw@{at}/1",
         "TABOOT_CELERY__BACKEND": "redis://:planted-backend-pw@{at}/2",

@@ -209,7 +209,9 @@ def test_pages_are_bounded_in_bytes_and_time(client: Browser, pages: Site) -> No
 
 
 def test_all_that_a_page_loads_is_bounded(pages: Site) -> None:
-    with closing(Browser(BrowserSettings(max_traffic_bytes=1_000_000), LOOPBACK)) as client:
+    with closing(
+        Browser(BrowserSettings(max_traffic_bytes=1_000_000, settle_seconds=60), LOOPBACK)
+    ) as client:
         assert error(client, f"{pages.base}/heavy", capture=Capture(screenshot=True)).code == "E_TOO_LARGE"
         assert (
             page(client, f"{pages.base}/heavy").status == 200

@@ -171,6 +171,7 @@ def calls(
         "locators.position": lambda: catalog.locators.position(MINE, "s"),
         "locators.changed_since": lambda: catalog.locators.changed_since(MINE, "s", 0),
         "locators.of_documents": lambda: catalog.locators.of_documents(MINE, [doc]),
+        "locators.captures_of": lambda: catalog.locators.captures_of(MINE, [("s", x)]),
         "locators.record_fetched": lambda: catalog.locators.record_fetched(
             MINE, "s", "files", job, [x], "of-alpha"
         ),

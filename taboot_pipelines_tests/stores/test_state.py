@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -228,8 +228,8 @@ def test_four_processes_get_no_more_than_burst_and_rate_allow(place: tuple[str, 
     rate, burst = 40.0, 10.0
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([take.__module__, "redis", "psycopg"])
-    with processes.Pool(4) as pool, ThreadPoolExecutor(4) as waiting:
-        taken = [waiting.submit(pool.apply, take, (*place, ns, rate, burst, 0.5)) for _ in range(4)]
+    with ProcessPoolExecutor(4, mp_context=processes) as pool:
+        taken = [pool.submit(take, *place, ns, rate, burst, 0.5) for _ in range(4)]
         counts = [t.result() for t in taken]
     assert sum(c for c, _, _ in counts) >= burst
     elapsed = max(end for *_, end in counts) - min(start for _, start, _ in counts)
