@@ -292,7 +292,9 @@ class WebConnector:
             max_pages=entry.max_pages,
             strategy=Strategy(entry.strategy),
             score_threshold=entry.score_threshold,
-            configuration=digest(links, *limits, entry.allow_cidrs, entry.discover),
+            configuration=digest(
+                links, *limits, entry.allow_cidrs, entry.discover, entry.render, entry.respect_robots
+            ),
             link_rules=links,
         )
         if self._access.frontier is not None:
