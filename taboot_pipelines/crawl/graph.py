@@ -20,9 +20,6 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.crawl_graph import CRAWL_LEADS_SCHEMA, CRAWL_URLS_SCHEMA, CRAWLS_SCHEMA
 
-#: Properties of a node whose values are times, in microseconds.
-TIMES = frozenset({"created_at", "claimed_at"})
-
 
 def seed_name(url: str) -> tuple[str, str]:
     """(``http_type``, ``name``) of an absolute URL, its fragment left out.

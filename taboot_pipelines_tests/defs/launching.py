@@ -1,11 +1,12 @@
-"""Runs as the daemon launches them.
+"""Runs as the daemon launches them, and the end of a daemon.
 
-Each is a process of its own that loads the code location and its executor by name.
+Each run is a process of its own that loads the code location and its executor by name.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -68,3 +69,17 @@ def launch(world: World, variables: Mapping[str, str], *sources: str) -> list[st
     run_ids = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("run ")]
     assert done.returncode == 0 and len(run_ids) == len(sources), done.stdout + done.stderr
     return run_ids
+
+
+def end_session(server: subprocess.Popen[bytes]) -> None:
+    """End ``dagster dev`` with all of its session: daemon, webserver and code server."""
+    os.killpg(server.pid, signal.SIGINT)
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(server.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    server.wait()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
 from taboot_pipelines_tests.crawled import crawl_source, small_site
+from taboot_pipelines_tests.defs.launching import end_session
 from taboot_pipelines_tests.world import World
 
 PAGES = 120
@@ -101,17 +101,7 @@ def ui_of(world: World, log: Path) -> Iterator[Ui]:
         assert server.poll() is None, log.read_text()[-3000:]
         yield ui
     finally:
-        # The server's own session: daemon, webserver and code server with it.
-        os.killpg(server.pid, signal.SIGINT)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(server.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        server.wait()
+        end_session(server)
 
 
 def answers(ui: Ui) -> bool:

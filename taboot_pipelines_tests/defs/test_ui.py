@@ -6,7 +6,6 @@ Screenshots go to ``$TABOOT_TEST_SCREENSHOTS``, else to the test's own folder.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from taboot_pipelines.stages import crawl_graph
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines_tests.defs.conftest import GUIDE
+from taboot_pipelines_tests.defs.launching import end_session
 from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.ui
@@ -97,17 +97,7 @@ def ui(world: World, tmp_path: Path) -> Iterator[str]:
                 time.sleep(0.5)
         yield url
     finally:
-        # The server's own session: daemon, webserver and code server with it.
-        os.killpg(server.pid, signal.SIGINT)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(server.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        server.wait()
+        end_session(server)
 
 
 @pytest.fixture

@@ -18,56 +18,11 @@ from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.graph.schema import RULES
+from taboot_pipelines_tests.crawl_queries import CANCEL, CLAIM, LIST_CRAWLS, PROGRESS, STATISTICS, VISUALIZE
 from taboot_pipelines_tests.crawled import DEPTHS, LINKS, SmallSite, crawl_source, small_site
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
-#: Seed 002, "Example Cypher Queries", word for word.
-ALL_CRAWLS = """
-MATCH (r:ROOT)
-OPTIONAL MATCH (u:URL {crawl_id: r.crawl_id})
-WITH r,
-  count(u) AS total,
-  sum(CASE WHEN u.job_status = 'COMPLETED' THEN 1 ELSE 0 END) AS completed,
-  sum(CASE WHEN u.job_status = 'FAILED' THEN 1 ELSE 0 END) AS failed
-RETURN r.crawl_id, r.http_type + r.name AS url, total, completed, failed;
-"""
-PROGRESS = """
-MATCH (r:ROOT {crawl_id: $crawl_id})
-OPTIONAL MATCH (u:URL {crawl_id: $crawl_id})
-WITH r,
-  count(u) AS total,
-  sum(CASE WHEN u.job_status = 'COMPLETED' THEN 1 ELSE 0 END) AS completed,
-  sum(CASE WHEN u.job_status = 'PENDING' THEN 1 ELSE 0 END) AS pending,
-  sum(CASE WHEN u.job_status = 'IN-PROGRESS' THEN 1 ELSE 0 END) AS in_progress,
-  sum(CASE WHEN u.job_status = 'FAILED' THEN 1 ELSE 0 END) AS failed
-RETURN r.name, total, completed, pending, in_progress, failed;
-"""
-PICTURE = """
-MATCH (r:ROOT {crawl_id: $crawl_id})
-OPTIONAL MATCH path = (r)-[:Lead*1..5]->(u:URL {crawl_id: $crawl_id})
-RETURN r, path;
-"""
-PENDING = """
-MATCH (n:URL)
-WHERE n.current_depth <> n.requested_depth
-  AND n.job_status = 'PENDING'
-WITH n LIMIT 1
-SET n.job_status = 'IN-PROGRESS', n.claimed_at = datetime()
-RETURN n;
-"""
-STATISTICS = """
-MATCH (u:URL {crawl_id: $crawl_id})
-RETURN
-  count(u) AS total_urls,
-  count(DISTINCT u.domain) AS unique_domains,
-  max(u.current_depth) AS max_depth_reached;
-"""
-CANCEL = """
-MATCH (u:URL {crawl_id: $crawl_id})
-WHERE u.job_status IN ['PENDING', 'IN-PROGRESS']
-SET u.job_status = 'CANCELLED';
-"""
 #: The seed's indexes and constraints: label, properties, whether unique.
 SCHEMA = {
     ("URL", ("job_status",), False),
@@ -143,7 +98,7 @@ def test_every_query_of_the_seed_works_as_it_is_written(
     crawl = place.crawls.find("site")
     host = site.site.base.removeprefix("http://")
 
-    shown = [r for r in session.run(ALL_CRAWLS) if r["r.crawl_id"] == crawl.crawl_id]
+    shown = [r for r in session.run(LIST_CRAWLS) if r["r.crawl_id"] == crawl.crawl_id]
     total = len(DEPTHS) - 1  # the ROOT is a page of its own
     assert [tuple(r.values()) for r in shown] == [
         (crawl.crawl_id, f"HTTP://{host}", total, total - len(GONE), len(GONE))
@@ -153,7 +108,7 @@ def test_every_query_of_the_seed_works_as_it_is_written(
     (statistics,) = session.run(STATISTICS, crawl_id=crawl.crawl_id)
     assert tuple(statistics.values()) == (total, 1, max(DEPTHS.values()))
 
-    paths = [r["path"] for r in session.run(PICTURE, crawl_id=crawl.crawl_id)]
+    paths = [r["path"] for r in session.run(VISUALIZE, crawl_id=crawl.crawl_id)]
     reached = {p.end_node["name"].removeprefix(host) for p in paths}
     assert reached == {path for path in DEPTHS if path != "/"}
     leads = {
@@ -205,14 +160,14 @@ def test_a_crawl_that_was_interrupted_is_shown_and_may_be_claimed_from(
     (world.source("notes", namespace=place.namespace) / "a.md").write_text("# A\n\nA note for people.")
     place.ingest("notes")
     # The query knows no namespace, and takes a pending URL of whichever crawl has one.
-    claimed = list(session.run(PENDING))
+    claimed = list(session.run(CLAIM))
     assert claimed and claimed[0]["n"]["job_status"] == "IN-PROGRESS"
     session.run(CANCEL, crawl_id=crawl.crawl_id).consume()
     states = "MATCH (u:URL {crawl_id: $i}) RETURN u.job_status AS s, u.name AS name"
     rows = [(r["s"], r["name"]) for r in session.run(states, i=crawl.crawl_id)]
     # The other listed page stands beside the root, and the ROOT leads to it.
     assert [s for s, _ in rows] == ["CANCELLED"] and rows[0][1].endswith("/a")
-    assert len([r for r in session.run(PICTURE, crawl_id=crawl.crawl_id) if r["path"] is not None]) == 1
+    assert len([r for r in session.run(VISUALIZE, crawl_id=crawl.crawl_id) if r["path"] is not None]) == 1
     assert ("different", "URL") in place.audit()
     place.repair()
     assert [r["s"] for r in session.run(states, i=crawl.crawl_id)] == ["PENDING"] and place.audit() == []
