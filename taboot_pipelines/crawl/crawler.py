@@ -15,6 +15,11 @@ not looked at.
 where it led then: neither fetched nor parsed again. A page that cannot be read now (refused, broken, deleted
 here on purpose) leads where it last did, so that what lies behind it is still seen.
 
+**Several processes.** One of them leads a crawl: it reads the lists, takes the events of all and says at the
+end whether the crawl is complete. The others claim, read and settle pages as it does. What they have settled
+waits in the frontier, with all that is to be known of a page but its bytes, which they have stored, until the
+leader has told it (:class:`~taboot_pipelines.model.records.Stored`) and it is durable.
+
 **Completeness.** Unless it follows links, a crawl is as complete as its lists. Else it also needs that it was
 not cut (by ``max_pages``, or cancelled) and that every page answered or does not exist (rule
 ``complete-enumeration``). What robots.txt disallows is skipped: such a page stays as it is if it was read
@@ -28,7 +33,7 @@ import hashlib
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -43,6 +48,8 @@ from taboot_pipelines.model.crawls import (
     CrawlState,
     DoneUrl,
     FoundUrl,
+    HandedPage,
+    HandedUrl,
     Listing,
     Outcome,
     SettledUrl,
@@ -59,6 +66,7 @@ from taboot_pipelines.model.records import (
     Known,
     NotModified,
     Skipped,
+    Stored,
     Unchanged,
 )
 
@@ -72,6 +80,8 @@ _CLAIMED_AHEAD = 100
 _HEARTBEAT_SECONDS = 60.0
 #: How often it is looked whether the crawl was cancelled, and whether others left something to do.
 _LOOK_SECONDS = 1.0
+#: Pages of others that are taken over at once.
+_HANDED_PAGES = 256
 #: Of so many URLs it is remembered that they are known; of others the frontier is asked.
 _MAX_SEEN = 200_000
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -132,8 +142,7 @@ class Crawler:
     """Works at the crawl of ``frontier``.
 
     ``known`` and ``tombstoned`` as for a connector; ``stored`` reads a known page by its key. At most
-    ``window`` URLs are on their way at once. ``alone``: nobody else works at the crawl, so that all that is
-    claimed was left by the dead.
+    ``window`` URLs are on their way at once.
     """
 
     def __init__(
@@ -146,7 +155,6 @@ class Crawler:
         tombstoned: Callable[[str], bool],
         stored: Callable[[str], StoredPage | None] = lambda _: None,
         window: int = 16,
-        alone: bool = True,
     ) -> None:
         self._frontier = frontier
         self._fetching = fetching
@@ -155,7 +163,7 @@ class Crawler:
         self._tombstoned = tombstoned
         self._stored = stored
         self._window = window
-        self._alone = alone
+        self._leads = frontier.leads
         self._follows = frontier.crawl.plan.requested_depth > 0
         # What comes next by depth is known ahead; what was found last, or scores best, is not.
         self._ahead = _CLAIMED_AHEAD if frontier.crawl.plan.strategy is Strategy.BFS else 0
@@ -170,15 +178,19 @@ class Crawler:
         #: The smallest depth, and the best score, with which a URL has been told to the frontier.
         self._seen: dict[bytes, tuple[int, float]] = {}
         self._dry_until = 0.0
-        self._beat = self._look = time.monotonic()
+        self._beat = self._look = self._took_over = time.monotonic()
 
     def events(self, roots: Callable[[], tuple[list[FoundUrl], Listing]]) -> Iterator[Event]:
         """Go on with the crawl to its end; ``roots`` reads the lists, unless that was done by an earlier run.
 
-        Whoever stops early leaves the crawl as if what was on its way had never been claimed.
+        Whoever stops early leaves the crawl as if what was on its way had never been claimed. Whoever does
+        not lead the crawl tells pages to be stored, and no ``Enumerated``.
         """
         frontier = self._frontier
-        frontier.reclaim(alone=self._alone)
+        frontier.reclaim(alone=frontier.leads)
+        if not frontier.leads:
+            yield from self._work()
+            return
         listing = frontier.crawl.listing
         if listing is None:
             found, listing = roots()
@@ -187,18 +199,27 @@ class Crawler:
             yield from self._before()
         for name, code, message in listing.problems:
             yield Failed(name, TabootError(code, message))
+        yield from self._work()
+        while (yield from self._take_over()):
+            yield from self._work()
+        yield from self._ended(listing)
+
+    def _work(self) -> Iterator[Event]:
+        """Work at the crawl until nothing is left of it, and give back what is on its way in any case."""
         try:
             yield from self._run()
         finally:
             with contextlib.suppress(TabootError):
-                frontier.release()
-        yield from self._ended(listing)
+                self._frontier.release()
 
     # --- the loop -------------------------------------------------------------------------------------------
 
     def _run(self) -> Iterator[Event]:
         while True:
             yield from self._fill()
+            if self._leads and time.monotonic() >= self._took_over + _LOOK_SECONDS:
+                self._took_over = time.monotonic()
+                yield from self._take_over()
             if not self._flights and not self._done:
                 if not self._wait():
                     return
@@ -256,7 +277,8 @@ class Crawler:
         if self._queue:
             return True
         waiting = self._frontier.waiting()
-        if waiting.pending + waiting.in_progress == 0 or not self._alive():
+        left = waiting.pending + waiting.in_progress or not waiting.listed
+        if not left or not self._alive():
             return False
         rest = _LOOK_SECONDS if waiting.seconds is None else waiting.seconds
         time.sleep(min(max(rest, _STARVING_SECONDS), _LOOK_SECONDS))
@@ -334,7 +356,9 @@ class Crawler:
             etag=answer.headers.get("etag"),
             last_modified=answer.headers.get("last-modified"),
         )
-        content = hashlib.sha256(answer.body).hexdigest() if self._follows else None
+        content = None
+        if self._follows or not self._leads:
+            content = hashlib.sha256(answer.body).hexdigest()
         same = known is not None and known.sha256 == content
         if not self._follows:
             children = None
@@ -345,7 +369,9 @@ class Crawler:
         else:
             children = self._read(flight.claimed, page.data, page.mime, page.charset, answer.url)
         outcome = Outcome.NOT_MODIFIED if same else Outcome.FETCHED
-        self._end(flight, outcome, answer, content, children)
+        self._end(
+            flight, outcome, answer, content, children, None if self._leads else _described(page, content)
+        )
         return page
 
     def _skipped(self, flight: _Flight, code: str, message: str) -> Event:
@@ -396,6 +422,7 @@ class Crawler:
         answer: Answer,
         content: str | None,
         children: list[bytes] | None,
+        page: HandedPage | None = None,
     ) -> None:
         self._note(
             DoneUrl(
@@ -406,6 +433,7 @@ class Crawler:
                 address=answer.address,
                 content=content,
                 children=_joined(children),
+                page=page,
             )
         )
 
@@ -507,6 +535,46 @@ class Crawler:
             if known:
                 yield Unchanged(dict.fromkeys(known, "document"))
 
+    def _take_over(self) -> Generator[Event, None, bool]:
+        """Tell what others have settled; whether there was anything."""
+        handed = self._frontier.handed(_HANDED_PAGES)
+        if not handed:
+            return False
+        lost: list[bytes] = []
+        for url in handed:
+            event = self._handed(url)
+            if event is None:
+                lost.append(url.settled.url_id)
+            else:
+                yield event
+        yield Checkpoint()
+        self._frontier.take_over([url.settled.url_id for url in handed])
+        if lost:
+            self._frontier.reopen(lost)
+        return True
+
+    def _handed(self, url: HandedUrl) -> Event | None:
+        """None for a page that did not change and is not there any more, such as after a repair."""
+        settled, page = url.settled, url.page
+        key = settled.key
+        if self._tombstoned(key):
+            return Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose.")
+        if page is not None:
+            return Stored(
+                key,
+                page.sha256,
+                page.byte_size,
+                mime=page.mime,
+                charset=page.charset,
+                url=page.url,
+                final_url=page.final_url,
+                etag=page.etag,
+                last_modified=page.last_modified,
+            )
+        if settled.outcome is Outcome.NOT_MODIFIED:
+            return NotModified(key) if key in self._known else None
+        return _told(settled)
+
     def _ended(self, listing: Listing) -> Iterator[Event]:
         frontier = self._frontier
         if frontier.state() is not CrawlState.RUNNING:
@@ -550,6 +618,20 @@ def _told(url: SettledUrl) -> Event | None:
     if code == "E_NOT_FOUND":
         return Gone(url.key, code, message, linked=url.depth > 0)
     return Failed(url.key, TabootError(code, message))
+
+
+def _described(page: Fetched, sha256: str | None) -> HandedPage:
+    assert sha256 is not None and page.url is not None and page.final_url is not None
+    return HandedPage(
+        sha256,
+        len(page.data),
+        page.mime,
+        page.charset,
+        page.url,
+        page.final_url,
+        page.etag,
+        page.last_modified,
+    )
 
 
 def _joined(children: list[bytes] | None) -> bytes | None:

@@ -14,6 +14,7 @@ from taboot_pipelines.model.crawls import (
     CrawlState,
     DoneUrl,
     FoundUrl,
+    HandedUrl,
     LedgerRow,
     Listing,
     SettledUrl,
@@ -23,9 +24,11 @@ from taboot_pipelines.model.crawls import (
 
 
 class Frontier(Protocol):
-    """The URLs of one crawl, for one of those who work at it."""
+    """The URLs of one crawl, for one of those who work at it; ``leads``: the one that takes over what the
+    others have read."""
 
     crawl: Crawl
+    leads: bool
 
     def add_roots(self, roots: Sequence[FoundUrl], listing: Listing) -> None: ...
 
@@ -44,6 +47,10 @@ class Frontier(Protocol):
     def reclaim(self, *, alone: bool = False) -> int: ...
 
     def settled(self) -> Iterator[list[SettledUrl]]: ...
+
+    def handed(self, limit: int) -> list[HandedUrl]: ...
+
+    def take_over(self, url_ids: Sequence[bytes]) -> None: ...
 
     def reopen(self, url_ids: Sequence[bytes]) -> None: ...
 

@@ -147,13 +147,29 @@ class ClaimedUrl:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedPage:
+    """What is stored of a page, and what its origin said of it: all that whoever leads a crawl has to know of
+    a page that another process has read."""
+
+    sha256: str
+    byte_size: int
+    mime: str | None
+    charset: str | None
+    url: str
+    final_url: str
+    etag: str | None
+    last_modified: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class DoneUrl:
     """What became of a claimed URL.
 
     ``retry``: a failure after which it is asked for again, no sooner than in ``wait`` seconds;
     ``attempts``: how many were made for this claim. ``seconds``: how long the answer took,
     ``address``: who gave it. ``children``: the ids of all URLs that the page leads to, :data:`ID_BYTES` each,
-    as they stand on the bytes ``content`` (their SHA-256); None if nothing is known of them.
+    as they stand on the bytes ``content`` (their SHA-256); None if nothing is known of them. ``page``: what
+    is stored of it; it is kept only where another process leads the crawl.
     """
 
     claimed: ClaimedUrl
@@ -168,6 +184,7 @@ class DoneUrl:
     address: str | None = None
     content: str | None = None
     children: bytes | None = None
+    page: HandedPage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +200,14 @@ class SettledUrl:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedUrl:
+    """A URL that another process than the crawl's leader has settled, and the page if it has bytes."""
+
+    settled: SettledUrl
+    page: HandedPage | None
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """How a crawl stands after a checkpoint, and how many of the claims were no longer their holder's."""
 
@@ -192,9 +217,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is left of a crawl: URLs that wait, those on their way, and in how many seconds the first of those
-    that wait may be asked for (None: none waits)."""
+    """What is left of a crawl: whether its lists have been read, URLs that wait, those on their way, and in
+    how many seconds the first of those that wait may be asked for (None: none waits)."""
 
+    listed: bool
     pending: int
     in_progress: int
     seconds: float | None

@@ -58,6 +58,23 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """One item whose bytes another process has fetched and put into the blob store. Fields as in
+    :class:`Fetched`; ``byte_size``: how many bytes they are."""
+
+    path: str
+    sha256: str
+    byte_size: int
+    role: Role = "document"
+    mime: str | None = None
+    charset: str | None = None
+    url: str | None = None
+    final_url: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NotModified:
     """The origin says that the known bytes still hold (304). ``role`` as in :class:`Fetched`."""
 
@@ -126,7 +143,7 @@ class Enumerated:
     reason: str = ""
 
 
-Event = Fetched | NotModified | Unchanged | Skipped | Failed | Gone | Checkpoint | Enumerated
+Event = Fetched | Stored | NotModified | Unchanged | Skipped | Failed | Gone | Checkpoint | Enumerated
 
 # --- documents -> chunks ------------------------------------------------------------------------------------
 

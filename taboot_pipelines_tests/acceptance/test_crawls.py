@@ -45,7 +45,7 @@ def sites(tmp_path: Path, tei: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator
         access = real(*args, **kwargs)
         return replace(access, http=replace(access.http, resolver=loopback))
 
-    monkeypatch.setattr(raw_blobs.Access, "of", of)
+    monkeypatch.setattr(Access, "of", of)
     made = World(tmp_path, tei.url, http={"rate_limit_rps": 0, "max_concurrency": 8})
     yield made
     made.workspace.close()

@@ -23,6 +23,7 @@ from taboot_pipelines.model.records import (
     Known,
     NotModified,
     Skipped,
+    Stored,
     Unchanged,
 )
 from taboot_pipelines.stores.catalog.frontier import Frontier
@@ -111,11 +112,13 @@ class Killed(Exception):
 
 
 class Store:
-    """What a stage makes durable: pages by key. ``seen``, ``gone``: what the last run told."""
+    """What a stage makes durable: pages by key. ``seen``, ``gone``: what the last run told. ``blobs``: what
+    others have put into the blob store, by SHA-256."""
 
     def __init__(self) -> None:
         self.known: dict[str, Known] = {}
         self.bodies: dict[str, bytes] = {}
+        self.blobs: dict[str, bytes] = {}
 
     def run(
         self, events: Callable[[Mapping[str, Known]], Iterator[Event]], kill: Callable[[], bool]
@@ -125,7 +128,7 @@ class Store:
         self.told: Counter[str] = Counter()
         self.seen: set[str] = set()
         self.gone: set[str] = set()
-        pending: list[Fetched] = []
+        pending: list[Fetched | Stored] = []
         known = dict(self.known)
         end: Enumerated | None = None
         stream = events(known)
@@ -146,13 +149,13 @@ class Store:
         assert next(stream, None) is None
         return end
 
-    def _take(self, event: Event, pending: list[Fetched]) -> None:
+    def _take(self, event: Event, pending: list[Fetched | Stored]) -> None:
         match event:
             case Unchanged():
                 assert event.roles.keys() <= self.known.keys()
                 self.told.update(list(event.roles))
                 self.seen |= event.roles.keys()
-            case Fetched():
+            case Fetched() | Stored():
                 self.told[event.path] += 1
                 self.seen.add(event.path)
                 pending.append(event)
@@ -163,11 +166,12 @@ class Store:
                 self.told[event.path] += 1
                 self.gone.add(event.path)
 
-    def _flush(self, pending: list[Fetched]) -> None:
+    def _flush(self, pending: list[Fetched | Stored]) -> None:
         for page in pending:
-            sha256 = hashlib.sha256(page.data).hexdigest()
+            data = page.data if isinstance(page, Fetched) else self.blobs[page.sha256]
+            sha256 = hashlib.sha256(data).hexdigest()
             self.known[page.path] = Known(sha256, page.etag, None, page.final_url)
-            self.bodies[page.path] = page.data
+            self.bodies[page.path] = data
         pending.clear()
 
 

@@ -41,9 +41,11 @@ class Crawls:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def frontier(self, namespace: str, crawl: m.Crawl, claimant: str | None = None) -> Frontier:
+    def frontier(
+        self, namespace: str, crawl: m.Crawl, claimant: str | None = None, *, leads: bool = True
+    ) -> Frontier:
         """The URLs of a crawl that runs; ``claimant`` is who asks for them, by default this process."""
-        return Frontier(self.database, namespace, crawl, claimant)
+        return Frontier(self.database, namespace, crawl, claimant, leads=leads)
 
     @retried
     def begin(self, namespace: str, source_id: str, plan: m.CrawlPlan) -> m.Crawl:
@@ -95,6 +97,20 @@ class Crawls:
             }
             c.execute(sa.insert(t.crawl).values(row))
             return _crawl(c.execute(sa.select(t.crawl).where(*_is(namespace, crawl_id))).one())
+
+    @retried
+    def running(self, namespace: str, source_id: str) -> m.Crawl | None:
+        """The source's crawl that has not ended; None if there is none."""
+        query = (
+            sa.select(t.crawl)
+            .where(t.crawl.c.namespace == namespace, t.crawl.c.source_id == source_id)
+            .where(t.crawl.c.state == m.CrawlState.RUNNING.value)
+            .order_by(t.crawl.c.number.desc())
+            .limit(1)
+        )
+        with self.database.read(namespace) as c:
+            row = c.execute(query).first()
+            return None if row is None else _crawl(row)
 
     @retried
     def find(self, namespace: str, source_id: str | None = None, limit: int = 20) -> list[m.Crawl]:

@@ -9,10 +9,12 @@ behind it moves up as well.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,12 +32,15 @@ STALE_MICROS = 10 * 60 * 1_000_000
 #: Of so many hosts one claim takes URLs; the next claim goes on with others.
 _MAX_HOSTS = 32
 _PAGE = 2000
+#: Ends the name of a claimant that does not lead its crawl.
+_JOINED = ":joined"
 #: Where URLs stand that are tried again: behind all others, by the time when they may be.
 _AGAIN = 1 << 61
 
 #: Written out and not bound: a partial index serves only where the database sees its condition.
 _PENDING = sa.text("state = 'PENDING'")
 _IN_PROGRESS = sa.text("state = 'IN-PROGRESS'")
+_HANDED = sa.text("handed IS NOT NULL")
 _U = t.crawl_url.c
 _HOSTS = """
 WITH RECURSIVE hosts(host) AS (
@@ -54,15 +59,26 @@ SELECT host FROM hosts WHERE host IS NOT NULL
 
 class Frontier:
     """``claimant`` names who asks, by default this process: its claims are given back to others when it is
-    dead."""
+    dead.
+
+    One process at most ``leads`` a crawl, which holds its source's lease: it alone records what was fetched.
+    Others hand over to it what they have read.
+    """
 
     def __init__(
-        self, database: Database, namespace: str, crawl: m.Crawl, claimant: str | None = None
+        self,
+        database: Database,
+        namespace: str,
+        crawl: m.Crawl,
+        claimant: str | None = None,
+        *,
+        leads: bool = True,
     ) -> None:
         self.database = database
         self.crawl = crawl
+        self.leads = leads
         self._namespace = namespace
-        self._claimant = claimant or this_process()
+        self._claimant = (claimant or this_process()) + ("" if leads else _JOINED)
         self._scope = (_U.namespace == namespace, _U.crawl_id == crawl.crawl_id)
         self._order = 0
         self._turn = 0
@@ -155,7 +171,8 @@ class Frontier:
             busy = c.execute(
                 sa.select(sa.func.count()).select_from(t.crawl_url).where(*self._scope, _IN_PROGRESS)
             ).scalar_one()
-        return m.Waiting(pending, busy, None if due is None else max(due - now, 0) / 1e6)
+            listed = self._read(c).listing is not None
+        return m.Waiting(listed, pending, busy, None if due is None else max(due - now, 0) / 1e6)
 
     @retried
     def heartbeat(self) -> m.CrawlState:
@@ -185,17 +202,18 @@ class Frontier:
     @retried
     def reclaim(self, *, alone: bool = False) -> int:
         """Let others have what is held by processes of this machine that are dead, or by any that said
-        nothing for ten minutes; ``alone``: by anybody, since the caller knows that nobody else is at work.
+        nothing for ten minutes; ``alone``: also by whoever led the crawl before, since there is one leader.
         """
         with self.database.begin(self._namespace) as c:
+            led = 0
             if alone:
-                return self._release(c)
+                led = self._release(c, _U.claimed_by.not_like(f"%{_JOINED}"))
             silent = self._release(c, _U.heartbeat_at < now_micros() - STALE_MICROS)
             holders = c.execute(
                 sa.select(_U.claimed_by).distinct().where(*self._scope, _IN_PROGRESS)
             ).scalars()
             dead = [h for h in holders if h is not None and _is_dead(h)]
-            return silent + (self._release(c, _U.claimed_by.in_(dead)) if dead else 0)
+            return led + silent + (self._release(c, _U.claimed_by.in_(dead)) if dead else 0)
 
     def _release(self, c: Connection, *which: sa.ColumnElement[bool]) -> int:
         # The claim that is given back still counts for `max_pages`: `claimed_at` stays.
@@ -291,6 +309,7 @@ class Frontier:
                     "ip": d.address,
                     "answered_at": now,
                     "claimed_by": None,
+                    "handed": None if self.leads or again else _handed(d.page),
                     "b_rank": max(_AGAIN, _AGAIN + due // 1000) if again else None,
                 }
             )
@@ -434,7 +453,8 @@ class Frontier:
     # --- what was before ------------------------------------------------------------------------------------
 
     def settled(self) -> Iterator[list[m.SettledUrl]]:
-        """The URLs that have come to their end, some at a time."""
+        """The URLs that have come to their end, those excepted that are still to be taken over, some at a
+        time."""
         after = b""
         while found := self._settled(after):
             yield found
@@ -444,15 +464,35 @@ class Frontier:
     def _settled(self, after: bytes) -> list[m.SettledUrl]:
         query = (
             sa.select(_U.url_id, _U.key, _U.depth, _U.outcome, _U.code, _U.message)
-            .where(*self._scope, _U.url_id > after, _U.outcome.is_not(None))
+            .where(*self._scope, _U.url_id > after, _U.outcome.is_not(None), _U.handed.is_(None))
             .order_by(_U.url_id)
             .limit(_PAGE)
         )
         with self.database.read(self._namespace) as c:
-            return [
-                m.SettledUrl(bytes(r.url_id), r.key, r.depth, m.Outcome(r.outcome), r.code, r.message)
-                for r in c.execute(query)
-            ]
+            return [_settled_url(r) for r in c.execute(query)]
+
+    @retried
+    def handed(self, limit: int) -> list[m.HandedUrl]:
+        """What others have settled and the leader has yet to take over, at most ``limit``."""
+        query = (
+            sa.select(_U.url_id, _U.key, _U.depth, _U.outcome, _U.code, _U.message, _U.handed)
+            .where(*self._scope, _HANDED)
+            .order_by(_U.url_id)
+            .limit(limit)
+        )
+        with self.database.read(self._namespace) as c:
+            found = []
+            for r in c.execute(query):
+                page = json.loads(r.handed)
+                found.append(m.HandedUrl(_settled_url(r), m.HandedPage(**page) if page else None))
+            return found
+
+    @retried
+    def take_over(self, url_ids: Sequence[bytes]) -> None:
+        """What was handed over is recorded."""
+        with self.database.begin(self._namespace) as c:
+            for part in parts(url_ids):
+                c.execute(sa.update(t.crawl_url).where(*self._scope, _U.url_id.in_(part)).values(handed=None))
 
     @retried
     def reopen(self, url_ids: Sequence[bytes]) -> None:
@@ -462,7 +502,9 @@ class Frontier:
                 c.execute(
                     sa.update(t.crawl_url)
                     .where(*self._scope, _U.url_id.in_(part))
-                    .values(state=m.UrlState.PENDING.value, outcome=None, code=None, message=None)
+                    .values(
+                        state=m.UrlState.PENDING.value, outcome=None, code=None, message=None, handed=None
+                    )
                 )
 
     @retried
@@ -575,12 +617,20 @@ def counts_json(rows: Sequence[m.LedgerRow]) -> str:
     return canonical_json([[r.depth, r.outcome, r.code, r.urls] for r in rows])
 
 
+def _settled_url(row: Any) -> m.SettledUrl:
+    return m.SettledUrl(bytes(row.url_id), row.key, row.depth, m.Outcome(row.outcome), row.code, row.message)
+
+
+def _handed(page: m.HandedPage | None) -> str:
+    return canonical_json({} if page is None else asdict(page))
+
+
 def _is_dead(claimant: str) -> bool:
     """Whether it is a process of this machine that is gone."""
     import psutil
 
     host, _, rest = claimant.partition(":")
-    pid, _, started = rest.partition(":")
+    pid, _, started = rest.removesuffix(_JOINED).partition(":")
     if host != socket.gethostname() or not pid.isdecimal():
         return False
     try:

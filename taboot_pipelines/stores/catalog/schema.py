@@ -235,6 +235,15 @@ crawl_url = Table(
     Column("http_status", Integer),
     Column("request_seconds", Float),
     Column("ip", Text),
+    Column("handed", Text),  # what its process has yet to tell who leads the crawl; null: nothing
+    Index(
+        "ix_crawl_url_handed",
+        "namespace",
+        "crawl_id",
+        "url_id",
+        sqlite_where=text("handed IS NOT NULL"),
+        postgresql_where=text("handed IS NOT NULL"),
+    ),
     Index(
         "ix_crawl_url_pending",
         "namespace",
