@@ -1,4 +1,4 @@
-"""``crawls``: lists crawls, shows and watches one, cancels it, and lets a cancelled one go on."""
+"""``crawls``: lists crawls, shows, watches, helps with and cancels one, and lets a cancelled one go on."""
 
 from __future__ import annotations
 
@@ -177,6 +177,40 @@ def resume(context: click.Context, crawl: str, later: bool, namespace: str | Non
         emit_json(described)
     else:
         plain(f"Crawl {found.crawl_id} goes on with the next run of {found.source_id}.")
+
+
+@crawls.command()
+@click.argument("source")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds to wait for the crawl to begin.",
+)
+@json_option
+def join(source: str, wait: float, as_json: bool) -> None:
+    """Read pages of a crawl that another process leads, here or on another machine, until none is left.
+
+    The process that ingests the source leads its crawl and takes in what is read here.
+    """
+    from taboot_pipelines.cli.admin import require_catalog
+    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.stages.joining import join_crawl
+    from taboot_pipelines.stages.workspace import Workspace
+
+    settings = load_settings()
+    require_catalog(settings)
+    workspace = Workspace(settings)
+    try:
+        report = join_crawl(workspace, source, wait_seconds=wait)
+    finally:
+        workspace.close()
+    if as_json:
+        emit_json({"source": source, "seconds": round(report.seconds, 3), **report.counts})
+        return
+    read = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.counts.items())
+    plain(f"Nothing is left of the crawl of {source}. Read here in {report.seconds:.1f} s: {read}.")
 
 
 @contextlib.contextmanager

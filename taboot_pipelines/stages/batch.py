@@ -299,9 +299,11 @@ class Batch:
         counts = self.report.counts
         try:
             if not self.workspace.blobs.exists(self.namespace, item.sha256):
-                # An erasure or a repair swept it away while nobody led the crawl.
+                # Swept away while nobody led the crawl, or never put here.
                 raise TabootError(
-                    "E_BLOB_MISSING", f"The bytes of {item.path} that another process read are gone."
+                    "E_BLOB_MISSING",
+                    f"What another process read of {_shown(item.path)} is not in the blob store here;"
+                    " processes that share a crawl share the blob store too.",
                 )
         except TabootError as error:
             counts["failed"] += 1

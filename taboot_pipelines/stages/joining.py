@@ -36,6 +36,13 @@ def join_crawl(
     none goes on, ``E_CONFIG`` where the source cannot be shared or is configured otherwise than the crawl
     was, and ``E_STORAGE`` where the bytes of a page cannot be stored: what was on its way is then given back.
     """
+    entry = await_crawl(workspace, source_id, wait_seconds)
+    with logs.bind(namespace=entry.namespace, source=source_id):
+        return _Helper(workspace, entry, progress).help()
+
+
+def await_crawl(workspace: Workspace, source_id: str, wait_seconds: float) -> Entry:
+    """The entry of a source whose crawl goes on and may be shared; raises as :func:`join_crawl`."""
     entry = workspace.entries(source_id)[-1]
     if not isinstance(entry.config, WebSource):
         raise TabootError("E_CONFIG", f"{source_id} is no web source, and crawls nothing.", source=source_id)
@@ -45,12 +52,6 @@ def join_crawl(
             f"The crawl of {source_id} cannot be shared: what is captured of pages is stored by its leader.",
             source=source_id,
         )
-    _await_crawl(workspace, entry, wait_seconds)
-    with logs.bind(namespace=entry.namespace, source=source_id):
-        return _Helper(workspace, entry, progress).help()
-
-
-def _await_crawl(workspace: Workspace, entry: Entry, wait_seconds: float) -> None:
     deadline = time.monotonic() + wait_seconds
     while workspace.catalog.crawls.running(entry.namespace, entry.source_id) is None:
         if time.monotonic() >= deadline:
@@ -61,6 +62,7 @@ def _await_crawl(workspace: Workspace, entry: Entry, wait_seconds: float) -> Non
                 source=entry.source_id,
             )
         time.sleep(_LOOK_SECONDS)
+    return entry
 
 
 class _Helper:

@@ -24,7 +24,6 @@ from taboot_pipelines.crawl.addresses import Address
 from taboot_pipelines.crawl.crawler import CHECKPOINT_PAGES
 from taboot_pipelines.model.crawls import Outcome, totals
 from taboot_pipelines.settings import HttpSettings
-from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines_tests.connectors.servers import send, serve
 from taboot_pipelines_tests.world import World, logical
 

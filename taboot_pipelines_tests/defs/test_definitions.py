@@ -72,6 +72,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {
         "ingest_source",
         "ingest_all",
+        "join_crawls",
         "audit",
     }
     assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation"]
