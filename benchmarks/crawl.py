@@ -76,6 +76,9 @@ def serve(pages: int) -> None:
                     hits.clear()
                     self.transport.write(answer(body))  # type: ignore[attr-defined]
                     continue
+                if path == "/asked":
+                    self.transport.write(answer(str(len(hits)).encode()))  # type: ignore[attr-defined]
+                    continue
                 if path.startswith("/p/"):
                     hits.append(path)
                 self.transport.write(answers.get(path, missing))  # type: ignore[attr-defined]
