@@ -6,10 +6,13 @@ import json
 import re
 from typing import Any
 
-_STRING = r'"(?:\\.|[^"\\])*"'
-_COMMENT = r"//[^\n]*|/\*.*?\*/"
-_TRAILING = r",(?=(?:\s|//[^\n]*|/\*.*?\*/)*[\]}])"
-_TOKEN = re.compile(f"{_STRING}|{_COMMENT}|{_TRAILING}", re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)
+      | (?P<trailing>,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[\]}]))
+      | "(?:\\.|[^"\\])*"
+      | \S""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def loads(text: str) -> Any:
@@ -17,11 +20,17 @@ def loads(text: str) -> Any:
 
     Comments and trailing commas become blanks, so lines and columns of an error are those of the text.
     """
-    return json.loads(_TOKEN.sub(_blank, text))
+    before = ""
 
+    def plain(token: re.Match[str]) -> str:
+        nonlocal before
+        # A comma that follows no value trails nothing, and is left to the JSON parser to refuse.
+        if token["comment"] or (token["trailing"] and before not in "{[,:"):
+            return re.sub(r"\S", " ", token[0])
+        before = token[0][-1]
+        return token[0]
 
-def _blank(token: re.Match[str]) -> str:
-    return token[0] if token[0].startswith('"') else re.sub(r"\S", " ", token[0])
+    return json.loads(_TOKEN.sub(plain, text))
 
 
 def at(value: Any, pointer: str) -> Any:
