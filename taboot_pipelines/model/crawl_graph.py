@@ -142,6 +142,6 @@ class CrawlProgress:
         errors = ", ".join(f"{count:,} {code}" for code, count in self.errors.items())
         return (
             f"{self.done:,} of {self.counts['discovered']:,} pages done, {self.pending:,} wait,"
-            f" {self.in_progress:,} on their way, {self.per_second:.1f}/s"
+            f" {self.in_progress:,} in hand, {self.per_second:.1f}/s"
             + (f"; errors: {errors}" if errors else "")
         )

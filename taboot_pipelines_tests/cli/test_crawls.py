@@ -114,5 +114,5 @@ def test_the_bar_of_an_ingest_tells_of_the_crawl() -> None:
         bars.progress("raw_blobs", 4, 0)
         (task,) = progress.tasks
         assert (task.completed, task.total) == (4, 9)
-        sentence = "4 of 9 pages done, 3 wait, 2 on their way, 7.5/s; errors: 1 E_TIMEOUT"
+        sentence = "4 of 9 pages done, 3 wait, 2 in hand, 7.5/s; errors: 1 E_TIMEOUT"
         assert task.fields["stage"] == sentence
