@@ -109,8 +109,9 @@ class Robots:
         return min(delay, MAX_CRAWL_DELAY_SECONDS) or None
 
 
-def read_robots(status: int | None, body: bytes, user_agent: str) -> Robots:
-    """The rules of an answer, after its redirects, for the crawler that calls itself ``user_agent``.
+def read_robots(status: int | None, body: bytes, user_agent: str, *, bounded: bool = True) -> Robots:
+    """The rules of an answer, after its redirects, for the crawler that calls itself ``user_agent``. Unless
+    ``bounded`` all of it is read: what was cut already, and is longer for its escapes.
 
     RFC 9309 §2.3.1: without a file (4xx, or redirects that lead nowhere) all is allowed; what a server could
     not give (5xx, no answer: None) is unknown, and nothing is allowed until it is known. A body of any kind
@@ -126,7 +127,7 @@ def read_robots(status: int | None, body: bytes, user_agent: str) -> Robots:
     sitemaps: list[str] = []
     group, paced = _Group(), _Group()
     named = False
-    for name, value in _lines(body):
+    for name, value in _lines(body, bounded=bounded):
         if name == "user-agent":
             to_us, to_all = _names(value, ours)
             named = named or to_us
@@ -182,10 +183,11 @@ def product_token(user_agent: str) -> str:
     return first[0] if first is not None else ""
 
 
-def _lines(body: bytes) -> Iterator[tuple[str, str]]:
+def _lines(body: bytes, *, bounded: bool = True) -> Iterator[tuple[str, str]]:
     """The lines that are directives, each with its value; a path in ASCII, other bytes and
     spaces escaped."""
-    body = body[:MAX_ROBOTS_BYTES]
+    if bounded:
+        body = body[:MAX_ROBOTS_BYTES]
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         body = body.decode("utf-16", "replace").encode()
     else:
@@ -194,7 +196,7 @@ def _lines(body: bytes) -> Iterator[tuple[str, str]]:
                 body = body[i:]
                 break
     for raw in _LINE.split(body):
-        line = raw[:MAX_LINE_BYTES].partition(b"#")[0].strip(b" \t\v\f\0")
+        line = (raw[:MAX_LINE_BYTES] if bounded else raw).partition(b"#")[0].strip(b" \t\v\f\0")
         if not line:
             continue
         key, colon, value = line.partition(b":")
@@ -257,7 +259,7 @@ class RobotsCache:
         kept = _Kept.read(head)
         if kept is None:
             return None
-        robots = read_robots(kept.status, body, self._user_agent)
+        robots = read_robots(kept.status, body, self._user_agent, bounded=False)
         self._remember(origin, kept.until, robots)
         return robots
 

@@ -128,7 +128,7 @@ def canonical_key(url: WebUrl) -> str:
 
     Two URLs that some servers treat as one keep two keys on purpose (other canonicalizers join them): values
     of one name in another order, ``a`` and ``a=``, ``+`` and ``%20``, an escaped reserved character and the
-    character, a host with a dot at its end, doubled slashes, ``www.``, ``index.html``, other forms of Unicode.
+    character, a host with a dot at its end, doubled slashes, ``www.``, ``index.html``, forms of Unicode.
     """
     text = url.text
     if "%" in text or ";" in text:

@@ -497,6 +497,16 @@ def test_an_answer_is_shared_by_runs_and_namespaces_have_their_own(state: State)
     assert other.get(origin) is None and one.get("https://foo.bar") is None
 
 
+def test_what_is_kept_loses_nothing_to_its_escapes(state: State) -> None:
+    one, two = (RobotsCache(Lenient(state), "n", AGENT) for _ in "ab")
+    rules = "".join(f"Disallow: /{'ツ' * 3000}/{i}\n" for i in range(50))
+    body = f"User-agent: *\n{rules}Disallow: /last\nSitemap: https://foo.bar/s.xml\n".encode()
+    assert MAX_ROBOTS_BYTES / 3 < len(body) < MAX_ROBOTS_BYTES
+    assert one.put("https://foo.bar", 200, body) == two.get("https://foo.bar")
+    kept = two.get("https://foo.bar")
+    assert kept is not None and not kept.allows(parse_url("https://foo.bar/last"))
+
+
 @pytest.mark.parametrize(
     ("status", "max_age", "life"),
     [
