@@ -7,8 +7,8 @@ How data flow:
 * ``crawler`` is the loop: it claims URLs of the ``frontier``, which a store keeps, has them fetched, reads
   the ``links`` of the pages, and gives back those that are ``targets``, under checkpoints
 * ``urls`` parses a URL once, as the WHATWG standard does, and gives the key that says which pages are one
-* before a URL is asked for, ``robots`` says whether its site allows it, ``domains`` what is set for its
-  domain, and ``politeness`` when it is the domain's turn
+* before a URL is asked for, ``robots`` says whether its site allows it, by the ``path_rules`` of its file,
+  ``domains`` what is set for its domain, and ``politeness`` when it is the domain's turn
 * ``fetching`` brings a page from its first hop to its last answer (``answers``), any number at once in one
   thread, with the ``headers`` that belong to each
 * ``client`` says what one hop is, and ``curl`` makes it, with ``transfer`` and ``authorities``, over HTTP/1.1

@@ -4,6 +4,9 @@ The check belongs where the socket is opened: :func:`reachable` resolves a name 
 of the answer, and the connection is made to one of those it returns, whatever the name means a moment later.
 It holds for pages, redirects, robots, sitemaps, proxies and whatever else is asked for by a URL that somebody
 else wrote.
+
+Stricter than IANA's registries on purpose: the anycast addresses for PCP and TURN in 192.0.0.0/24 and
+2001::/23 are global, but what answers is the network's own; no IPv6 address outside of 2000::/3 is public.
 """
 
 from __future__ import annotations
@@ -120,12 +123,14 @@ def reachable(
         )
     for address in addresses:
         if not check_address(address, allowed):
-            raise TabootError(
-                "E_URL_BLOCKED",
-                f"The host {host} has the address {address}, which is not public.",
-                host=host,
-            )
+            raise not_public(host, address)
     return addresses[:MAX_TRIED_ADDRESSES]
+
+
+def not_public(host: str, address: Address) -> TabootError:
+    """The refusal of a host for one of its addresses."""
+    message = f"The host {host} has the address {address}, which is not public."
+    return TabootError("E_URL_BLOCKED", message, host=host)
 
 
 def check_host(host: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from taboot_pipelines.crawl.addresses import Network, Resolver, check_address, resolve
+from taboot_pipelines.crawl.addresses import Network, Resolver, reachable, resolve
 from taboot_pipelines.crawl.arrivals import Arrivals
 from taboot_pipelines.crawl.captures import Captured, PageReply, PageRequest
 from taboot_pipelines.crawl.client import Reply, Request
@@ -104,21 +104,10 @@ class Crawl4Ai:
     def _check(self, url: WebUrl) -> str:
         """An address of ``url``'s host, all of which may be reached."""
         try:
-            addresses = list(self._resolver(url.host.strip("[]"), url.port))
-        except (OSError, ValueError):  # ValueError: a label that no DNS name can hold
-            addresses = []
-        if not addresses:
-            raise TabootError(
-                "E_NETWORK", f"The name {url.host} does not resolve.", host=url.host, again=True
-            )
-        for address in addresses:
-            if not check_address(address, self._allowed):
-                raise TabootError(
-                    "E_URL_BLOCKED",
-                    f"The host {url.host} has the address {address}, which is not public.",
-                    host=url.host,
-                )
-        return str(addresses[0])
+            return str(reachable(url.host, url.port, self._allowed, self._resolver)[0])
+        except OSError:
+            message = f"The name {url.host} does not resolve."
+            raise TabootError("E_NETWORK", message, host=url.host, again=True) from None
 
     def _read(self, request: Request, body: bytes, address: str, began: float) -> Reply:
         url = request.url

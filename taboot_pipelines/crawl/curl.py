@@ -186,7 +186,7 @@ class CurlClient:
             if pin is None:
                 return False
             if pin.blocked is not None:
-                self._done.append((ticket, blocked(request, host, str(pin.blocked))))
+                self._done.append((ticket, blocked(request, pin.blocked)))
                 return True
             if not pin.addresses:
                 self._done.append(

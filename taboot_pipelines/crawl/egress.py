@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from taboot_pipelines.crawl.addresses import Address, Network, Resolver, check_address, resolve
+from taboot_pipelines.crawl.addresses import Address, Network, Resolver, reachable, resolve
 from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
@@ -32,7 +32,6 @@ MAX_HEAD_BYTES = 256 * 1024
 #: Connections that one visit may open in all: tunnels, and requests without one.
 MAX_CONNECTIONS = 2000
 #: Of a name with very many addresses only the first are tried.
-_MAX_TRIED_ADDRESSES = 8
 _HEAD_SECONDS = 30.0
 _PIECE = 64 * 1024
 _RESOLVERS = 8
@@ -302,7 +301,7 @@ class EgressProxy:
 
     async def _dial(self, visit: Visit, host: str, port: int, *, tls: bool = False) -> _Stream:
         addresses = await self._checked(visit, host, port)
-        for address in addresses[:_MAX_TRIED_ADDRESSES]:
+        for address in addresses:
             if address.is_loopback and port == self.port:
                 continue  # this proxy itself
             try:
@@ -329,20 +328,12 @@ class EgressProxy:
     ) -> list[Address]:
         try:
             async with asyncio.timeout(visit.connect_seconds):
-                found = await loop.run_in_executor(self._threads, self._resolver, host, port)
-        except (OSError, ValueError):  # ValueError: a label that no DNS name can hold
-            found = []
-        addresses = list(dict.fromkeys(found))
-        if not addresses:
-            raise TabootError("E_NETWORK", f"The name {host} does not resolve.", host=host, again=True)
-        for address in addresses:
-            if not check_address(address, visit.allowed):
-                raise TabootError(
-                    "E_URL_BLOCKED",
-                    f"The host {host} has the address {address}, which is not public.",
-                    host=host,
+                return await loop.run_in_executor(
+                    self._threads, reachable, host, port, visit.allowed, self._resolver
                 )
-        return addresses
+        except OSError:
+            message = f"The name {host} does not resolve."
+            raise TabootError("E_NETWORK", message, host=host, again=True) from None
 
 
 async def _head(reader: asyncio.StreamReader, data: bytes = b"") -> tuple[bytes, bytes]:

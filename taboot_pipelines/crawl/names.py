@@ -1,8 +1,8 @@
 """Names of hosts: looked up beside the thread that fetches, checked, and remembered for a while.
 
-A name is asked for once a minute at most. All addresses of an answer are checked, however many there are, and
-one that may not be reached refuses the name: a server that mixes public and private ones is after the private
-one. The connection is made to what was checked, whatever the name means a moment later.
+A name is asked for once a minute at most. All addresses of an answer are checked, and one that may not be
+reached refuses the name: a server that mixes public and private ones is after the private one. The connection
+is made to what was checked, whatever the name means a moment later.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from taboot_pipelines.crawl.addresses import Address, Network, Resolver, check_address
+from taboot_pipelines.crawl.addresses import Address, Network, Resolver, reachable
+from taboot_pipelines.errors import TabootError
 
-#: Addresses of one name that are tried. An answer may hold thousands.
-MAX_ADDRESSES = 8
 #: Names remembered at once; the oldest go first.
 MAX_NAMES = 10_000
 LIFE_SECONDS = 60.0
@@ -31,10 +30,10 @@ _THREADS = 16
 @dataclass(frozen=True, slots=True)
 class Pin:
     """What a name may be connected to. ``addresses`` is empty where it does not resolve, for good unless
-    ``again``, and where ``blocked`` is the address that may not be reached."""
+    ``again``, and where ``blocked`` says why it may not be reached."""
 
     addresses: tuple[Address, ...] = ()
-    blocked: Address | None = None
+    blocked: TabootError | None = None
     again: bool = False
 
 
@@ -53,7 +52,7 @@ class Names:
         """What ``host`` (an IPv6 address in brackets) may be connected to; None while it is looked up."""
         literal = _literal(host)
         if literal is not None:
-            return self._checked([literal])
+            return self._pin(host, port, lambda *_: [literal])
         now = time.monotonic()
         with self._lock:
             until, pin = self._known.get((host, port), (0.0, None))
@@ -76,22 +75,21 @@ class Names:
     def _look_up(self, host: str, port: int) -> None:
         pin, life = Pin(), FAILURE_SECONDS
         try:
-            pin, life = self._checked(self._resolver(host, port)), LIFE_SECONDS
+            pin, life = self._pin(host, port, self._resolver), LIFE_SECONDS
         except socket.gaierror as error:
             pin = Pin(again=error.errno == socket.EAI_AGAIN)
-        except (OSError, ValueError):  # ValueError: a label that no DNS name can hold
+        except OSError:
             pass
         finally:
             with self._lock:
                 self._known[host, port] = (time.monotonic() + life, pin)
             self._wake()
 
-    def _checked(self, addresses: Sequence[Address]) -> Pin:
-        found = tuple(dict.fromkeys(addresses))
-        for address in found:
-            if not check_address(address, self._allowed):
-                return Pin(blocked=address)
-        return Pin(found[:MAX_ADDRESSES])
+    def _pin(self, host: str, port: int, resolver: Resolver) -> Pin:
+        try:
+            return Pin(tuple(reachable(host, port, self._allowed, resolver)))
+        except TabootError as error:
+            return Pin(blocked=error)
 
 
 def _literal(host: str) -> Address | None:

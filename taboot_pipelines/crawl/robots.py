@@ -1,10 +1,15 @@
 """What a site's robots.txt allows (RFC 9309): which group is ours, which pages it opens, and how often.
 
-Protego matches paths and reads the values of directives. What stands around that is here: what an answer
-without a file means, bytes to lines, and which groups of lines are ours, where Protego is more generous with
-names of crawlers than the RFC. Where Google's parser (github.com/google/robotstxt) is exact and the RFC is
-silent, it is followed: the start of a byte order mark, a missing colon, common misspellings, lines that are
-cut, ``index.html``. Where the two differ, in escapes of plain letters, the stricter of them holds.
+Protego reads the values of directives. What else it would do is here, since it differs from the RFC: which
+lines are directives, which groups of them are ours, and which rule decides, by the octets of its pattern.
+Where Google's parser (github.com/google/robotstxt) is exact and the RFC is silent, it is followed: the start
+of a byte order mark, a missing colon, common misspellings, lines that are cut, ``index.html``, names with
+digits behind them.
+
+Differs from other parsers on purpose: lines before the first ``User-agent`` bind nobody (Moz's reppy: all);
+``bot`` names neither ``mybot`` nor ``bot-news`` (Protego, reppy: beginnings do); a pattern that begins with
+neither ``/`` nor ``*`` matches nothing (others add the slash); several groups of one name are one
+(robotparser: the first); the longest pattern decides (robotparser: the first).
 """
 
 from __future__ import annotations
@@ -21,14 +26,16 @@ from typing import NamedTuple
 
 from protego import Protego
 
+from taboot_pipelines.crawl.path_rules import PathRules, has_plain_escapes
 from taboot_pipelines.crawl.urls import WebUrl
 from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.state.keys import DAY, ROBOTS
 
 #: What is read of a file (RFC 9309 §2.5 asks for this much at least); the rest is not there.
 MAX_ROBOTS_BYTES = 500 * 1024
-#: Bytes of one line that count, as in Google's parser: eight times the length of a URL in a browser.
-MAX_LINE_BYTES = 2083 * 8
+#: Bytes of one line that count, as in Google's parser: eight times the length of a URL in a browser, of which
+#: one is the end of the line.
+MAX_LINE_BYTES = 2083 * 8 - 1
 #: A site that asks for a longer pause between pages gets this one.
 MAX_CRAWL_DELAY_SECONDS = 3600.0
 #: How long an answer holds (RFC 9309 §2.4: at most a day), and how long it is not asked again after none.
@@ -37,8 +44,10 @@ _REMEMBERED = 256
 
 _BOM = b"\xef\xbb\xbf"
 _LINE = re.compile(rb"\r\n|\n|\r")
+_SCHEME_BEHIND = re.compile(rb"(?i)\shttps?$")
 _HIGH = re.compile(rb"[\x00-\x20\x7f-\xff]")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_DIGITS_ON = re.compile(r"\d.*")
 _COMPATIBLE = re.compile(r"(?i)compatible\s*;\s*([A-Za-z0-9_-]+)")
 #: Beginnings of a line's key, in lower case, and the directive that it is.
 _KEYS = (
@@ -49,9 +58,6 @@ _KEYS = (
     (("crawl-delay", "crawl delay", "crawldelay"), "crawl-delay"),
     (("request-rate", "request rate"), "request-rate"),
 )
-#: An escape of a character that needs none, or may have been written without one.
-_PLAIN_ESCAPE = re.compile(r"%[2-7][0-9A-Fa-f]")
-_ANY_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -68,48 +74,44 @@ class Robots:
     reachable: bool = True
 
     @cached_property
-    def _parsed(self) -> Protego:
-        return _protego(self.rules)
+    def _rules(self) -> PathRules:
+        """The rules as the RFC compares them, with all escapes undone."""
+        return PathRules(self.rules, plain=True)
 
     @cached_property
-    def _has_escapes(self) -> bool:
-        return any(_PLAIN_ESCAPE.search(value) for _, value in self.rules)
+    def _cautious_rules(self) -> PathRules:
+        """The rules with the escapes that need none left, as Google compares them."""
+        return PathRules(self.rules, plain=False)
 
     @cached_property
-    def _patterns(self) -> bool:
-        return any(name.endswith("allow") and value for name, value in self.rules)
+    def _has_plain_escapes(self) -> bool:
+        return any(has_plain_escapes(value) for _, value in self.rules)
 
     def allows(self, url: WebUrl) -> bool:
         """Whether the page may be asked for. The robots.txt itself always may (RFC 9309 §2.2.2)."""
-        if not self._patterns and self.reachable:
-            return True
         target = url.target
         if target == "/robots.txt":
             return True
-        if not self.reachable:
+        if not self.reachable or not self._rules.allow(target):
             return False
-        if not self._parsed.can_fetch(f"http://h{target}", "*"):
-            return False
-        if not self._has_escapes and not _PLAIN_ESCAPE.search(target):
-            return True
-        # The RFC undoes such escapes on both sides, Google's parser on neither.
-        return self._as_written.can_fetch(f"http://h{_doubled(target)}", "*")
-
-    @cached_property
-    def _as_written(self) -> Protego:
-        return _protego([(name, _doubled(value)) for name, value in self.rules])
+        if self._has_plain_escapes or has_plain_escapes(target):
+            return self._cautious_rules.allow(target)
+        return True
 
     @cached_property
     def crawl_delay(self) -> float | None:
-        delay = self._parsed.crawl_delay("*") or 0.0
-        rate = self._parsed.request_rate("*")
+        lines = [f"{name}: {value}" for name, value in self.rules if name in ("crawl-delay", "request-rate")]
+        said = Protego.parse("\n".join(["User-agent: *", *lines]))
+        delay = said.crawl_delay("*") or 0.0
+        rate = said.request_rate("*")
         if rate is not None:
             delay = max(delay, rate.seconds / rate.requests)
         return min(delay, MAX_CRAWL_DELAY_SECONDS) or None
 
 
-def read_robots(status: int | None, body: bytes, user_agent: str) -> Robots:
-    """The rules of an answer, after its redirects, for the crawler that calls itself ``user_agent``.
+def read_robots(status: int | None, body: bytes, user_agent: str, *, bounded: bool = True) -> Robots:
+    """The rules of an answer, after its redirects, for the crawler that calls itself ``user_agent``. Unless
+    ``bounded`` all of it is read: what was cut already, and is longer for its escapes.
 
     RFC 9309 §2.3.1: without a file (4xx, or redirects that lead nowhere) all is allowed; what a server could
     not give (5xx, no answer: None) is unknown, and nothing is allowed until it is known. A body of any kind
@@ -123,27 +125,53 @@ def read_robots(status: int | None, body: bytes, user_agent: str) -> Robots:
     specific: list[tuple[str, str]] = []
     general: list[tuple[str, str]] = []
     sitemaps: list[str] = []
-    named = to_us = to_all = after_rule = False
-    for name, value in _lines(body):
+    group, paced = _Group(), _Group()
+    named = False
+    for name, value in _lines(body, bounded=bounded):
         if name == "user-agent":
-            if after_rule:
-                to_us = to_all = after_rule = False
-            if value == "*" or value[:2] in ("* ", "*\t"):
-                to_all = True
-            elif (token := _TOKEN.match(value)) is not None and token[0].lower() == ours:
-                to_us = named = True
+            to_us, to_all = _names(value, ours)
+            named = named or to_us
+            group.add(to_us, to_all)
+            paced.add(to_us, to_all)
         elif name == "sitemap":
             if value:
                 sitemaps.append(value)
         else:
-            if name in ("allow", "disallow"):
-                # Other lines do not end a list of crawlers (RFC 9309 §2.2.4).
-                after_rule = True
-            if to_us:
+            is_rule = name in ("allow", "disallow")
+            # Lines that are no rules do not end a list of crawlers (RFC 9309 §2.2.4), as far as rules go. Of
+            # crawlers listed by delay, each has its own.
+            paced.ended = True
+            group.ended = group.ended or is_rule
+            whose = group if is_rule else paced
+            if whose.ours:
                 specific.append((name, value))
-            if to_all:
+            if whose.everybodys:
                 general.append((name, value))
     return Robots(tuple(specific if named else general), tuple(sitemaps))
+
+
+@dataclass(slots=True)
+class _Group:
+    """Whom the lines that follow are for. ``ended``: the next name begins another group."""
+
+    ours: bool = False
+    everybodys: bool = False
+    ended: bool = False
+
+    def add(self, ours: bool, everybodys: bool) -> None:
+        if self.ended:
+            self.ours = self.everybodys = self.ended = False
+        self.ours = self.ours or ours
+        self.everybodys = self.everybodys or everybodys
+
+
+def _names(value: str, ours: str) -> tuple[bool, bool]:
+    """Whether a ``User-agent`` line names the crawler ``ours`` (lower case), and whether all of them."""
+    if value == "*" or value[:2] in ("* ", "*\t"):
+        return False, True
+    token = _TOKEN.match(value.lower())
+    # Of ``foobot2`` the RFC's names and Google's parser hold ``foobot``.
+    return bool(ours and token is not None and ours in (token[0], _DIGITS_ON.sub("", token[0]))), False
 
 
 def product_token(user_agent: str) -> str:
@@ -155,10 +183,11 @@ def product_token(user_agent: str) -> str:
     return first[0] if first is not None else ""
 
 
-def _lines(body: bytes) -> Iterator[tuple[str, str]]:
+def _lines(body: bytes, *, bounded: bool = True) -> Iterator[tuple[str, str]]:
     """The lines that are directives, each with its value; a path in ASCII, other bytes and
     spaces escaped."""
-    body = body[:MAX_ROBOTS_BYTES]
+    if bounded:
+        body = body[:MAX_ROBOTS_BYTES]
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         body = body.decode("utf-16", "replace").encode()
     else:
@@ -167,15 +196,15 @@ def _lines(body: bytes) -> Iterator[tuple[str, str]]:
                 body = body[i:]
                 break
     for raw in _LINE.split(body):
-        line = raw[:MAX_LINE_BYTES].partition(b"#")[0].strip(b" \t\v\f\0")
+        line = (raw[:MAX_LINE_BYTES] if bounded else raw).partition(b"#")[0].strip(b" \t\v\f\0")
         if not line:
             continue
         key, colon, value = line.partition(b":")
-        if not colon:
-            words = line.split()
-            if len(words) != 2:
-                continue
-            key, value = words
+        words = line.split()
+        if len(words) == 2 and (not colon or _SCHEME_BEHIND.search(key)):
+            key, value = words  # the colon was forgotten
+        elif not colon:
+            continue
         name = key.strip().lower().decode("latin-1")
         for beginnings, directive in _KEYS:
             if name.startswith(beginnings):
@@ -188,16 +217,6 @@ def _lines(body: bytes) -> Iterator[tuple[str, str]]:
 
 def _escaped(match: re.Match[bytes]) -> bytes:
     return b"%%%02X" % match[0][0]
-
-
-def _doubled(text: str) -> str:
-    """Escapes as text of their own, which nothing undoes."""
-    return _ANY_ESCAPE.sub(lambda m: f"%25{m[1].upper()}", text)
-
-
-def _protego(rules: tuple[tuple[str, str], ...] | list[tuple[str, str]]) -> Protego:
-    lines = [f"{name}: {value}" for name, value in rules if value]
-    return Protego.parse("\n".join(["User-agent: *", *lines]))
 
 
 class _Kept(NamedTuple):
@@ -240,7 +259,7 @@ class RobotsCache:
         kept = _Kept.read(head)
         if kept is None:
             return None
-        robots = read_robots(kept.status, body, self._user_agent)
+        robots = read_robots(kept.status, body, self._user_agent, bounded=False)
         self._remember(origin, kept.until, robots)
         return robots
 

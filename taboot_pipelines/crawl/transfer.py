@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pycurl
 
-from taboot_pipelines.crawl.addresses import Network, check_address
+from taboot_pipelines.crawl.addresses import Network, check_address, not_public
 from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.inflate import Inflater
@@ -121,7 +121,7 @@ class Transfer:
             return pycurl.SOCKET_BAD
         ip = ipaddress.ip_address(address.addr[0])
         if not check_address(ip, self._allowed):
-            self._error = blocked(self._request, self._request.url.host, str(ip))
+            self._error = blocked(self._request, not_public(self._request.url.host, ip))
             return pycurl.SOCKET_BAD
         try:
             return open_socket(address)
@@ -296,13 +296,9 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def blocked(request: Request, host: str, address: str) -> TabootError:
-    return TabootError(
-        "E_URL_BLOCKED",
-        f"The host {host} has the address {address}, which is not public.",
-        url=request.url.text,
-        host=host,
-    )
+def blocked(request: Request, why: TabootError) -> TabootError:
+    """``why`` a host may not be reached, for one more request that wants it."""
+    return TabootError(why.code, why.message, remedy=why.remedy, url=request.url.text, **why.details)
 
 
 def _too_large(request: Request) -> TabootError:

@@ -125,6 +125,10 @@ def canonical_key(url: WebUrl) -> str:
     parameters' names, those of one name in the order they had; no empty query. A trailing slash stays, as
     does a page's own ``rel=canonical`` out of the key: what a page says of itself is recorded and never
     believed for another host. The key of a key is itself.
+
+    Two URLs that some servers treat as one keep two keys on purpose (other canonicalizers join them): values
+    of one name in another order, ``a`` and ``a=``, ``+`` and ``%20``, an escaped reserved character and the
+    character, a host with a dot at its end, doubled slashes, ``www.``, ``index.html``, forms of Unicode.
     """
     text = url.text
     if "%" in text or ";" in text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import threading
 import time
 from typing import Any
 
@@ -21,6 +22,7 @@ from taboot_pipelines.crawl.addresses import (
     check_host,
     reachable,
 )
+from taboot_pipelines.crawl.names import Names
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed
@@ -135,6 +137,76 @@ def test_which_addresses_are_public(address: str, public: bool) -> None:
     assert check_address(ipaddress.ip_address(address), []) is public
 
 
+#: IANA's special-purpose registries (RFC 6890 and later ones), site-local and multicast networks.
+SPECIAL = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "::/96",
+    "::ffff:0:0:0/96",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "100:0:0:1::/64",
+    "2001::/23",
+    "2001:db8::/32",
+    "3fff::/20",
+    "5f00::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+    "ff00::/8",
+]
+
+
+@pytest.mark.parametrize("text", SPECIAL)
+def test_a_special_network_is_refused_to_its_edges_and_its_public_neighbours_pass(text: str) -> None:
+    network = ipaddress.ip_network(text)
+    for at in (0, 1, network.num_addresses // 3, network.num_addresses // 2, -2, -1):
+        assert not check_address(network[at], []), network[at]
+    specials = [ipaddress.ip_network(t) for t in SPECIAL]
+    for number in (int(network[0]) - 1, int(network[-1]) + 1):
+        if not 0 <= number < 2**network.max_prefixlen:
+            continue
+        beside = type(network[0])(number)
+        given_out = network.version == 4 or beside in ipaddress.ip_network("2000::/3")
+        if given_out and not any(beside in s for s in specials if s.version == beside.version):
+            assert check_address(beside, []), beside
+
+
+@pytest.mark.parametrize(
+    "address",
+    # anycast of AS112 and AMT, and the first and last addresses of what is given out
+    [
+        "192.31.196.1",
+        "192.52.193.1",
+        "192.175.48.1",
+        "2620:4f:8000::1",
+        "1.0.0.0",
+        "223.255.255.255",
+        "2001:200::",
+        "2600::1",
+        "3ffe:ffff::1",
+        "3fff:1000::",
+        "2002:808:808::",
+        "64:ff9b::808:808",
+    ],
+)
+def test_no_public_address_is_refused(address: str) -> None:
+    assert check_address(ipaddress.ip_address(address), [])
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**128 - 1))
 def test_no_form_of_a_refused_address_passes(number: int, other: int) -> None:
     """An IPv4 address that is refused is refused in every IPv6 form that carries it."""
@@ -192,6 +264,27 @@ def test_names_of_metadata_services_are_not_even_looked_up(name: str) -> None:
             reachable(spelling, 80, [], resolver)
     assert asked == []
     assert reachable(f"not-{name}", 80, [], resolver) == [ipaddress.ip_address("93.184.216.34")]
+
+
+def test_the_client_does_not_look_up_metadata_services_either() -> None:
+    """Some of their names have public addresses, which nothing else would refuse."""
+    asked: list[str] = []
+    done = threading.Event()
+
+    def resolver(host: str, _port: int) -> list[Address]:
+        asked.append(host)
+        return [ipaddress.ip_address("93.184.216.34")]
+
+    names = Names([], resolver, done.set)
+    try:
+        for name in ("metadata.packet.net", "open.example"):
+            done.clear()
+            assert names.find(name, 80) is None and done.wait(5)
+        refused, found = names.find("metadata.packet.net", 80), names.find("open.example", 80)
+    finally:
+        names.close()
+    assert refused is not None and refused.blocked is not None and refused.blocked.code == "E_URL_BLOCKED"
+    assert found is not None and found.addresses and asked == ["open.example"]
 
 
 def test_one_private_address_among_a_thousand_is_found_in_no_time() -> None:

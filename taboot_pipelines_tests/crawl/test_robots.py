@@ -98,6 +98,9 @@ def test_other_lines_do_not_end_a_list_of_crawlers(line: str) -> None:
         ("User-agent: FooBot/2.1", True),
         ("User-agent: FooBot Images", True),
         ("User-agent: FooBot # ours", True),
+        ("User-agent: FooBot2", True),
+        ("User-agent: FooBot*", True),
+        ("User-agent: 2FooBot", False),
         ("User-agent: Foo", False),
         ("User-agent: FooBotImages", False),
         ("User-agent: FooBot-Images", False),
@@ -201,6 +204,10 @@ def test_what_is_no_rule_forbids_nothing(line: str) -> None:
         ("disallow: *", [], ["/", "/x"]),
         ("disallow: /**/x", ["/x"], ["/a/x", "/a/b/x", "//x"]),
         ("disallow: foo", ["/foo", "/"], []),
+        # the octets of the pattern count, not those of what it is escaped to
+        ("allow: /page\ndisallow: /*?a", ["/page?a"], ["/b?a"]),
+        ("allow: /pages\ndisallow: /*?a=b", ["/pages?a=b"], ["/page?a=b"]),
+        ("allow: /*/a\ndisallow: /(b", ["/(b/a"], ["/(b/c"]),
         # index.html stands for its directory
         (
             "disallow: /\nallow: /dir/index.html",
@@ -240,6 +247,31 @@ def test_escapes_are_compared_as_what_they_stand_for(rule: str, path: str) -> No
     assert not allowed(f"User-agent: FooBot\nDisallow: {rule}\n", path)
 
 
+@pytest.mark.parametrize(
+    ("rule", "same", "other"),
+    [
+        # reserved characters stand for their escapes, and the other way round
+        ("/go?to=https://foo.bar/a", "/go?to=https%3A%2F%2Ffoo.bar%2Fa", "/go?to=https:"),
+        ("/go?to=https%3a%2F%2Ffoo.bar", "/go?to=https://foo.bar", "/go?to=https:foo.bar"),
+        ("/price-%24", "/price-$", "/price-"),
+        ("/a-%2A-b", "/a-*-b", "/a-x-b"),
+        ("/a$b", "/a%24b", "/a"),
+        ("/*url=http%3A%2F%2F", "/x?url=http%3A%2F%2Fy", "/x?url=ftp"),
+        ("/*/print", "/x?u=/print", "/x?u=print"),
+        # a slash of the path is no escape of one, and no octet stands for another
+        ("/a%2Fb", "/a%2fb", "/a/b"),
+        ("/caf%E9", "/caf%E9", "/caf%E8"),
+        ("/%", "/%3Ca", "/a"),
+        ("/*%", "/a/%22", "/a/b"),
+    ],
+)
+def test_what_an_escape_stands_for_and_what_not(rule: str, same: str, other: str) -> None:
+    for closed in (f"Disallow: {rule}", f"Disallow: /\nAllow: {rule}"):
+        text = f"User-agent: FooBot\n{closed}\n"
+        opens = "Allow" in closed
+        assert (allowed(text, same), allowed(text, other)) == (opens, not opens)
+
+
 def test_where_an_escape_may_be_read_in_two_ways_the_stricter_holds() -> None:
     for written, asked in (("%62%61%7A", "baz"), ("baz", "%62%61%7A")):
         assert not allowed(f"User-agent: FooBot\nDisallow: /\nAllow: /foo/{written}\n", f"/foo/{asked}")
@@ -273,6 +305,7 @@ def test_a_long_line_is_cut_and_counts_as_far_as_it_goes() -> None:
     robots = read_robots(200, f"user-agent: FooBot\ndisallow: {long_}/qux\n".encode(), AGENT)
     assert robots.allows(parse_url("http://foo.bar/fux"))
     assert not robots.allows(WebUrl(f"http://foo.bar{long_}/fux", "http", "foo.bar", 80, f"{long_}/fux"))
+    assert MAX_LINE_BYTES == 16663, "a buffer of 8 * 2083 bytes with its end, as Google's"
 
 
 @pytest.mark.parametrize(
@@ -334,6 +367,24 @@ def test_delays_and_sitemaps() -> None:
         ("x: 1", None),
     ):
         assert read_robots(200, f"User-agent: *\n{said}\n".encode(), AGENT).crawl_delay == delay
+
+
+def test_a_delay_is_for_the_crawlers_above_it_even_without_rules() -> None:
+    text = (
+        "User-agent: FooBot\nCrawl-delay: 7\nUser-agent: BarBot\nUser-agent: BazBot\nCrawl-delay: 2\n"
+        "User-agent: *\nDisallow: /x\nCrawl-delay: 1\n"
+    )
+    delays = {
+        a: read_robots(200, text.encode(), a).crawl_delay for a in ("FooBot", "BarBot", "BazBot", "Qux")
+    }
+    assert delays == {"FooBot": 7, "BarBot": 2, "BazBot": 2, "Qux": 1}
+    assert not allowed(text, "/x", "FooBot"), "as far as rules go, they are one group"
+
+
+def test_a_sitemap_without_its_colon_keeps_its_scheme() -> None:
+    text = b"Sitemap https://foo.bar/a.xml\nSitemap http://foo.bar/b.xml\nSitemap :https://foo.bar/c.xml\n"
+    found = ("https://foo.bar/a.xml", "http://foo.bar/b.xml", "https://foo.bar/c.xml")
+    assert read_robots(200, text, AGENT).sitemaps == found
 
 
 def real() -> Iterator[tuple[str, bytes]]:
@@ -444,6 +495,16 @@ def test_an_answer_is_shared_by_runs_and_namespaces_have_their_own(state: State)
     assert kept is not None and not kept.allows(parse_url("https://foo.bar:8443/x")) and kept.crawl_delay == 3
     assert kept.sitemaps == ("https://foo.bar/s.xml",)
     assert other.get(origin) is None and one.get("https://foo.bar") is None
+
+
+def test_what_is_kept_loses_nothing_to_its_escapes(state: State) -> None:
+    one, two = (RobotsCache(Lenient(state), "n", AGENT) for _ in "ab")
+    rules = "".join(f"Disallow: /{'ツ' * 3000}/{i}\n" for i in range(50))
+    body = f"User-agent: *\n{rules}Disallow: /last\nSitemap: https://foo.bar/s.xml\n".encode()
+    assert MAX_ROBOTS_BYTES / 3 < len(body) < MAX_ROBOTS_BYTES
+    assert one.put("https://foo.bar", 200, body) == two.get("https://foo.bar")
+    kept = two.get("https://foo.bar")
+    assert kept is not None and not kept.allows(parse_url("https://foo.bar/last"))
 
 
 @pytest.mark.parametrize(

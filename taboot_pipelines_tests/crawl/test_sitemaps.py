@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -64,6 +65,88 @@ def test_utf16_cdata_prefixes_and_guids() -> None:
         b" href='http://h/yes'/></entry></feed>"
     )
     assert parse_sitemap(atom, "s").locations == ["http://h/yes"]
+
+
+RSS = '<rss version="2.0"><channel>{}</channel></rss>'
+
+
+@pytest.mark.parametrize(
+    ("data", "locations"),
+    [
+        # what stands before the declaration
+        (b'\n \n<?xml version="1.0"?><urlset><url><loc>http://h/a</loc></url></urlset>', ["http://h/a"]),
+        (
+            b'\xef\xbb\xbf\n<?xml version="1.0"?><urlset><url><loc>http://h/a</loc></url></urlset>',
+            ["http://h/a"],
+        ),
+        # an ampersand that is one, and HTML's names
+        (b"<urlset><url><loc>http://h/?a=1&b=2&amp;c=3</loc></url></urlset>", ["http://h/?a=1&b=2&c=3"]),
+        (b"<urlset><url><loc>http://h/?a=1&copy=2</loc></url></urlset>", ["http://h/?a=1&copy=2"]),
+        (b"<urlset><url><loc>http://h/caf&eacute;</loc></url></urlset>", ["http://h/caf\u00e9"]),
+        (
+            b"<urlset><url><loc><![CDATA[http://h/?a&amp;b]]></loc><x>&</x></url></urlset>",
+            ["http://h/?a&amp;b"],
+        ),
+        (RSS.format("<item><title>a&nbsp;b \x08 &#8;</title><link>/p</link></item>").encode(), ["/p"]),
+        # prefixes that nobody declared
+        (
+            b"<urlset><url><image:image><image:loc>/i</image:loc></image:image><loc>/p</loc></url></urlset>",
+            ["/p"],
+        ),
+        # bytes that are no UTF-8, declared or not
+        (RSS.format("<item><title>\u00e9</title><link>/p</link></item>").encode("latin-1"), ["/p"]),
+        (
+            b'<?xml version="1.0" encoding="x-none"?><urlset><url><loc>/p</loc></url></urlset>',
+            ["/p"],
+        ),
+        ("http://h/a\nhttp://h/b\n".encode("utf-16"), ["http://h/a", "http://h/b"]),
+    ],
+)
+def test_what_is_nearly_a_list_is_read_as_it_is_meant(data: bytes, locations: list[str]) -> None:
+    assert parse_sitemap(data, "s").locations == locations
+
+
+def test_a_repaired_title_keeps_its_characters() -> None:
+    data = RSS.format("<item><title>na\u00efve \u2013 A&B &lt;c&gt;</title><link>/p</link></item>").encode(
+        "cp1252"
+    )
+    assert parse_sitemap(data, "s").entries[0].title == "na\u00efve \u2013 A&B <c>"
+
+
+@pytest.mark.parametrize(
+    ("item", "location"),
+    [
+        # another language's page, named first, is not the page
+        ('<url><x:link xmlns:x="u" rel="alternate" hreflang="de" href="/de"/><loc>/en</loc></url>', "/en"),
+        ("<url><loc>/a<!-- note -->/b</loc></url>", "/a/b"),
+        ("<item><guid>http://h/id</guid><link>/p</link></item>", "/p"),
+        ("<item><guid isPermaLink='TRUE'>http://h/id</guid></item>", "http://h/id"),
+        ("<item><guid>tag:h,2026:1</guid></item>", None),
+        ("<item><guid>12345</guid></item>", None),
+        ("<entry><link rel='ALTERNATE' href='/p'/></entry>", "/p"),
+        ("<entry><link rel='http://www.iana.org/assignments/relation/alternate' href='/p'/></entry>", "/p"),
+        ("<entry><link rel='self' href='/s'/><link rel='license' href='/l'/></entry>", None),
+        ("<entry xml:base='http://o/dir/'><link href='p'/></entry>", "http://o/dir/p"),
+        ("<entry xml:base='http://o/dir/'><link xml:base='sub/' href='p'/></entry>", "http://o/dir/sub/p"),
+    ],
+)
+def test_where_an_entry_says_its_page_is(item: str, location: str | None) -> None:
+    root = {"<url>": "urlset", "<item": "rss", "<entr": "feed"}[item[:5]]
+    data = f"<{root}>{item}{item.replace('/p', '/q')}<!-- --></{root}>".encode()
+    try:
+        found = parse_sitemap(data, "s").locations
+    except TabootError as error:
+        assert error.code == "E_PARSE" and location is None
+        return
+    assert found[:1] == [location] and len(found) == 2
+
+
+def test_repair_takes_no_time_on_hostile_text() -> None:
+    begun = time.perf_counter()
+    for piece in ("<![CDATA[", "&", "&a", "<a:b", "<?xml ", "&#99999999;", " x:y", "\n"):
+        with pytest.raises(TabootError, match="E_PARSE"):
+            parse_sitemap(b"<urlset>" + piece.encode() * (2_000_000 // len(piece)), "s")
+    assert time.perf_counter() - begun < 10
 
 
 def test_entities_are_neither_expanded_nor_loaded() -> None:

@@ -1,5 +1,8 @@
 """What a sitemap lists (sitemaps.org protocol): urlset, index, plain text, gzip, with Google's extensions for
 news and Google's way of naming other languages; RSS 2.0 and 1.0, Atom 0.3 and 1.0; JSON feeds.
+
+XML is read strictly. What fails so is read once more with those mistakes undone that leave no doubt of what
+is meant: :mod:`.repair` says which. A list that ends too early is an error all the same.
 """
 
 from __future__ import annotations
@@ -8,10 +11,12 @@ import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urljoin
 
 from lxml import etree
 
 from taboot_pipelines.crawl.discovery.feeds import MAX_TITLE, ListEntry, is_json, parse_json_feed
+from taboot_pipelines.crawl.discovery.repair import decoded, repaired
 from taboot_pipelines.crawl.inflate import inflate
 from taboot_pipelines.errors import TabootError
 
@@ -72,52 +77,53 @@ def _gunzip(data: bytes, name: str) -> bytes:
 
 
 def _is_xml(data: bytes) -> bool:
-    head = data[:512]
-    text = (
-        head.decode("utf-16", "replace")
-        if head[:2] in (b"\xff\xfe", b"\xfe\xff")
-        else head.decode("utf-8-sig", "replace")
-    )
-    return text.lstrip().startswith("<")
+    return decoded(data[:512]).lstrip().startswith("<")
 
 
 def _lines(data: bytes) -> list[ListEntry]:
-    lines = (line.strip() for line in data.decode("utf-8-sig", "replace").splitlines())
+    lines = (line.strip() for line in decoded(data).splitlines())
     return [ListEntry(line) for line in lines if line.lower().startswith(("http://", "https://"))]
 
 
 def _xml(data: bytes, name: str) -> Sitemap:
-    kind = item = ""
-    entries: list[ListEntry] = []
-    not_one = TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
     try:
-        events = etree.iterparse(
-            io.BytesIO(data),
-            events=("start", "end"),
-            tag=_TAGS,
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-        )
-        for event, element in events:
-            local = _local(element)
-            if not kind:
-                if element.getparent() is not None or local not in _ITEMS:
-                    raise not_one
-                kind, item = local, _ITEMS[local]
-            elif event == "end" and local == item:
-                entries += _entries(element)
-                # What was read is let go, so that memory does not grow with the list.
-                element.clear()
-                parent = element.getparent()
-                while parent is not None and element.getprevious() is not None:
-                    del parent[0]
+        return _strict_xml(data, name)
     except etree.XMLSyntaxError as error:
         line = error.position[0] if error.position else 0
+    try:
+        return _strict_xml(repaired(data), name)
+    except etree.XMLSyntaxError:
         raise TabootError(
             "E_PARSE", f"The sitemap {name} is not valid XML (line {line}).", url=name, line=line
         ) from None
+
+
+def _strict_xml(data: bytes, name: str) -> Sitemap:
+    kind = item = ""
+    entries: list[ListEntry] = []
+    not_one = TabootError("E_PARSE", f"{name} is XML or HTML, but no sitemap and no feed.", url=name)
+    events = etree.iterparse(
+        io.BytesIO(data),
+        events=("start", "end"),
+        tag=_TAGS,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+    )
+    for event, element in events:
+        local = _local(element)
+        if not kind:
+            if element.getparent() is not None or local not in _ITEMS:
+                raise not_one
+            kind, item = local, _ITEMS[local]
+        elif event == "end" and local == item:
+            entries += _entries(element)
+            # What was read is let go, so that memory does not grow with the list.
+            element.clear()
+            parent = element.getparent()
+            while parent is not None and element.getprevious() is not None:
+                del parent[0]
     if not kind:
         raise not_one
     return Sitemap(kind == "sitemapindex", entries)
@@ -149,26 +155,39 @@ def _inner(element: etree._Element) -> str:
 
 
 def _locations(children: list[tuple[etree._Element, str]]) -> Iterator[str]:
-    """The one location of an entry: its ``loc``, or its link."""
-    for child, local in children:
-        if local in ("loc", "link") and (text := (child.text or "").strip()):
-            yield text
-            return
-        if (
-            local == "link"
-            and child.get("rel", "alternate") == "alternate"
-            and (href := (child.get("href") or "").strip())
-        ):
-            yield href
-            return
-    for child, local in children:
-        if (
-            local == "guid"
-            and child.get("isPermaLink", "true") == "true"
-            and (text := (child.text or "").strip())
-        ):
-            yield text
-            return
+    """The one location of an entry: its ``loc``, or its link, or the permanent link that names it."""
+    for wanted in ("loc", "link", "guid"):
+        for child, local in children:
+            if local != wanted:
+                continue
+            text = _plain(child)
+            if local == "link" and not text and _is_alternate(child):
+                text = (child.get("href") or "").strip()
+            elif local == "guid" and not _is_permanent(child, text):
+                continue
+            if text:
+                # Atom resolves by ``xml:base`` (RFC 4287 §2).
+                yield urljoin(child.base, text) if child.base and local == "link" else text
+                return
+
+
+def _plain(element: etree._Element) -> str:
+    """The text of an element; nothing if a part of it is an entity, which is not known."""
+    parts = [element.text or ""]
+    for child in element:
+        if child.tag is etree.Entity:
+            return ""
+        parts.append(child.tail or "")
+    return "".join(parts).strip()
+
+
+def _is_alternate(link: etree._Element) -> bool:
+    return (link.get("rel") or "alternate").strip().lower().rpartition("/")[2] == "alternate"
+
+
+def _is_permanent(guid: etree._Element, text: str) -> bool:
+    said = guid.get("isPermaLink", "true").strip().lower()
+    return said == "true" and text.lower().startswith(("http://", "https://"))
 
 
 def _local(element: etree._Element) -> str:
