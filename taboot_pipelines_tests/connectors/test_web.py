@@ -120,6 +120,8 @@ def site() -> Iterator[Site]:
                 send(h, 302, location=f"/hop/{int(number) - 1}" if number != "0" else "/page")
             case ["to-cached"]:
                 send(h, 301, location="/cached")
+            case ["cookie-wall"]:
+                send(h, 302, location="/cookie-wall", set_cookie="consent=0; Path=/")
             case ["loop", which]:
                 send(h, 307, location="/loop/b" if which == "a" else "/loop/a")
             case ["to", *rest]:
@@ -256,6 +258,7 @@ def test_a_304_is_not_modified_and_only_the_url_that_gave_a_validator_gets_it(si
         ("/partial", Failed, "E_NETWORK"),
         ("/nowhere", Failed, "E_NETWORK"),
         ("/loop/a", Failed, "E_REDIRECT"),
+        ("/cookie-wall", Failed, "E_REDIRECT"),
         ("/hop/11", Failed, "E_REDIRECT"),
         ("/to-file", Failed, "E_URL_BAD"),
         ("/to-credentials", Failed, "E_URL_BAD"),
