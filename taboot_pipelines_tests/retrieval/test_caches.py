@@ -40,7 +40,7 @@ def ns(redis_url: str) -> Iterator[str]:
 
 
 def in_redis(url: str, ns: str, max_bytes: int = 1000) -> Cache[str]:
-    return Cache(TEXT, ns, max_bytes, RedisState(RedisSettings(url=url, timeout_seconds=1)))
+    return Cache(TEXT, ns, max_bytes, RedisState(RedisSettings(url=url, timeout_seconds=30)))
 
 
 def alone(max_bytes: int = 1000) -> Cache[str]:
@@ -217,7 +217,7 @@ def test_other_processes_share_results_in_redis_and_an_erasure_takes_them_away(
     tmp_path: Path, tei: FakeTei
 ) -> None:
     with own_redis(tmp_path) as server:
-        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.5})
+        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 4})
         source = world.source("docs")
         (source / "secret.md").write_text("# A page\n\nThe grafana password is tangerine.\n")
         (source / "other.md").write_text("# Other\n\nNothing of it.\n")

@@ -56,7 +56,7 @@ def ns(redis_url: str) -> Iterator[str]:
 def opened(url: str, ns: str, prefix: str = "") -> QueryCache:
     found = open_query_cache(
         load_settings(
-            redis={"url": url, "timeout_seconds": 0.3},
+            redis={"url": url, "timeout_seconds": 30},
             tei={"url": "http://127.0.0.1:1", "prefix_query": prefix},
         ),
         ns,
@@ -150,7 +150,7 @@ def test_searches_of_two_readers_ask_the_embedder_once_and_survive_redis(
     tmp_path: Path, tei: FakeTei
 ) -> None:
     with own_redis(tmp_path) as server:
-        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})
+        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 4})
         (world.source("docs") / "d.md").write_text("# A page\n\nThe grafana service listens on port 3000.\n")
         world.ingest("docs")
 
