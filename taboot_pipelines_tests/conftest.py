@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
@@ -22,6 +23,10 @@ from taboot_pipelines_tests.workers import (  # noqa: F401
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+
+# An example takes as long as the machine needs for it; pytest's own time limit ends what hangs.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

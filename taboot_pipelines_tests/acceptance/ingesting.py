@@ -51,7 +51,7 @@ def ingest_at_once(
         p.stdin.flush()
     found = []
     for p in processes:
-        out, err = p.communicate(timeout=240)
+        out, err = p.communicate(timeout=500)
         assert p.returncode == 0, err[-2000:]
         found.append(out.strip())
     return found

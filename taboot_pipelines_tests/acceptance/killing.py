@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 #: A command that takes longer hangs: on a pool, a lease or a lock that a killed one kept.
-SECONDS = 180
+SECONDS = 400
 #: Texts of a slice and of a commit in the children: small, so that a run has many commits.
 SLICE, COMMIT = 32, 64
 KINDS = ("catalog", "dagster", "file", "table", "blob", "embed")

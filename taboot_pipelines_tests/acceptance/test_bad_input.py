@@ -333,7 +333,7 @@ class Pages:
 
 
 def _sleep(h: BaseHTTPRequestHandler) -> None:
-    time.sleep(2)
+    time.sleep(40)
     send(h, 200, b"too late")
 
 
@@ -341,7 +341,7 @@ def _drip(h: BaseHTTPRequestHandler) -> None:
     h.send_response(200)
     h.send_header("Content-Type", "text/html")
     h.end_headers()
-    for _ in range(40):
+    for _ in range(400):
         h.wfile.write(b" ")
         h.wfile.flush()
         time.sleep(0.1)
@@ -386,9 +386,9 @@ def test_bad_answers_of_a_web_server_are_recorded_by_kind(
         tei.url,
         limits={"max_blob_bytes": MEGABYTE},
         http={
-            "read_timeout_seconds": 1,
-            "total_timeout_seconds": 1.5,
-            "connect_timeout_seconds": 1,
+            "read_timeout_seconds": 4,
+            "total_timeout_seconds": 6,
+            "connect_timeout_seconds": 20,
             "rate_limit_rps": 0,
             "retry_seconds": (),
         },

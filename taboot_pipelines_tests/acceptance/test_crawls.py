@@ -244,7 +244,7 @@ def test_a_trap_ends_by_the_limits(sites: World, trap: str) -> None:
         web(sites, site.port, max_pages=60, max_depth=1000)
         began = time.monotonic()
         sites.run("raw_blobs", "site")
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 300
         asked = {p: n for p, n in site.hits.items() if p != "/robots.txt"}
         assert len(asked) == 60 and set(asked.values()) == {1}
         sums = totals(last(sites).counts)

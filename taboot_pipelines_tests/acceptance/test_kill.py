@@ -221,7 +221,7 @@ def ingest_for_real(place: Place, killed_after: float | None = None) -> None:
         env={**os.environ, **place.environment(), "TABOOT_HOME": str(place.world.home)},
     )
     try:
-        output, _ = process.communicate(timeout=180 if killed_after is None else killed_after)
+        output, _ = process.communicate(timeout=400 if killed_after is None else killed_after)
         assert process.returncode == 0 or place.world.workspace.catalog.dead_letters.find("default"), output
         assert "blocked" not in output and "Traceback" not in output, output
     except subprocess.TimeoutExpired:

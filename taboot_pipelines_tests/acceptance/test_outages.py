@@ -22,6 +22,7 @@ from taboot_pipelines_tests.acceptance.full_servers import settings_of
 from taboot_pipelines_tests.acceptance.test_kill import untimed
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.held_port import held_port
 from taboot_pipelines_tests.servers import own_neo4j, own_postgres, own_redis, own_s3, s3_at
 from taboot_pipelines_tests.world import DATA, World, differences, graph
 
@@ -65,15 +66,17 @@ class TeiProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        self._port = 0
-        self.start()
+        self._held = contextlib.ExitStack()
+        self._port = self._held.enter_context(held_port())
         self.url = f"http://127.0.0.1:{self._port}"
 
     def __enter__(self) -> TeiProcess:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._held.close()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "taboot_pipelines_tests.fakes.tei", "--port", str(self._port)]
@@ -81,7 +84,7 @@ class TeiProcess:
             command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
+        assert int(self._process.stdout.readline()) == self._port
 
     def stop(self) -> None:
         if self._process is not None:
@@ -137,7 +140,7 @@ def undisturbed(data: Path, tei: FakeTei, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("kind", CASES)
 def test_a_server_that_stops_in_the_middle(

@@ -65,7 +65,7 @@ class Shell:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=500,
             check=False,
         )
         return self._check(done.returncode, done.stdout, done.stderr, code)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from rich.console import Console
 from taboot_pipelines.cli.ingest import _Bars
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
-from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell
 from taboot_pipelines_tests.crawled import DEPTHS, SmallSite, crawl_source, small_site
 from taboot_pipelines_tests.world import World
 
@@ -68,21 +70,26 @@ def test_a_crawl_is_watched_and_cancelled_from_outside_and_resumed(
     ingesting = threading.Thread(target=lambda: told.append(shell.process("ingest", "--json")))
     ingesting.start()
     graph = CrawlGraph(world.workspace.catalog, "default")
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not graph.crawls() or graph.progress(graph.find("site")).done < 9:
         assert time.monotonic() < end
         time.sleep(0.1)
-    watching: list[str] = []
-    watcher = threading.Thread(
-        target=lambda: watching.append(shell.process("crawls", "watch", "site", "--json"))
-    )
-    watcher.start()
-    time.sleep(3)
-    cancelled = json.loads(shell.process("crawls", "cancel", "site", "--json"))
+    # What is left takes minutes, however long the commands below take.
+    site.slow[0] = 10.0
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "crawls", "watch", "site", "--json"],
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watcher:
+        assert watcher.stdout is not None
+        watched = [watcher.stdout.readline()]
+        cancelled = json.loads(shell.process("crawls", "cancel", "site", "--json"))
+        watched += watcher.stdout
     assert cancelled["cancelled"] and cancelled["state"] == "CANCELLED"
-    ingesting.join(60)
-    watcher.join(60)
-    lines = [json.loads(line) for line in watching[0].splitlines()]
+    ingesting.join(300)
+    assert watcher.returncode == 0
+    lines = [json.loads(line) for line in watched]
     assert lines[0]["state"] == "RUNNING" and lines[-1]["state"] == "CANCELLED"
     assert lines[0]["counts"]["discovered"] == len(many) > lines[0]["done"]
     assert "cancelled" in str(json.loads(told[0])["sources"][0]["stages"][0]["problems"])

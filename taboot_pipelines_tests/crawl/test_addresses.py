@@ -289,13 +289,13 @@ def test_the_client_does_not_look_up_metadata_services_either() -> None:
 
 def test_one_private_address_among_a_thousand_is_found_in_no_time() -> None:
     public = [ipaddress.ip_address(f"93.184.{i // 256}.{i % 256}") for i in range(1000)]
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert reachable("many.example", 80, [], lambda *_: public) == public[:MAX_TRIED_ADDRESSES]
     for bad in ("10.0.0.1", "::1", "64:ff9b::a00:1", "fe80::1%eth0"):
         answer = [*public, ipaddress.ip_address(bad)]
         with pytest.raises(TabootError, match="E_URL_BLOCKED"):
             reachable("many.example", 80, [], lambda *_, answer=answer: answer)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
     with pytest.raises(TabootError, match="E_URL_BLOCKED"):
         reachable("flood.example", 80, [], lambda *_: [ipaddress.IPv4Address(2**27 + i) for i in range(5000)])
 

@@ -27,6 +27,7 @@ from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines_tests.connectors.servers import send, serve
+from taboot_pipelines_tests.crawl.passing import Passing
 from taboot_pipelines_tests.world import World
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
@@ -40,7 +41,7 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 
 def fetcher(state: State, namespace: str = "n", *, settings: Mapping[str, Any] | None = None) -> Fetching:
-    once = {"total_timeout_seconds": 5, "rate_limit_rps": 0, "retry_seconds": ()}
+    once = {"total_timeout_seconds": 60, "rate_limit_rps": 0, "retry_seconds": ()}
     http_ = HttpSettings(**{**once, **(settings or {})})
     return Fetching(
         CurlClient(LOOPBACK), http_, max_bytes=1000, politeness=Politeness(Lenient(state), namespace, http_)
@@ -102,10 +103,12 @@ def test_runs_together_ask_a_host_no_faster_than_allowed(state: State) -> None:
 
 def test_hosts_and_namespaces_have_their_own_buckets(state: State) -> None:
     with serve(answering(lambda _: 200)) as site, serve(answering(lambda _: 200)) as other:
-        slow = {"rate_limit_rps": 0.01, "rate_limit_burst": 1, "total_timeout_seconds": 0.1}
+        slow = {"rate_limit_rps": 0.001, "rate_limit_burst": 1}
         with fetcher(state, settings=slow) as one, fetcher(state, "m", settings=slow) as two:
+            begun = time.monotonic()
             assert codes(one, [f"{site.base}/", f"{other.base}/"]) == ["ok", "ok"]
             assert codes(two, [f"{site.base}/"]) == ["ok"]
+            assert time.monotonic() - begun < 500, "a second token of one bucket comes after 1000 s"
 
 
 def test_without_a_limit_nothing_waits(state: State) -> None:
@@ -152,7 +155,7 @@ def test_refusals_redirects_and_successes_are_no_failures(state: State) -> None:
 def test_a_host_that_is_well_again_loses_no_page_after_its_rest(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CIRCUIT_REST_SECONDS", 0.5)
+    passes = Passing(monkeypatch, state, "n")
     well = False
 
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
@@ -163,16 +166,16 @@ def test_a_host_that_is_well_again_loses_no_page_after_its_rest(
         with fetcher(state) as fetch:
             assert codes(fetch, [f"{site.base}/a"] * 6)[-1] == "E_CIRCUIT_OPEN"
         well = True
-        time.sleep(0.6)
+        passes(module.CIRCUIT_REST_SECONDS)
         with fetcher(state) as fetch:
             assert together(fetch, [f"{site.base}/{i}" for i in range(30)]) == ["ok"] * 30
 
 
 def test_a_trial_that_fails_rests_again(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CIRCUIT_REST_SECONDS", 1.0)
+    passes = Passing(monkeypatch, state, "n")
     with serve(answering(lambda _: 500)) as site, fetcher(state) as fetch:
         codes(fetch, [f"{site.base}/a"] * 6)
-        time.sleep(1.05)
+        passes(module.CIRCUIT_REST_SECONDS)
         assert codes(fetch, [f"{site.base}/a"] * 3) == ["E_5XX_ORIGIN", "E_CIRCUIT_OPEN", "E_CIRCUIT_OPEN"]
     assert site.hits["/a"] == 6
 

@@ -410,12 +410,12 @@ def test_every_real_file_is_read_and_decides() -> None:
 def test_half_a_megabyte_counts_and_more_takes_no_time(limit: int) -> None:
     rules = b"".join(b"Disallow: /a%d/*/b*c$\n" % i for i in range(limit // 20))
     body = b"User-agent: *\nDisallow: /first\n" + rules + b"Disallow: /last\n"
-    begun = time.perf_counter()
+    begun = time.process_time()
     robots = read_robots(200, body, AGENT)
     assert not robots.allows(parse_url("http://foo.bar/first"))
     assert robots.allows(parse_url("http://foo.bar/other"))
     assert robots.allows(parse_url("http://foo.bar/last")), "it stands behind what is read"
-    assert time.perf_counter() - begun < 10
+    assert time.process_time() - begun < 10
     whole = b"User-agent: *\n" + b"# filler\n" * (MAX_ROBOTS_BYTES // 9 - 10) + b"Disallow: /last\n"
     assert len(whole) > MAX_ROBOTS_BYTES - 200 and not allowed(whole, "/last")
 
@@ -433,15 +433,15 @@ def test_half_a_megabyte_counts_and_more_takes_no_time(limit: int) -> None:
     ],
 )
 def test_what_holds_no_rules_forbids_nothing_and_is_read_quickly(body: bytes) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert allowed(body, "/x")
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_many_stars_do_not_explode() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert allowed("User-agent: *\nDisallow: /" + "*a" * 4000 + "z\n", "/" + "a" * 2000)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @settings(max_examples=200, deadline=None)

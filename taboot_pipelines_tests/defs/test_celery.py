@@ -88,7 +88,7 @@ class Workers:
         return (self._directory / f"{queue}.log").read_text(errors="replace")
 
     def wait(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not all("ready." in self.log(queue) for queue in self.processes):
             for queue, process in self.processes.items():
                 assert process.poll() is None and time.monotonic() < deadline, self.log(queue)

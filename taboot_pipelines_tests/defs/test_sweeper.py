@@ -30,7 +30,7 @@ real = running.run_stage
 def run_stage(workspace, stage, *args, **options):
     if stage == "embeddings":
         Path(sys.argv.pop()).touch()
-        time.sleep(600)
+        time.sleep(3600)
     return real(workspace, stage, *args, **options)
 running.run_stage = run_stage
 from taboot_pipelines.cli import main
@@ -47,7 +47,7 @@ def environment(world: World) -> dict[str, str]:
     }
 
 
-def until(condition: Callable[[], bool], seconds: float = 90) -> None:
+def until(condition: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -87,7 +87,7 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
                 # … until the first is killed: nobody but the one that waits is there to see it.
                 stuck.send_signal(signal.SIGKILL)
                 stuck.wait()
-                out, err = waiting.communicate(timeout=120)
+                out, err = waiting.communicate(timeout=300)
                 assert waiting.returncode == 0, out + err
                 killed = next(r for r in instance.get_runs() if r.tags["dagster/partition"] == "a")
                 assert killed.status == dg.DagsterRunStatus.FAILURE
@@ -103,7 +103,7 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
         env=environment(world),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert again.returncode == 0, again.stdout + again.stderr
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path:
     try:
         until(marker.exists)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()
@@ -214,7 +214,7 @@ def test_a_run_whose_step_goes_on_without_it_keeps_its_slot_until_the_step_ends(
     storage = instance.event_log_storage
     storage.initialize_concurrency_limit_to_default("embed")
     assert storage.claim_concurrency_slot("embed", run_id, "embeddings").is_claimed
-    step = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    step = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         run = instance.get_run_by_id(run_id)
         assert run is not None
@@ -248,7 +248,7 @@ def test_slots_of_ended_runs_are_freed(instance: dg.DagsterInstance) -> None:
 
 
 def test_a_zombie_is_dead(instance: dg.DagsterInstance) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         run_id = start(instance, child.pid)
         assert sweep_dead_runs(instance) == []

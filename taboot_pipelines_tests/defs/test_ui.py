@@ -6,7 +6,6 @@ Screenshots go to ``$TABOOT_TEST_SCREENSHOTS``, else to the test's own folder.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.defs.launching import end_session
+from taboot_pipelines_tests.held_port import held_port
 from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.ui
@@ -48,7 +48,13 @@ def shots(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ui(world: World, tmp_path: Path) -> Iterator[str]:
+def port() -> Iterator[int]:
+    with held_port() as held:
+        yield held
+
+
+@pytest.fixture
+def ui(world: World, tmp_path: Path, port: int) -> Iterator[str]:
     """``taboot ui`` over a world with one source.
 
     The source was read before as it is declared, so no sensor runs it ahead of the test.
@@ -58,9 +64,6 @@ def ui(world: World, tmp_path: Path) -> Iterator[str]:
     catalog = world.workspace.catalog
     read = fingerprint(world.workspace.settings, world.workspace.entries("guides")[0])
     catalog.jobs.end(catalog.jobs.start("default", "guides", read), JobState.SUCCEEDED)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
         "TABOOT_HOME": str(world.home),
@@ -85,10 +88,10 @@ def ui(world: World, tmp_path: Path) -> Iterator[str]:
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 400
         while True:
             try:
-                urllib.request.urlopen(f"{url}/server_info", timeout=2).close()
+                urllib.request.urlopen(f"{url}/server_info", timeout=20).close()
                 break
             except OSError:
                 assert server.poll() is None and time.monotonic() < deadline, (

@@ -76,7 +76,7 @@ def test_down_ends_the_servers_and_leaves_their_port_and_data(folder: Path) -> N
     processes = [psutil.Process(server["pid"]) for server in told.values()]
     done = run("down", str(folder))
     assert (done.returncode, done.stdout) == (0, "ended postgres, redis\n")
-    assert all(ended(process, 1) for process in processes)
+    assert all(ended(process) for process in processes)
     assert states(folder) == (1, {"postgres": "stopped", "redis": "stopped"})
     assert run("down", str(folder)).stdout == "nothing was running\n"
     back = up(folder, "redis,postgres")["services"]
@@ -99,7 +99,7 @@ def test_a_recycled_pid_is_not_ours(folder: Path) -> None:
     told = up(folder)["services"]["redis"]
     run("down", str(folder))
     # The system gave the server's pid to somebody else meanwhile.
-    with subprocess.Popen(["sleep", "60"]) as stranger:
+    with subprocess.Popen(["sleep", "3600"]) as stranger:
         record = json.loads((folder / "services.json").read_text())
         record["redis"] |= {"pid": stranger.pid, "born": "another boot:12345"}
         (folder / "services.json").write_text(json.dumps(record))
@@ -128,7 +128,7 @@ def test_two_at_once_start_one_server(folder: Path) -> None:
         subprocess.Popen(command("up", str(folder), "--only", "redis", "--json"), stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    told = [json.loads(process.communicate(timeout=60)[0])["services"]["redis"] for process in both]
+    told = [json.loads(process.communicate(timeout=300)[0])["services"]["redis"] for process in both]
     assert sorted(server["state"] for server in told) == ["running", "started"]
     assert told[0]["pid"] == told[1]["pid"]
 
@@ -219,10 +219,10 @@ WHOLE = "touch lib/neo4j-server-5.26.30.jar"
 def test_a_killed_fetch_leaves_no_half_cache(tmp_path: Path, maven: Callable[[str], dict[str, str]]) -> None:
     process = subprocess.Popen(
         command("fetch", "--only", "neo4j"),
-        env={**os.environ, **maven("exec sleep 60")},
+        env={**os.environ, **maven("exec sleep 3600")},
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not (brought := list((tmp_path / "cache").glob("*/lib/first.jar"))) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert brought
@@ -245,7 +245,7 @@ def test_two_fetches_at_once_fetch_once(tmp_path: Path, maven: Callable[[str], d
         subprocess.Popen(command("fetch", "--only", "neo4j"), env=environment, stderr=subprocess.DEVNULL)
         for _ in range(2)
     ]
-    assert [process.wait(30) for process in both] == [0, 0]
+    assert [process.wait(300) for process in both] == [0, 0]
     assert (tmp_path / "calls").read_text() == "called\n"
 
 

@@ -192,7 +192,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_pages_are_read(name: str) -> None:
     text = document_of("<html>" + HOSTILE[name]).text

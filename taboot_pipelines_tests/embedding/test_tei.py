@@ -277,10 +277,10 @@ def test_nothing_there_is_a_typed_error():
 
 
 def test_a_server_that_hangs_times_out(server):
-    embedder = client(server, timeout_seconds=0.2, max_retries=0)
+    embedder = client(server, timeout_seconds=2, max_retries=0)
     assert embedder.space and embedder.health().ok
-    server.delay = 1
-    assert "0.2 s" in refused(lambda: embedder.embed(["a"]), "E_EMBEDDER").message
+    server.delay = 60
+    assert "2 s" in refused(lambda: embedder.embed(["a"]), "E_EMBEDDER").message
 
 
 def test_health_names_version_and_model_and_what_is_wrong(server):

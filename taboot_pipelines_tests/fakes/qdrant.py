@@ -30,6 +30,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,6 +44,8 @@ from pydantic import TypeAdapter, ValidationError
 from qdrant_client import QdrantClient
 from qdrant_client.http import models as m
 from qdrant_client.local.qdrant_local import QdrantLocal
+
+from taboot_pipelines_tests.held_port import held_port
 
 VERSION = "1.16.0"
 
@@ -105,7 +108,9 @@ class FakeQdrant:
         self._asked = _Memory(path)
         self._faults: deque[_Fault] = deque()
         self._lock = threading.RLock()
-        self._port = port
+        self._held = ExitStack()
+        # It may be stopped and started again: the port stays its own.
+        self._port = self._held.enter_context(held_port()) if port == 0 else port
         self._httpd: _Server | None = None
         self._thread: threading.Thread | None = None
         if self.upstream is None:
@@ -125,7 +130,6 @@ class FakeQdrant:
     def start(self) -> FakeQdrant:
         self._httpd = _Server(("127.0.0.1", self._port), _Handler)
         self._httpd.fake = self
-        self._port = self._httpd.server_address[1]
         self._thread = threading.Thread(
             target=self._httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
@@ -145,6 +149,7 @@ class FakeQdrant:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._held.close()
         if self.upstream is not None:
             self.upstream.clear()
         self._store.close()

@@ -361,7 +361,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: ")
-            for _ in range(200):
+            for _ in range(1200):
                 self.wfile.write(b"a")
                 self.wfile.flush()
                 time.sleep(0.05)

@@ -40,7 +40,7 @@ def ns(redis_url: str) -> Iterator[str]:
 
 
 def in_redis(url: str, ns: str, max_bytes: int = 1000) -> Cache[str]:
-    return Cache(TEXT, ns, max_bytes, RedisState(RedisSettings(url=url, timeout_seconds=1)))
+    return Cache(TEXT, ns, max_bytes, RedisState(RedisSettings(url=url, timeout_seconds=30)))
 
 
 def alone(max_bytes: int = 1000) -> Cache[str]:
@@ -58,7 +58,10 @@ class Maker:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_of_many_threads_one_makes_it_and_the_others_wait(redis_url: str, ns: str, shared: bool) -> None:
+def test_of_many_threads_one_makes_it_and_the_others_wait(
+    redis_url: str, ns: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "_PATIENCE_SECONDS", 60.0)
     cache, make, barrier = in_redis(redis_url, ns) if shared else alone(), Maker(0.2), threading.Barrier(12)
 
     def ask(_: int) -> tuple[str, bool]:
@@ -76,7 +79,9 @@ def test_of_many_processes_one_makes_it(redis_url: str, ns: str, tmp_path: Path)
     code = f"""
 import sys, time
 from pathlib import Path
+from taboot_pipelines.retrieval import caches
 from taboot_pipelines_tests.retrieval.test_caches import in_redis
+caches._PATIENCE_SECONDS = 60.0
 def make():
     with open({str(tmp_path / "made")!r}, "a") as f:
         f.write("x")
@@ -92,7 +97,7 @@ print(cache.get("q", make)[0])
         subprocess.Popen([sys.executable, "-c", code, str(n)], stdout=subprocess.PIPE, text=True)
         for n in range(3)
     ]
-    said = [process.communicate(timeout=120)[0].strip() for process in running]
+    said = [process.communicate(timeout=300)[0].strip() for process in running]
     assert said == ["made"] * 3 and (tmp_path / "made").read_text() == "x"
 
 
@@ -217,7 +222,7 @@ def test_other_processes_share_results_in_redis_and_an_erasure_takes_them_away(
     tmp_path: Path, tei: FakeTei
 ) -> None:
     with own_redis(tmp_path) as server:
-        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.5})
+        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 4})
         source = world.source("docs")
         (source / "secret.md").write_text("# A page\n\nThe grafana password is tangerine.\n")
         (source / "other.md").write_text("# Other\n\nNothing of it.\n")

@@ -20,6 +20,7 @@ import redis
 
 from taboot_pipelines.embedding.protocol import Space, Vectors
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import caches
 from taboot_pipelines.retrieval.query_cache import QueryCache, open_query_cache
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -56,7 +57,7 @@ def ns(redis_url: str) -> Iterator[str]:
 def opened(url: str, ns: str, prefix: str = "") -> QueryCache:
     found = open_query_cache(
         load_settings(
-            redis={"url": url, "timeout_seconds": 0.3},
+            redis={"url": url, "timeout_seconds": 30},
             tei={"url": "http://127.0.0.1:1", "prefix_query": prefix},
         ),
         ns,
@@ -86,9 +87,12 @@ def test_spaces_prefixes_namespaces_and_texts_are_kept_apart(redis_url: str, ns:
     assert len(embed.calls) == 18
 
 
-def test_many_processes_that_miss_at_once_ask_once(redis_url: str, ns: str) -> None:
+def test_many_processes_that_miss_at_once_ask_once(
+    redis_url: str, ns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "_PATIENCE_SECONDS", 60.0)
     embed = Embed(seconds=0.3)
-    caches = [opened(redis_url, ns) for _ in range(6)]
+    readers = [opened(redis_url, ns) for _ in range(6)]
     barrier = threading.Barrier(6)
 
     def ask(cache: QueryCache) -> Vectors:
@@ -96,7 +100,7 @@ def test_many_processes_that_miss_at_once_ask_once(redis_url: str, ns: str) -> N
         return cache.vector(SPACE, "q", embed)
 
     with ThreadPoolExecutor(6) as pool:
-        vectors = list(pool.map(ask, caches))
+        vectors = list(pool.map(ask, readers))
     assert embed.calls == ["q"] and all(np.array_equal(v, vectors[0]) for v in vectors)
 
 
@@ -150,7 +154,7 @@ def test_searches_of_two_readers_ask_the_embedder_once_and_survive_redis(
     tmp_path: Path, tei: FakeTei
 ) -> None:
     with own_redis(tmp_path) as server:
-        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})
+        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 4})
         (world.source("docs") / "d.md").write_text("# A page\n\nThe grafana service listens on port 3000.\n")
         world.ingest("docs")
 

@@ -159,7 +159,7 @@ def test_a_reader_elsewhere_finds_what_is_published_within_a_second(kept: Kept, 
     assert found(kb, "s3") == ["service s3 of the lab"] and kb.documents().num_rows == 8
     edit(w, "3.md", "# Note 3\n\nservice moved")
     publish(kept.store, w.input("s2"), SMALL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while found(kb, "moved") != ["service moved"]:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -298,7 +298,7 @@ def test_four_processes_swap_the_manifest_and_lose_no_version(kept: Kept) -> Non
     conflicts = sum(results.get(timeout=300) for _ in processes)
     for p in processes:
         p.join(60)
-    assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts > 0  # type: ignore[union-attr]
+    assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts >= 3  # type: ignore[union-attr]
 
 
 def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_completes(

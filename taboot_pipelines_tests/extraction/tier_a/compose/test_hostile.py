@@ -347,7 +347,7 @@ def test_the_seed_of_the_mutations_is_a_rich_project() -> None:
     assert not read.result.problems
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_includes_that_all_speak_of_one_service_are_bounded() -> None:
     variables = "".join(f"      V{n}: !override x\n" for n in range(400))
     ports = ", ".join(f"'{n}:1'" for n in range(1, 400))
