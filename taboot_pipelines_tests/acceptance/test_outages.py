@@ -140,7 +140,7 @@ def undisturbed(data: Path, tei: FakeTei, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.server
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
 @pytest.mark.parametrize("kind", CASES)
 def test_a_server_that_stops_in_the_middle(

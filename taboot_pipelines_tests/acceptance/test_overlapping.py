@@ -48,7 +48,7 @@ def sources(world: World) -> list[str]:
     return ["stacks", "part", "texts", "notes"]
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_four_processes_lose_nothing(
     tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, data: Path
 ) -> None:
