@@ -134,9 +134,10 @@ class Keywords:
         documents: Scores = np.bincount(
             index.document, weights=index.length, minlength=len(index.documents)
         ).astype(np.float64)
-        chunks = np.bincount(index.document, minlength=len(index.documents))
+        #: Rows of each document.
+        self._chunks = np.bincount(index.document, minlength=len(index.documents))
         self._rows = _Level(index.length, len(index), k1, b)
-        self._documents = _Level(documents, int(np.count_nonzero(chunks)), k1, b)
+        self._documents = _Level(documents, int(np.count_nonzero(self._chunks)), k1, b)
         self._known: OrderedDict[QueryTerm, _Impact] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -152,9 +153,10 @@ class Keywords:
         for impact in self._impacts(analyze_query(query)):
             impact.rows.add_to(total)
             impact.documents.add_to(documents)
-        own = documents[self._index.document]
-        own *= total > 0
-        total += own
+        # Rows ascend by document, so this is what a lookup of each row's document would give, sooner.
+        of_document = np.repeat(documents, self._chunks)
+        of_document[total == 0] = 0
+        total += of_document
         total *= 0.5
         return total
 
@@ -162,7 +164,7 @@ class Keywords:
         """The best ``limit`` of ``rows`` (ascending; None: all) that score above 0, ties by row."""
         own = scores if rows is None else scores[rows]
         least = threshold(own, limit) - SLACK if len(own) > limit else 0.0
-        keep = np.flatnonzero((own >= least) & (own > 0) if least > 0 else own > 0)
+        keep = np.flatnonzero(own >= least if least > 0 else own > 0)
         return rank(keep if rows is None else rows[keep], own[keep], limit)
 
     def _impacts(self, wanted: list[QueryTerm]) -> list[_Impact]:

@@ -14,41 +14,54 @@ _RUN = re.compile(rf"{_WORD}(?:[-._:/@]{_WORD})*+")
 _PART = re.compile(_WORD)
 
 
+Ranges = tuple[tuple[int, int], ...]
+
+
 class Highlighter:
     """Where the words of a query stand in texts. ``terms``: the analyzer's, of the query. For one thread."""
 
     def __init__(self, terms: frozenset[str]) -> None:
         self._terms = terms
-        #: Whether a run has one of the terms. The same words come again in hit after hit.
-        self._known: dict[str, bool] = {}
+        # The same runs come again in hit after hit, and each is looked at once.
+        self._plain: set[str] = set()
+        self._marked: dict[str, Ranges] = {}
 
-    def ranges(self, text: str) -> tuple[tuple[int, int], ...]:
+    def ranges(self, text: str) -> Ranges:
         """The ranges ``[start, end)`` of ``text``, in code points, ascending and apart, whose words have one
         of the terms. A compound that is a term is one range; else those of its parts that are.
         """
-        known, terms = self._known, self._terms
+        runs = _RUN.findall(text)
+        terms, marked = self._terms, self._marked
+        fresh = set(runs).difference(self._plain, marked)
+        for run in fresh:
+            if not (run.isascii() and run.isalnum()):
+                if own := _ranges_of(run, terms):
+                    marked[run] = own
+            elif stem_of(run.lower()) in terms:
+                marked[run] = ((0, len(run)),)
+        self._plain |= fresh - marked.keys()
         found: list[tuple[int, int]] = []
-        for run in _RUN.finditer(text):
-            whole = run[0]
-            having = known.get(whole)
-            if having is None:
-                having = known[whole] = _has(whole, terms)
-            if not having:
-                continue
-            own = _terms(whole)
-            parts = list(_PART.finditer(text, run.start(), run.end()))
-            matching = [p.span() for p in parts if not _terms(p.group()).isdisjoint(terms)]
-            # What the whole has and none of its parts: the compound itself.
-            by_itself = own - {term for p in parts for term in _terms(p.group())}
-            found += [run.span()] if len(parts) == 1 or not by_itself.isdisjoint(terms) else matching
+        at = 0
+        for run in runs if not marked.keys().isdisjoint(runs) else ():
+            # Nothing that a run begins with stands between two runs, so the next one is found where it is.
+            at = text.find(run, at)
+            if run in marked:
+                found += [(at + start, at + end) for start, end in marked[run]]
+            at += len(run)
         return tuple(found)
 
 
-def _has(run: str, terms: frozenset[str]) -> bool:
-    """Whether one of the analyzer's terms of a run is among ``terms``."""
-    if run.isascii() and run.isalnum():
-        return stem_of(run.lower()) in terms
-    return not _terms(run).isdisjoint(terms)
+def _ranges_of(run: str, terms: frozenset[str]) -> Ranges:
+    """The ranges of one run that have one of the terms."""
+    own = _terms(run)
+    if own.isdisjoint(terms):
+        return ()
+    parts = list(_PART.finditer(run))
+    # What the whole has and none of its parts: the compound itself.
+    by_itself = own - {term for p in parts for term in _terms(p.group())}
+    if len(parts) == 1 or not by_itself.isdisjoint(terms):
+        return ((0, len(run)),)
+    return tuple(p.span() for p in parts if not _terms(p.group()).isdisjoint(terms))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -70,8 +70,9 @@ class Index:
         self.scale = self._column("scale", np.float32, np.float32)
         self.error = self._column("error", np.float32, np.float32)
         self.radius = self._column("radius", np.float32, np.float32)
-        #: How long the longest vector can be.
+        #: How long the longest vector can be, and how far the codes are from theirs at most.
         self.longest = float((self.radius + self.error).max(initial=0.0))
+        self.widest = float(self.error.max(initial=0.0))
 
         #: Number of the chunk's text: equal texts have equal numbers.
         self.group = _groups(self._hashes())
@@ -218,7 +219,7 @@ class Index:
     @cached_property
     def _shown(self) -> list[dict[str, pa.Array]]:
         """What a hit shows of a chunk, by shard."""
-        names = ("chunk_index", "start", "end", "text", "section", "content_type", "tokens", "line")
+        names = ("chunk_index", "start", "end", "text", "section", "content_type", "line")
         return [{name: _whole(s.chunks, name) for name in names} for s in self.shards]
 
     @cached_property

@@ -39,13 +39,14 @@ class RankedRow:
 @dataclass(frozen=True, slots=True)
 class RankedRows:
     """A ranking, best first, whose :class:`RankedRow` are made when they are asked for. ``scores``: what each
-    is ranked by; ``arms``: its score in every arm asked; ``places``: by arm the place of each row.
+    is ranked by; ``arms``: its score in every arm asked; ``places``: its place in each, from 0, and -1 where
+    it is not among that arm's best.
     """
 
     ids: Ids
     scores: Scores
     arms: dict[str, Scores]
-    places: dict[str, dict[int, int]]
+    places: dict[str, Ids]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -56,7 +57,7 @@ class RankedRows:
             row,
             float(self.scores[i]),
             {arm: round(float(own[i]), DIGITS) for arm, own in self.arms.items()},
-            {arm: at[row] for arm, at in self.places.items() if row in at},
+            {arm: place + 1 for arm, at in self.places.items() if (place := int(at[i])) >= 0},
         )
 
 
@@ -104,13 +105,13 @@ def rank_rows(
         )
     else:
         best = arms[request.mode]
+    places = {arm: _places(best.ids, own.ids) for arm, own in arms.items()}
     # An arm knows only its own best; what it says of the others' is computed here.
     scores: dict[str, Scores] = {}
     if vector is not None:
-        scores["vector"] = _cosines(index, vector, best.ids, arms["vector"])
+        scores["vector"] = _cosines(index, vector, best.ids, arms["vector"], places["vector"])
     if words is not None:
         scores["keyword"] = words[best.ids]
-    places = {arm: {row: n for n, row in enumerate(own.ids.tolist(), 1)} for arm, own in arms.items()}
     clock.lap("fusion")
     return RankedRows(best.ids, best.scores, scores, places)
 
@@ -122,12 +123,19 @@ def arm_depth(request: SearchRequest, settings: RetrievalSettings) -> int:
     return request.depth or max(settings.candidates, request.limit)
 
 
-def _cosines(index: Index, vector: Vectors, rows: Ids, known: Ranking) -> Scores:
-    """The cosine of every row of ``rows``, which come in any order; ``known`` has some of them."""
-    order = np.argsort(known.ids)
-    at = np.searchsorted(known.ids, rows, sorter=order).clip(max=len(order) - 1)
-    cosines: Scores = known.scores[order[at]]
-    missing = np.flatnonzero(known.ids[order[at]] != rows)
+def _places(rows: Ids, ranked: Ids) -> Ids:
+    """The place of each of ``rows`` in ``ranked``, from 0; -1 where it is not there. Both in any order."""
+    if not len(ranked):
+        return np.full(len(rows), -1, dtype=np.int64)
+    order = np.argsort(ranked)
+    at = order[np.searchsorted(ranked, rows, sorter=order).clip(max=len(order) - 1)]
+    return np.where(ranked[at] == rows, at, -1)
+
+
+def _cosines(index: Index, vector: Vectors, rows: Ids, known: Ranking, places: Ids) -> Scores:
+    """The cosine of every row of ``rows``, which come in any order; ``known`` has some, at ``places``."""
+    cosines: Scores = known.scores[places]
+    missing = np.flatnonzero(places < 0)
     if len(missing):
         missing = missing[np.argsort(rows[missing])]
         cosines[missing] = vectors.exact(index, vector.astype(np.float64), rows[missing])

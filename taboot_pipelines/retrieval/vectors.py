@@ -8,7 +8,7 @@ scored at once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -29,18 +29,47 @@ _SINGLE = 2e-6
 Approximate = npt.NDArray[np.float32]
 
 
-class _Scan(NamedTuple):
-    """The least and the most that the score of every row can be."""
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What the codes of ``index`` say of each row: its ``score``. ``length``: of the query; ``rest``: of what
+    its own codes leave of it.
+    """
 
-    worst: Approximate
-    best: Approximate
+    index: Index
+    score: Approximate
+    length: float
+    rest: float
+
+    def best(self, limit: int, rows: Ids | None) -> Ids:
+        """Those of ``rows`` (ascending; None: all, in either case more than ``limit``) that can be among the
+        best ``limit`` of them.
+        """
+        index = self.index
+        score = self.score if rows is None else self.score[rows]
+        # Not every row's own bound need be read: what lies two of the widest below the last of the best can
+        # neither be among those nor say what can. The rest of the margin is for the rounding of these sums.
+        widest = index.widest * self.length + index.longest * (self.rest + _SINGLE * self.length)
+        near = np.flatnonzero(score >= np.float32(threshold(score, limit) - 2.5 * widest - SLACK))
+        score = score[near]
+        if rows is not None:
+            near = rows[near]
+        bound = index.error[near] * np.float32(self.length)
+        bound += index.radius[near] * np.float32(self.rest)
+        bound += np.float32(_SINGLE * self.length * index.longest)
+        found: Ids = near[score + bound >= threshold(score - bound, limit) - SLACK]
+        return found
 
 
 def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
     """The inner products of ``query`` with the vectors of ascending ``rows``."""
-    # einsum sums in float64 without a copy, on this thread: a matrix product would wake all cores for a small
-    # task.
-    scores: Scores = np.einsum("ij,j->i", index.gather(rows), query)
+    # These products are summed in float64, on this thread: numpy would copy the vectors first or, with all
+    # cores, wake those for a small task.
+    import numkong
+
+    if not len(rows):
+        return np.zeros(0)
+    packed = numkong.dots_pack(query.astype(np.float32)[np.newaxis])
+    scores: Scores = np.asarray(numkong.dots_packed(index.gather(rows), packed)).reshape(-1)
     return scores
 
 
@@ -49,11 +78,7 @@ def search(index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids |
     exactly = query.astype(np.float64)
     count = len(index) if rows is None else len(rows)
     if count > max(_FEW, len(index) // 100, limit):
-        worst, best = _scan(index, exactly)
-        if rows is not None:
-            worst, best = worst[rows], best[rows]
-        found = np.flatnonzero(best >= threshold(worst, limit) - SLACK)
-        rows = found if rows is None else rows[found]
+        rows = _scan(index, exactly).best(limit, rows)
     elif rows is None:
         rows = np.arange(len(index), dtype=np.int64)
     return rank(rows, exact(index, exactly, rows), limit)
@@ -81,12 +106,7 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
     score = np.multiply(products[:, 0], np.float32(step), dtype=np.float32)
     score += np.multiply(products[:, 1], np.float32(fine), dtype=np.float32)
     score *= index.scale
-    bound = index.error * np.float32(length)
-    bound += index.radius * np.float32(rest)
-    bound += np.float32(_SINGLE * length * index.longest)
-    best = score + bound
-    score -= bound
-    return _Scan(score, best)
+    return _Scan(index, score, length, rest)
 
 
 def _read_ahead(codes: npt.NDArray[np.int8]) -> None:

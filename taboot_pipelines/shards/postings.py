@@ -19,6 +19,7 @@ import pyarrow as pa
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze_fields, form_stem, is_form
 from taboot_pipelines.shards.columns import numbers
 
+_made = tuple.__new__
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 _UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
@@ -171,22 +172,25 @@ class Postings:
         near = self._hashes.searchsorted(wanted.hashes)
         hit = self._hashes.take(near, mode="clip") == wanted.hashes
         found = []
-        rows = near.tolist()
+        at = near.tolist()
+        # A term that no query asked for yet is looked up in every shard, so what stands in this loop is
+        # written for speed.
+        texts, cuts, only = self._texts, self._cuts, self._forms
         for number in hit.nonzero()[0].tolist():
-            i = self._row(rows[number], wanted.terms[number], wanted.hashes[number])
-            if i is None:
-                continue
+            i = at[number]
+            if texts[cuts[i] : cuts[i + 1]] != wanted.terms[number]:
+                i = self._row(i + 1, wanted.terms[number], wanted.hashes[number])
+                if i is None:
+                    continue
             places = self._places(i)
             forms = wanted.forms[number]
-            only = self._forms[i]
-            if not forms or (only and len(forms) == 1 and forms[0][1] == only):
-                found.append((number, Found(places, None)))
-            elif only:
-                own = tuple([places if hashed == only else None for _, hashed in forms])
-                found.append((number, Found(places, own)))
+            if not forms or (len(forms) == 1 and forms[0][1] == only[i] != 0):
+                own = None
+            elif only[i]:
+                own = tuple([places if hashed == only[i] else None for _, hashed in forms])
             else:
                 own = tuple([self._form(form, hashed) for form, hashed in forms])
-                found.append((number, Found(places, own)))
+            found.append((number, _made(Found, (places, own))))
         return found
 
     def _form(self, form: bytes, hashed: int) -> Places | None:
@@ -204,7 +208,7 @@ class Postings:
 
     def _places(self, i: int) -> Places:
         start, end = self._starts[i], self._starts[i + 1]
-        return Places(self._rows[start:end], self._tfs[start:end])
+        return _made(Places, (self._rows[start:end], self._tfs[start:end]))
 
 
 def _encoded(term: str) -> bytes:
