@@ -33,6 +33,7 @@ from taboot_pipelines.crawl.discovery.relevance import Relevance
 from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.domains import Headers
 from taboot_pipelines.crawl.fetching import Fetching
+from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
@@ -170,6 +171,16 @@ class WebSource(SourceEntry):
         le=3600,
         description="Seconds for one page with all of it; default TABOOT_HTTP__TOTAL_TIMEOUT_SECONDS.",
     )
+    fresh_hours: float = Field(
+        24.0,
+        ge=0,
+        le=8760,
+        description=(
+            "A page is not asked for again as long as its server says that its answer may be reused"
+            " (Cache-Control, Expires), and at most so many hours; 0: always ask. Pages that are rendered are"
+            " always asked for."
+        ),
+    )
     max_page_bytes: int | None = Field(
         None, ge=1, description="A larger page is skipped; TABOOT_LIMITS__MAX_BLOB_BYTES holds besides."
     )
@@ -228,6 +239,11 @@ class WebConnector:
                 tombstoned=tombstoned,
                 stored=access.stored_page,
                 window=access.http.settings.max_concurrency,
+                freshness=(
+                    Freshness(access.clock, self._entry.fresh_hours * 3600)
+                    if self._entry.fresh_hours and not self._entry.render
+                    else None
+                ),
             )
             events = crawler.events(roots)
             yield from events if captures is None else captures.beside(events)
@@ -286,6 +302,10 @@ class WebConnector:
         rules = (entry.include, entry.exclude, entry.priority, entry.keywords)
         links = digest(KEY_VERSION, LINKS_VERSION, TARGETS_VERSION, *listed, *rules)
         limits = (entry.max_depth, entry.max_pages, entry.strategy, entry.score_threshold)
+        # What answers depend on, and how long they are reused: a page is asked for anew where it is set anew.
+        capture = None if entry.capture is None else entry.capture.model_dump()
+        user_agent = self._access.http.settings.user_agent
+        answers = (user_agent, entry.headers, entry.proxies, entry.extraction, capture, entry.fresh_hours)
         plan = CrawlPlan(
             roots=tuple(_readable([*entry.urls, *entry.sitemaps])),
             requested_depth=entry.max_depth,
@@ -293,7 +313,8 @@ class WebConnector:
             strategy=Strategy(entry.strategy),
             score_threshold=entry.score_threshold,
             configuration=digest(
-                links, *limits, entry.allow_cidrs, entry.discover, entry.render, entry.respect_robots
+                *(links, *limits, entry.allow_cidrs, entry.discover, entry.render, entry.respect_robots),
+                *answers,
             ),
             link_rules=links,
         )

@@ -291,6 +291,10 @@ class Frontier:
                     "ip": d.address,
                     "answered_at": now,
                     "claimed_by": None,
+                    "canonical": d.canonical,
+                    "fresh_since": d.fresh.since if d.fresh else None,
+                    "fresh_until": d.fresh.until if d.fresh else None,
+                    "fresh_max_age": d.fresh.max_age if d.fresh else None,
                     "b_rank": max(_AGAIN, _AGAIN + due // 1000) if again else None,
                 }
             )
@@ -482,6 +486,38 @@ class Frontier:
                     lead.parent.in_(part),
                 )
                 found |= {bytes(r.parent): (r.content, bytes(r.children)) for r in c.execute(query)}
+        return found
+
+    @retried
+    def last_answers(self, url_ids: Sequence[bytes]) -> dict[bytes, m.LastAnswer]:
+        """What pages were that the source's crawl before this one read, if it was one under equal rules for
+        links; their answers may be reused only if all of its configuration was equal.
+        """
+        found: dict[bytes, m.LastAnswer] = {}
+        if self.crawl.number == 1:
+            return found
+        before = m.crawl_id(self._namespace, self.crawl.source_id, self.crawl.number - 1)
+        plan = self.crawl.plan
+        with self.database.read(self._namespace) as c:
+            rules = c.execute(
+                sa.select(t.crawl.c.configuration, t.crawl.c.link_rules).where(
+                    t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == before
+                )
+            ).one_or_none()
+            if rules is None or rules.link_rules != plan.link_rules:
+                return found
+            columns = (_U.url_id, _U.url, _U.canonical, _U.fresh_since, _U.fresh_until, _U.fresh_max_age)
+            for part in parts(url_ids):
+                query = sa.select(*columns).where(
+                    _U.namespace == self._namespace,
+                    _U.crawl_id == before,
+                    _U.url_id.in_(part),
+                    _U.outcome.in_([m.Outcome.FETCHED.value, m.Outcome.NOT_MODIFIED.value]),
+                )
+                for r in c.execute(query):
+                    reusable = r.fresh_until is not None and rules.configuration == plan.configuration
+                    fresh = m.Fresh(r.fresh_since, r.fresh_until, r.fresh_max_age) if reusable else None
+                    found[bytes(r.url_id)] = m.LastAnswer(r.url, r.canonical, fresh)
         return found
 
     @retried

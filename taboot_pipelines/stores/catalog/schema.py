@@ -235,6 +235,10 @@ crawl_url = Table(
     Column("http_status", Integer),
     Column("request_seconds", Float),
     Column("ip", Text),
+    Column("canonical", Text),  # what the page says is its URL, where that is another
+    Column("fresh_since", BigInteger),  # null, as the next two: the answer may not be reused
+    Column("fresh_until", BigInteger),
+    Column("fresh_max_age", BigInteger),
     Index(
         "ix_crawl_url_pending",
         "namespace",
