@@ -39,7 +39,7 @@ from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import denies, header_canonical, other_url, page_canonical, page_links
 from taboot_pipelines.crawl.targets import Targets
-from taboot_pipelines.crawl.urls import WebUrl, parse_url
+from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import (
     FRESH,
@@ -338,7 +338,7 @@ class Crawler:
                 # Nothing tells any more where the page leads: it is asked for as if it were new.
                 self._start(flight, parse_url(flight.claimed.url), None)
                 return None
-            canonical = self._old_canonical(flight) or _said_by_header(answer, key)
+            canonical = self._old_canonical(flight) or self._said_by_header(answer, key)
             self._end(flight, Outcome.NOT_MODIFIED, answer, content, children, canonical)
             return NotModified(key)
         content_type = answer.headers.get("content-type", "")
@@ -365,7 +365,7 @@ class Crawler:
             children = self._read(flight, page.data, page.mime, page.charset, answer.url)
         if not flight.read and _is_html(page.data, page.mime):
             flight.canonical = page_canonical(page.data, page.charset, answer.url)
-        canonical = other_url(flight.canonical, key) or _said_by_header(answer, key)
+        canonical = self._other(flight.canonical, key) or self._said_by_header(answer, key)
         outcome = Outcome.NOT_MODIFIED if same else Outcome.FETCHED
         self._end(flight, outcome, answer, content, children, canonical)
         return page
@@ -489,12 +489,22 @@ class Crawler:
         the crawl before has it, else as the stored bytes say."""
         key = flight.claimed.key
         if not flight.read and flight.last is not None and (self._follows or not self._resumed):
-            return flight.last.canonical
+            return self._other(flight.last.canonical, key)
         page = None if flight.read else self._stored(key)
         if page is not None and _is_html(page.data, page.mime):
             url = self._known[key].url or flight.claimed.url
             flight.canonical = page_canonical(page.data, page.charset, url)
-        return other_url(flight.canonical, key)
+        return self._other(flight.canonical, key)
+
+    def _said_by_header(self, answer: Answer, key: str) -> str | None:
+        """What the header of a page's answer says is its own URL."""
+        link = answer.headers.get("link")
+        return self._other(header_canonical(link, answer.url), key) if link else None
+
+    def _other(self, canonical: str | None, key: str) -> str | None:
+        """What the page ``key`` says is its own URL, unless it is, or was deleted here on purpose."""
+        url = other_url(canonical, key) if canonical is not None else None
+        return None if url is None or self._tombstoned(canonical_key(parse_url(url))) else url
 
     def _carry(self, flight: _Flight) -> list[bytes] | None:
         if flight.links is None or not self._follows:
@@ -612,12 +622,6 @@ def media_type(content_type: str) -> str:
 
 def _is_html(data: bytes, mime: str | None) -> bool:
     return mime in _HTML or (mime is None and data[:1024].lstrip()[:1] == b"<")
-
-
-def _said_by_header(answer: Answer, key: str) -> str | None:
-    """What the header of a page's answer says is its own URL, unless it is."""
-    link = answer.headers.get("link")
-    return other_url(header_canonical(link, answer.url), key) if link else None
 
 
 def _told(url: SettledUrl) -> Event | None:

@@ -1,210 +1,34 @@
-"""The URLs of one crawl: those that wait are handed out, what became of them and where they lead is taken in.
+"""Taking in: what became of claimed URLs, and where they lead.
 
-Nothing costs a statement per URL. Several processes may work at one crawl: a URL is handed to one of them
-(SQLite has one writer at a time; on PostgreSQL the crawl's row is locked while URLs are handed out or taken
-in, and rows that others hold are passed by). A URL's depth is the length of the shortest way that leads to it
-by the links known so far, whatever the order in which pages answer: where a shorter way turns up, what lies
-behind it moves up as well.
+A URL's depth is the length of the shortest way that leads to it by the links known so far, whatever the order
+in which pages answer: where a shorter way turns up, what lies behind it moves up as well.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.database import retried
+from taboot_pipelines.stores.catalog.frontier.rows import IN_PROGRESS, CrawlRows, U, past_max_pages
 from taboot_pipelines.stores.catalog.writing import now_micros, parts, upsert, write
 
-#: A claim whose holder said nothing for so long is handed to another (seed 002, ``stale_timeout_minutes``).
-STALE_MICROS = 10 * 60 * 1_000_000
-#: Of so many hosts one claim takes URLs; the next claim goes on with others.
-_MAX_HOSTS = 32
-_PAGE = 2000
 #: Where URLs stand that are tried again: behind all others, by the time when they may be.
 _AGAIN = 1 << 61
 
-#: Written out and not bound: a partial index serves only where the database sees its condition.
-_PENDING = sa.text("state = 'PENDING'")
-_IN_PROGRESS = sa.text("state = 'IN-PROGRESS'")
-_U = t.crawl_url.c
-_HOSTS = """
-WITH RECURSIVE hosts(host) AS (
-    SELECT min(host) FROM crawl_url
-    WHERE namespace = :namespace AND crawl_id = :crawl AND state = 'PENDING'
-    UNION ALL
-    SELECT (
-        SELECT min(u.host) FROM crawl_url u
-        WHERE u.namespace = :namespace AND u.crawl_id = :crawl AND u.state = 'PENDING' AND u.host > hosts.host
-    )
-    FROM hosts WHERE hosts.host IS NOT NULL
-)
-SELECT host FROM hosts WHERE host IS NOT NULL
-"""
 
+class TakingIn(CrawlRows):
+    """What a claimant gives back of its claims."""
 
-class Frontier:
-    """``claimant`` names who asks, by default this process: its claims are given back to others when it is
-    dead."""
-
-    def __init__(
-        self, database: Database, namespace: str, crawl: m.Crawl, claimant: str | None = None
-    ) -> None:
-        self.database = database
-        self.crawl = crawl
-        self._namespace = namespace
-        self._claimant = claimant or this_process()
-        self._scope = (_U.namespace == namespace, _U.crawl_id == crawl.crawl_id)
-        self._order = 0
-        self._turn = 0
-
-    # --- handing out ----------------------------------------------------------------------------------------
-
-    @retried
-    def claim(self, limit: int, busy: Collection[str] = ()) -> list[m.ClaimedUrl]:
-        """At most ``limit`` URLs for this claimant alone, by the crawl's order, each host having its share;
-        of the ``busy`` hosts only where no other host has any.
-
-        None are handed out of a crawl that was cancelled. The first claim that would pass ``max_pages`` ends
-        the crawl for every URL that was never claimed.
-        """
-        now = now_micros()
-        with self.database.begin(self._namespace) as c:
-            crawl = self._locked(c)
-            if crawl.state != m.CrawlState.RUNNING:
-                return []
-            left = crawl.max_pages - crawl.taken
-            rows = self._next(c, limit, now, busy)
-            fresh = [r for r in rows if r.claimed_at is None]
-            if len(fresh) > left:
-                beyond = {r.url_id for r in fresh[max(left, 0) :]}
-                rows = [r for r in rows if r.url_id not in beyond]
-            taken = min(len(fresh), max(left, 0))
-            if rows:
-                values = {
-                    "state": m.UrlState.IN_PROGRESS.value,
-                    "claimed_at": now,
-                    "heartbeat_at": now,
-                    "claimed_by": self._claimant,
-                }
-                for part in parts([r.url_id for r in rows]):
-                    c.execute(
-                        sa.update(t.crawl_url).where(*self._scope, _U.url_id.in_(part)).values(**values)
-                    )
-            if taken:
-                self._set_crawl(c, taken=crawl.taken + taken, updated_at=now)
-            if len(fresh) > left:
-                c.execute(
-                    sa.update(t.crawl_url)
-                    .where(*self._scope, _PENDING, _U.claimed_at.is_(None))
-                    .values(**_beyond())
-                )
-        return [m.ClaimedUrl(bytes(r.url_id), r.key, r.url, r.host, r.depth, r.attempts) for r in rows]
-
-    def _next(self, c: Connection, limit: int, now: int, busy: Collection[str]) -> list[Any]:
-        names = {"namespace": self._namespace, "crawl": self.crawl.crawl_id}
-        every = list(c.execute(sa.text(_HOSTS), names).scalars())
-        hosts = [h for h in every if h not in busy] if len(every) > 1 else every
-        found: list[Any] = []
-        for some in (hosts, [h for h in every if h not in hosts]):
-            if found or not some:
-                continue
-            # Where there are more hosts than one claim looks at, each claim begins behind the last.
-            start = self._turn % len(some) if len(some) > _MAX_HOSTS else 0
-            chosen = (some[start:] + some[:start])[:_MAX_HOSTS]
-            self._turn = start + len(chosen)
-            share = -(-limit // len(chosen))
-            for host in chosen:
-                query = (
-                    sa.select(
-                        _U.url_id,
-                        _U.key,
-                        _U.url,
-                        _U.host,
-                        _U.depth,
-                        _U.attempts,
-                        _U.claimed_at,
-                        _U.rank,
-                    )
-                    .where(*self._scope, _PENDING, _U.host == host, _U.due_at <= now)
-                    .order_by(_U.rank)
-                    .limit(share)
-                    .with_for_update(skip_locked=True)
-                )
-                found += c.execute(query).all()
-        found.sort(key=lambda r: r.rank)
-        return found[:limit]
-
-    @retried
-    def waiting(self) -> m.Waiting:
-        """What is left to do."""
-        now = now_micros()
-        with self.database.read(self._namespace) as c:
-            pending, due = c.execute(
-                sa.select(sa.func.count(), sa.func.min(_U.due_at)).where(*self._scope, _PENDING)
-            ).one()
-            busy = c.execute(
-                sa.select(sa.func.count()).select_from(t.crawl_url).where(*self._scope, _IN_PROGRESS)
-            ).scalar_one()
-        return m.Waiting(pending, busy, None if due is None else max(due - now, 0) / 1e6)
-
-    @retried
-    def heartbeat(self) -> m.CrawlState:
-        """Say that this claimant lives, and hear how the crawl stands."""
-        now = now_micros()
-        with self.database.begin(self._namespace) as c:
-            state = m.CrawlState(self._locked(c).state)
-            c.execute(
-                sa.update(t.crawl_url)
-                .where(*self._scope, _IN_PROGRESS, _U.claimed_by == self._claimant)
-                .values(heartbeat_at=now)
-            )
-            return state
-
-    @retried
-    def state(self) -> m.CrawlState:
-        """How the crawl stands."""
-        with self.database.read(self._namespace) as c:
-            return m.CrawlState(self._read(c).state)
-
-    @retried
-    def release(self) -> int:
-        """Give back what this claimant holds, as if it had never been claimed, and say how many that are."""
-        with self.database.begin(self._namespace) as c:
-            return self._release(c, _U.claimed_by == self._claimant)
-
-    @retried
-    def reclaim(self, *, alone: bool = False) -> int:
-        """Let others have what is held by processes of this machine that are dead, or by any that said
-        nothing for ten minutes; ``alone``: by anybody, since the caller knows that nobody else is at work.
-        """
-        with self.database.begin(self._namespace) as c:
-            if alone:
-                return self._release(c)
-            silent = self._release(c, _U.heartbeat_at < now_micros() - STALE_MICROS)
-            holders = c.execute(
-                sa.select(_U.claimed_by).distinct().where(*self._scope, _IN_PROGRESS)
-            ).scalars()
-            dead = [h for h in holders if h is not None and _is_dead(h)]
-            return silent + (self._release(c, _U.claimed_by.in_(dead)) if dead else 0)
-
-    def _release(self, c: Connection, *which: sa.ColumnElement[bool]) -> int:
-        # The claim that is given back still counts for `max_pages`: `claimed_at` stays.
-        values = {"state": m.UrlState.PENDING.value, "claimed_by": None, "heartbeat_at": None}
-        return c.execute(
-            sa.update(t.crawl_url).where(*self._scope, _IN_PROGRESS, *which).values(**values)
-        ).rowcount
-
-    # --- taking in ------------------------------------------------------------------------------------------
+    #: The order of the URL that was found last.
+    _order = 0
 
     @retried
     def add_roots(self, roots: Sequence[m.FoundUrl], listing: m.Listing) -> None:
@@ -258,8 +82,8 @@ class Frontier:
         """The depths of those URLs that this claimant holds."""
         found: dict[bytes, int] = {}
         for part in parts(url_ids):
-            query = sa.select(_U.url_id, _U.depth).where(
-                *self._scope, _U.url_id.in_(part), _IN_PROGRESS, _U.claimed_by == self._claimant
+            query = sa.select(U.url_id, U.depth).where(
+                *self._scope, U.url_id.in_(part), IN_PROGRESS, U.claimed_by == self._claimant
             )
             found |= {bytes(r.url_id): r.depth for r in c.execute(query)}
         return found
@@ -373,19 +197,19 @@ class Frontier:
     def _present(self, c: Connection, url_ids: Sequence[bytes]) -> dict[bytes, Any]:
         found: dict[bytes, Any] = {}
         columns = (
-            _U.url_id,
-            _U.depth,
-            _U.score,
-            _U.preferred,
-            _U.state,
-            _U.outcome,
-            _U.code,
-            _U.parent,
-            _U.claimed_at,
-            _U.found_at,
+            U.url_id,
+            U.depth,
+            U.score,
+            U.preferred,
+            U.state,
+            U.outcome,
+            U.code,
+            U.parent,
+            U.claimed_at,
+            U.found_at,
         )
         for part in parts(url_ids):
-            query = sa.select(*columns).where(*self._scope, _U.url_id.in_(part))
+            query = sa.select(*columns).where(*self._scope, U.url_id.in_(part))
             found |= {bytes(r.url_id): r for r in c.execute(query)}
         return found
 
@@ -412,7 +236,7 @@ class Frontier:
         if (unasked or row.state == m.UrlState.PENDING) and strategy is not m.Strategy.DFS:
             order = max(row.found_at - crawl.started_at, 0)
             values["rank"] = m.rank(strategy, depth=depth, score=score, preferred=row.preferred, order=order)
-        c.execute(sa.update(t.crawl_url).where(*self._scope, _U.url_id == row.url_id).values(**values))
+        c.execute(sa.update(t.crawl_url).where(*self._scope, U.url_id == row.url_id).values(**values))
 
     def _move_up(self, c: Connection, crawl: Any, nearer: Mapping[bytes, int]) -> None:
         """What a page that lies nearer than thought leads to lies nearer as well."""
@@ -435,195 +259,6 @@ class Frontier:
                     self._improve(c, crawl, row, depth + 1, row.score, url_id, further)
             queue.extend(further.items())
 
-    # --- what was before ------------------------------------------------------------------------------------
-
-    def settled(self) -> Iterator[list[m.SettledUrl]]:
-        """The URLs that have come to their end, some at a time."""
-        after = b""
-        while found := self._settled(after):
-            yield found
-            after = found[-1].url_id
-
-    @retried
-    def _settled(self, after: bytes) -> list[m.SettledUrl]:
-        query = (
-            sa.select(_U.url_id, _U.key, _U.depth, _U.outcome, _U.code, _U.message)
-            .where(*self._scope, _U.url_id > after, _U.outcome.is_not(None))
-            .order_by(_U.url_id)
-            .limit(_PAGE)
-        )
-        with self.database.read(self._namespace) as c:
-            return [
-                m.SettledUrl(bytes(r.url_id), r.key, r.depth, m.Outcome(r.outcome), r.code, r.message)
-                for r in c.execute(query)
-            ]
-
-    @retried
-    def reopen(self, url_ids: Sequence[bytes]) -> None:
-        """Let URLs be asked for again that had come to their end."""
-        with self.database.begin(self._namespace) as c:
-            for part in parts(url_ids):
-                c.execute(
-                    sa.update(t.crawl_url)
-                    .where(*self._scope, _U.url_id.in_(part))
-                    .values(state=m.UrlState.PENDING.value, outcome=None, code=None, message=None)
-                )
-
-    @retried
-    def stored_links(self, url_ids: Sequence[bytes]) -> dict[bytes, tuple[str | None, bytes]]:
-        """Where pages led in the source's crawl before this one, as (the bytes it stood on, ids); see
-        :class:`~taboot_pipelines.model.crawls.DoneUrl`.
-        """
-        found: dict[bytes, tuple[str | None, bytes]] = {}
-        if self.crawl.previous is None:
-            return found
-        lead = t.crawl_lead.c
-        with self.database.read(self._namespace) as c:
-            for part in parts(url_ids):
-                query = sa.select(lead.parent, lead.content, lead.children).where(
-                    lead.namespace == self._namespace,
-                    lead.crawl_id == self.crawl.previous,
-                    lead.parent.in_(part),
-                )
-                found |= {bytes(r.parent): (r.content, bytes(r.children)) for r in c.execute(query)}
-        return found
-
-    @retried
-    def last_answers(self, url_ids: Sequence[bytes]) -> dict[bytes, m.LastAnswer]:
-        """What pages were that the source's crawl before this one read, if it was one under equal rules for
-        links; their answers may be reused only if all of its configuration was equal.
-        """
-        found: dict[bytes, m.LastAnswer] = {}
-        if self.crawl.number == 1:
-            return found
-        before = m.crawl_id(self._namespace, self.crawl.source_id, self.crawl.number - 1)
-        plan = self.crawl.plan
-        with self.database.read(self._namespace) as c:
-            rules = c.execute(
-                sa.select(t.crawl.c.configuration, t.crawl.c.link_rules).where(
-                    t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == before
-                )
-            ).one_or_none()
-            if rules is None or rules.link_rules != plan.link_rules:
-                return found
-            columns = (_U.url_id, _U.url, _U.canonical, _U.fresh_since, _U.fresh_until, _U.fresh_max_age)
-            for part in parts(url_ids):
-                query = sa.select(*columns).where(
-                    _U.namespace == self._namespace,
-                    _U.crawl_id == before,
-                    _U.url_id.in_(part),
-                    _U.outcome.in_([m.Outcome.FETCHED.value, m.Outcome.NOT_MODIFIED.value]),
-                )
-                for r in c.execute(query):
-                    reusable = r.fresh_until is not None and rules.configuration == plan.configuration
-                    fresh = m.Fresh(r.fresh_since, r.fresh_until, r.fresh_max_age) if reusable else None
-                    found[bytes(r.url_id)] = m.LastAnswer(r.url, r.canonical, fresh)
-        return found
-
-    @retried
-    def stored_urls(self, url_ids: Sequence[bytes]) -> list[m.FoundUrl]:
-        """URLs of the source's crawl before this one, by their ids."""
-        found: list[m.FoundUrl] = []
-        if self.crawl.previous is None:
-            return found
-        with self.database.read(self._namespace) as c:
-            for part in parts(url_ids):
-                query = sa.select(_U.url_id, _U.key, _U.url, _U.host, _U.score, _U.preferred).where(
-                    _U.namespace == self._namespace,
-                    _U.crawl_id == self.crawl.previous,
-                    _U.url_id.in_(part),
-                )
-                found += [
-                    m.FoundUrl(bytes(r.url_id), r.key, r.url, r.host, None, r.score, r.preferred)
-                    for r in c.execute(query)
-                ]
-        return found
-
-    # --- the end --------------------------------------------------------------------------------------------
-
-    @retried
-    def ledger(self) -> tuple[m.LedgerRow, ...]:
-        """How many URLs came to which end so far, by depth."""
-        with self.database.read(self._namespace) as c:
-            return ledger_of(c, self._namespace, self.crawl.crawl_id)
-
-    @retried
-    def end(self, *, complete: bool, reason: str = "") -> None:
-        """The crawl has come to its end; nothing changes if it was cancelled or ended by another."""
-        now = now_micros()
-        with self.database.begin(self._namespace) as c:
-            if self._locked(c).state != m.CrawlState.RUNNING:
-                return
-            rows = ledger_of(c, self._namespace, self.crawl.crawl_id)
-            self._set_crawl(
-                c,
-                state=m.CrawlState.COMPLETED.value,
-                complete=complete,
-                reason=reason,
-                counts=counts_json(rows),
-                ended_at=now,
-                updated_at=now,
-            )
-
-    # --- the crawl's own row --------------------------------------------------------------------------------
-
-    def _read(self, c: Connection, *, lock: bool = False) -> Any:
-        query = sa.select(t.crawl).where(
-            t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == self.crawl.crawl_id
-        )
-        row = c.execute(query.with_for_update() if lock else query).one_or_none()
-        if row is None:
-            raise TabootError("E_NOT_FOUND", "There is no such crawl here.", crawl=self.crawl.crawl_id)
-        return row
-
-    def _locked(self, c: Connection) -> Any:
-        return self._read(c, lock=True)
-
-    def _set_crawl(self, c: Connection, **values: Any) -> None:
-        c.execute(
-            sa.update(t.crawl)
-            .where(t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == self.crawl.crawl_id)
-            .values(**values)
-        )
-
-
-def this_process() -> str:
-    """A name for this process that no other has, while machines have names of their own."""
-    import psutil
-
-    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time()}"
-
-
-def ledger_of(c: Connection, namespace: str, crawl_id: str) -> tuple[m.LedgerRow, ...]:
-    """The ledger of a crawl as its URLs stand now."""
-    groups = (_U.depth, _U.outcome, _U.code)
-    rows = c.execute(
-        sa.select(*groups, sa.func.count().label("urls"))
-        .where(_U.namespace == namespace, _U.crawl_id == crawl_id)
-        .group_by(*groups)
-    )
-    found = (m.LedgerRow(r.depth, r.outcome, r.code, r.urls) for r in rows)
-    return tuple(sorted(found, key=lambda x: (x.depth, x.outcome or "", x.code or "")))
-
-
-def counts_json(rows: Sequence[m.LedgerRow]) -> str:
-    """A ledger as the column ``crawl.counts`` holds it."""
-    return canonical_json([[r.depth, r.outcome, r.code, r.urls] for r in rows])
-
-
-def _is_dead(claimant: str) -> bool:
-    """Whether it is a process of this machine that is gone."""
-    import psutil
-
-    host, _, rest = claimant.partition(":")
-    pid, _, started = rest.partition(":")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        return bool(abs(psutil.Process(int(pid)).create_time() - float(started)) >= 1)
-    except (psutil.NoSuchProcess, ValueError):
-        return True
-
 
 def _first(crawl: Any, depth: int, score: float) -> dict[str, Any]:
     """The state of a URL that nobody has claimed: those that will not be asked for have come to their end."""
@@ -632,18 +267,10 @@ def _first(crawl: Any, depth: int, score: float) -> dict[str, Any]:
     elif depth and score < crawl.score_threshold:
         end = (m.UrlState.COMPLETED, m.Outcome.SKIPPED, "E_SCORE")
     elif crawl.taken >= crawl.max_pages:
-        return _beyond()
+        return past_max_pages()
     else:
         return {"state": m.UrlState.PENDING.value, "outcome": None, "code": None}
     return {"state": end[0].value, "outcome": end[1].value, "code": end[2]}
-
-
-def _beyond() -> dict[str, Any]:
-    return {
-        "state": m.UrlState.CANCELLED.value,
-        "outcome": m.Outcome.SKIPPED.value,
-        "code": "E_PAGES",
-    }
 
 
 def _cast(mark: str, postgres: bool) -> str:
