@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.stores.catalog import schema as t
@@ -17,6 +18,9 @@ _PAGE = 2000
 
 class LookingBack(CrawlRows):
     """Reads of this crawl and of the one before it."""
+
+    #: What :meth:`_equal` says of the crawl before this one, once it was asked for.
+    _before: tuple[bool, bool] | None = None
 
     def settled(self) -> Iterator[list[m.SettledUrl]]:
         """The URLs that have come to their end, some at a time."""
@@ -78,28 +82,35 @@ class LookingBack(CrawlRows):
         if self.crawl.number == 1:
             return found
         before = m.crawl_id(self._namespace, self.crawl.source_id, self.crawl.number - 1)
-        plan = self.crawl.plan
+        columns = (U.url_id, U.url, U.canonical, U.fresh_since, U.fresh_until, U.fresh_max_age)
         with self.database.read(self._namespace) as c:
-            rules = c.execute(
-                sa.select(t.crawl.c.configuration, t.crawl.c.link_rules).where(
-                    t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == before
-                )
-            ).one_or_none()
-            if rules is None or rules.link_rules != plan.link_rules:
-                return found
-            columns = (U.url_id, U.url, U.canonical, U.fresh_since, U.fresh_until, U.fresh_max_age)
-            for part in parts(url_ids):
+            if self._before is None:
+                self._before = self._equal(c, before)
+            equal_rules, equal_configuration = self._before
+            for part in parts(url_ids) if equal_rules else ():
                 query = sa.select(*columns).where(
                     U.namespace == self._namespace,
                     U.crawl_id == before,
                     U.url_id.in_(part),
-                    U.outcome.in_([m.Outcome.FETCHED.value, m.Outcome.NOT_MODIFIED.value]),
+                    sa.or_(U.outcome == m.Outcome.FETCHED.value, U.outcome == m.Outcome.NOT_MODIFIED.value),
                 )
-                for r in c.execute(query):
-                    reusable = r.fresh_until is not None and rules.configuration == plan.configuration
-                    fresh = m.Fresh(r.fresh_since, r.fresh_until, r.fresh_max_age) if reusable else None
-                    found[bytes(r.url_id)] = m.LastAnswer(r.url, r.canonical, fresh)
+                for url_id, url, canonical, since, until, max_age in c.execute(query):
+                    reusable = until is not None and equal_configuration
+                    fresh = m.Fresh(since, until, max_age) if reusable else None
+                    found[bytes(url_id)] = m.LastAnswer(url, canonical, fresh)
         return found
+
+    def _equal(self, c: Connection, crawl_id: str) -> tuple[bool, bool]:
+        """Whether a crawl had the rules for links of this one, and whether all of its configuration."""
+        row = c.execute(
+            sa.select(t.crawl.c.link_rules, t.crawl.c.configuration).where(
+                t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == crawl_id
+            )
+        ).one_or_none()
+        plan = self.crawl.plan
+        if row is None or row.link_rules != plan.link_rules:
+            return False, False
+        return True, bool(row.configuration == plan.configuration)
 
     @retried
     def stored_urls(self, url_ids: Sequence[bytes]) -> list[m.FoundUrl]:
