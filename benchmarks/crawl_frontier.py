@@ -4,7 +4,8 @@
 
 A made-up site: each page leads to ``links`` others, most of which are known by then. The whole loop is
 measured with a fetching that answers at once: claims, links as the last crawl has them or as found, settling,
-checkpoints. *New* is a first crawl, *again* one of the unchanged site. The peer inserts a row per URL, marks
+checkpoints. *New* is a first crawl, *again* one of the unchanged site, *fresh* one whose pages need not even
+be asked for. The peer inserts a row per URL, marks
 it as claimed and as done, and inserts a row per page for its links, by ``executemany`` of the standard
 library in batches of the same size.
 """
@@ -18,10 +19,12 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from taboot_pipelines.crawl import crawler as module
 from taboot_pipelines.crawl.crawler import Crawler
+from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.links import PageLinks
 from taboot_pipelines.crawl.targets import Folder, Targets
 from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
@@ -54,7 +57,7 @@ class Reply:
     def __init__(self, url: str, status: int) -> None:
         self.url, self.status = url, status
         self.body = url.encode()
-        self.headers = {"content-type": "text/html"}
+        self.headers = {"content-type": "text/html", "cache-control": "max-age=3600"}
 
 
 def leads(number: int, pages: int, links: int) -> list[int]:
@@ -63,7 +66,9 @@ def leads(number: int, pages: int, links: int) -> list[int]:
     return [n for n in [*range(1, links - 2), *own] if n < pages]
 
 
-def crawl(home: Path, pages: int, links: int, batch: int, known: dict[str, Known]) -> float:
+def crawl(
+    home: Path, pages: int, links: int, batch: int, known: dict[str, Known], reuses: bool = False
+) -> float:
     catalog = open_catalog(Settings(home=home), FileLeases(home, 0))
     plan = CrawlPlan((BASE,), 1000, pages, configuration="c", link_rules="r")
     frontier = catalog.crawls.frontier("n", catalog.crawls.begin("n", "s", plan))
@@ -77,7 +82,15 @@ def crawl(home: Path, pages: int, links: int, batch: int, known: dict[str, Known
     key = canonical_key(url)
     root = FoundUrl(url_id(key), key, url.text, url.authority)
     targets = Targets([Folder.of(url)])
-    crawler = Crawler(frontier, Instant(), targets, known=known, tombstoned=lambda _: False, window=batch)
+    crawler = Crawler(
+        frontier,
+        Instant(),
+        targets,
+        known=known,
+        tombstoned=lambda _: False,
+        window=batch,
+        freshness=Freshness(lambda: datetime.now(UTC), 86_400) if reuses else None,
+    )
     found: dict[str, Known] = {}
     began = time.process_time()
     for event in crawler.events(lambda: ([root], Listing())):
@@ -128,6 +141,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, known = Path(folder), {}
         results = {"new": crawl(home, *sizes, known), "again": crawl(home, *sizes, known)}
+        crawl(home, *sizes, known, reuses=True)
+        results["fresh"] = crawl(home, *sizes, known, reuses=True)
         results["bare SQLite"] = bare(home, *sizes)
         size = (home / "catalog.db").stat().st_size
     for name, seconds in results.items():

@@ -31,12 +31,15 @@ DEPTHS = {
 
 @dataclass
 class SmallSite:
-    """``slow``: how many seconds each page takes; ``statuses``: answers other than the page, by path."""
+    """``slow``: how many seconds each page takes; ``statuses``: answers other than the page, by path;
+    ``headers``: what comes with the page, and with the word that it is unchanged, by path (``_`` for ``-``).
+    """
 
     site: Site
     slow: list[float]
     statuses: dict[str, int]
     links: dict[str, Sequence[str]] = field(default_factory=dict)
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def root(self) -> str:
@@ -51,6 +54,7 @@ def small_site(links: Mapping[str, Sequence[str]] = LINKS) -> Iterator[SmallSite
     import time
 
     slow, statuses, pages = [0.0], {}, dict(links)
+    headers: dict[str, dict[str, str]] = {}
 
     def handle(h: BaseHTTPRequestHandler) -> None:
         time.sleep(slow[0])
@@ -60,12 +64,12 @@ def small_site(links: Mapping[str, Sequence[str]] = LINKS) -> Iterator[SmallSite
         body = page(h.path, pages[h.path]).encode()
         tag = f'"{len(body)}-{hash(body)}"'
         if h.headers.get("if-none-match") == tag:
-            send(h, 304, etag=tag)
+            send(h, 304, etag=tag, **headers.get(h.path, {}))
         else:
-            send(h, 200, body, content_type="text/html; charset=utf-8", etag=tag)
+            send(h, 200, body, content_type="text/html; charset=utf-8", etag=tag, **headers.get(h.path, {}))
 
     with serve(handle) as site:
-        yield SmallSite(site, slow, statuses, pages)
+        yield SmallSite(site, slow, statuses, pages, headers)
 
 
 def page(path: str, links: Sequence[str]) -> str:

@@ -20,6 +20,9 @@ end whether the crawl is complete. The others claim, read and settle pages as it
 waits in the frontier, with all that is to be known of a page but its bytes, which they have stored, until the
 leader has told it (:class:`~taboot_pipelines.model.records.Stored`) and it is durable.
 
+**What is fresh.** A page whose last answer may still be reused (``crawl.freshness``) is not asked for: it
+counts as not modified, with the code ``fresh``.
+
 **Completeness.** Unless it follows links, a crawl is as complete as its lists. Else it also needs that it was
 not cut (by ``max_pages``, or cancelled) and that every page answered or does not exist (rule
 ``complete-enumeration``). What robots.txt disallows is skipped: such a page stays as it is if it was read
@@ -37,12 +40,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
-from taboot_pipelines.crawl.links import denies, page_links
+from taboot_pipelines.crawl.links import denies, header_canonical, other_url, page_canonical, page_links
 from taboot_pipelines.crawl.targets import Targets
-from taboot_pipelines.crawl.urls import WebUrl, parse_url
+from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import (
+    FRESH,
     MAX_ATTEMPTS,
     ClaimedUrl,
     CrawlState,
@@ -50,6 +55,7 @@ from taboot_pipelines.model.crawls import (
     FoundUrl,
     HandedPage,
     HandedUrl,
+    LastAnswer,
     Listing,
     Outcome,
     SettledUrl,
@@ -132,17 +138,21 @@ class StoredPage:
 
 @dataclass(slots=True)
 class _Flight:
-    """A claimed URL, and where it led in the crawl before."""
+    """A claimed URL, and where it led and what it was in the crawl before. ``canonical``: what its bytes say
+    is its own URL, once they were read for links."""
 
     claimed: ClaimedUrl
     links: tuple[str | None, bytes] | None
+    last: LastAnswer | None
+    read: bool = False
+    canonical: str | None = None
 
 
 class Crawler:
     """Works at the crawl of ``frontier``.
 
     ``known`` and ``tombstoned`` as for a connector; ``stored`` reads a known page by its key. At most
-    ``window`` URLs are on their way at once.
+    ``window`` URLs are on their way at once. ``freshness`` says which answers may be reused; None: none.
     """
 
     def __init__(
@@ -155,6 +165,7 @@ class Crawler:
         tombstoned: Callable[[str], bool],
         stored: Callable[[str], StoredPage | None] = lambda _: None,
         window: int = 16,
+        freshness: Freshness | None = None,
     ) -> None:
         self._frontier = frontier
         self._fetching = fetching
@@ -164,6 +175,9 @@ class Crawler:
         self._stored = stored
         self._window = window
         self._leads = frontier.leads
+        self._freshness = freshness
+        #: An earlier run may have stored bytes of which the frontier has not heard.
+        self._resumed = frontier.crawl.listing is not None
         self._follows = frontier.crawl.plan.requested_depth > 0
         # What comes next by depth is known ahead; what was found last, or scores best, is not.
         self._ahead = _CLAIMED_AHEAD if frontier.crawl.plan.strategy is Strategy.BFS else 0
@@ -246,12 +260,16 @@ class Crawler:
                 # More turns up at a checkpoint, or with others who work at the crawl.
                 self._dry_until = now + _LOOK_SECONDS
             links = self._frontier.stored_links([c.url_id for c in claimed]) if self._follows else {}
-            self._queue.extend(_Flight(c, links.get(c.url_id)) for c in claimed)
+            last = self._frontier.last_answers([c.url_id for c in claimed])
+            self._queue.extend(_Flight(c, links.get(c.url_id), last.get(c.url_id)) for c in claimed)
         while self._queue and len(self._flights) < self._window:
             flight = self._queue.popleft()
             key = flight.claimed.key
             if self._tombstoned(key):
                 yield self._skipped(flight, "E_TOMBSTONED", f"{key} was deleted on purpose.")
+                continue
+            if self._reuses(flight):
+                yield NotModified(key)
                 continue
             try:
                 url = self._targets.parsed(flight.claimed.url)
@@ -342,7 +360,8 @@ class Crawler:
                 # Nothing tells any more where the page leads: it is asked for as if it were new.
                 self._start(flight, parse_url(flight.claimed.url), None)
                 return None
-            self._end(flight, Outcome.NOT_MODIFIED, answer, content, children)
+            canonical = self._old_canonical(flight) or self._said_by_header(answer, key)
+            self._end(flight, Outcome.NOT_MODIFIED, answer, content, children, canonical)
             return NotModified(key)
         content_type = answer.headers.get("content-type", "")
         mime, charset = media_type(content_type), _CHARSET.search(content_type)
@@ -367,12 +386,39 @@ class Crawler:
         elif denies(answer.headers.get("x-robots-tag", "")):
             children = []
         else:
-            children = self._read(flight.claimed, page.data, page.mime, page.charset, answer.url)
+            children = self._read(flight, page.data, page.mime, page.charset, answer.url)
+        if not flight.read and _is_html(page.data, page.mime):
+            flight.canonical = page_canonical(page.data, page.charset, answer.url)
+        canonical = self._other(flight.canonical, key) or self._said_by_header(answer, key)
         outcome = Outcome.NOT_MODIFIED if same else Outcome.FETCHED
-        self._end(
-            flight, outcome, answer, content, children, None if self._leads else _described(page, content)
-        )
+        described = None if self._leads else _described(page, content)
+        self._end(flight, outcome, answer, content, children, canonical, described)
         return page
+
+    def _reuses(self, flight: _Flight) -> bool:
+        """Settle a page whose last answer is fresh, if all is stored that asking for it could give."""
+        claimed, last = flight.claimed, flight.last
+        if self._freshness is None or last is None or last.url != claimed.url:
+            return False
+        fresh = self._freshness.still(last.fresh)
+        known = self._known.get(claimed.key) if fresh is not None else None
+        if known is None or not known.whole:
+            return False
+        children = self._old_links(flight, known.sha256)
+        if children is None and self._follows:
+            return False
+        self._note(
+            DoneUrl(
+                claimed,
+                Outcome.NOT_MODIFIED,
+                FRESH,
+                content=known.sha256,
+                children=_joined(children),
+                canonical=self._old_canonical(flight),
+                fresh=fresh,
+            )
+        )
+        return True
 
     def _skipped(self, flight: _Flight, code: str, message: str) -> Event:
         self._note(
@@ -422,12 +468,20 @@ class Crawler:
         answer: Answer,
         content: str | None,
         children: list[bytes] | None,
+        canonical: str | None,
         page: HandedPage | None = None,
     ) -> None:
+        last, fresh = flight.last, None
+        # Whoever was sent on to another URL may be sent to a third one next time.
+        if self._freshness is not None and answer.url == flight.claimed.url:
+            before = last.fresh if last is not None and last.url == answer.url else None
+            fresh = self._freshness.of(answer.status, answer.headers, seconds=answer.seconds, before=before)
         self._note(
             DoneUrl(
                 flight.claimed,
                 outcome,
+                canonical=canonical,
+                fresh=fresh,
                 http_status=answer.status,
                 seconds=answer.seconds,
                 address=answer.address,
@@ -455,7 +509,29 @@ class Crawler:
         if page is None:
             return None
         known = self._known[flight.claimed.key]
-        return self._read(flight.claimed, page.data, page.mime, page.charset, known.url or flight.claimed.url)
+        return self._read(flight, page.data, page.mime, page.charset, known.url or flight.claimed.url)
+
+    def _old_canonical(self, flight: _Flight) -> str | None:
+        """What a page that did not change says is its own URL: as its bytes say that were read for links, as
+        the crawl before has it, else as the stored bytes say."""
+        key = flight.claimed.key
+        if not flight.read and flight.last is not None and (self._follows or not self._resumed):
+            return self._other(flight.last.canonical, key)
+        page = None if flight.read else self._stored(key)
+        if page is not None and _is_html(page.data, page.mime):
+            url = self._known[key].url or flight.claimed.url
+            flight.canonical = page_canonical(page.data, page.charset, url)
+        return self._other(flight.canonical, key)
+
+    def _said_by_header(self, answer: Answer, key: str) -> str | None:
+        """What the header of a page's answer says is its own URL."""
+        link = answer.headers.get("link")
+        return self._other(header_canonical(link, answer.url), key) if link else None
+
+    def _other(self, canonical: str | None, key: str) -> str | None:
+        """What the page ``key`` says is its own URL, unless it is, or was deleted here on purpose."""
+        url = other_url(canonical, key) if canonical is not None else None
+        return None if url is None or self._tombstoned(canonical_key(parse_url(url))) else url
 
     def _carry(self, flight: _Flight) -> list[bytes] | None:
         if flight.links is None or not self._follows:
@@ -478,14 +554,17 @@ class Crawler:
             self._discover(page, replace(url, parent=page.url_id))
 
     def _read(
-        self, page: ClaimedUrl, data: bytes, mime: str | None, charset: str | None, url: str
+        self, flight: _Flight, data: bytes, mime: str | None, charset: str | None, url: str
     ) -> list[bytes]:
         """Take the links of a page, and give the ids of where it leads."""
-        if mime not in _HTML and not (mime is None and data[:1024].lstrip()[:1] == b"<"):
+        page, flight.read = flight.claimed, True
+        if not _is_html(data, mime):
             return []
         scoring = self._targets.scoring
         children: dict[bytes, None] = {}
-        for text, label in page_links(data, charset, url, texts=scoring).links.items():
+        found = page_links(data, charset, url, texts=scoring)
+        flight.canonical = found.canonical
+        for text, label in found.links.items():
             target = self._targets.link(text)
             if target is None:
                 continue
@@ -606,6 +685,10 @@ class Crawler:
 def media_type(content_type: str) -> str:
     """The content type of an answer without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
+
+
+def _is_html(data: bytes, mime: str | None) -> bool:
+    return mime in _HTML or (mime is None and data[:1024].lstrip()[:1] == b"<")
 
 
 def _told(url: SettledUrl) -> Event | None:

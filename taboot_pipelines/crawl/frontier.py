@@ -15,6 +15,7 @@ from taboot_pipelines.model.crawls import (
     DoneUrl,
     FoundUrl,
     HandedUrl,
+    LastAnswer,
     LedgerRow,
     Listing,
     SettledUrl,
@@ -55,6 +56,8 @@ class Frontier(Protocol):
     def reopen(self, url_ids: Sequence[bytes]) -> None: ...
 
     def stored_links(self, url_ids: Sequence[bytes]) -> dict[bytes, tuple[str | None, bytes]]: ...
+
+    def last_answers(self, url_ids: Sequence[bytes]) -> dict[bytes, LastAnswer]: ...
 
     def stored_urls(self, url_ids: Sequence[bytes]) -> list[FoundUrl]: ...
 

@@ -107,6 +107,7 @@ def url_row(crawl: m.Crawl, row: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": row["request_seconds"],
         "score": row["score"],
         "answered_at": row["answered_at"],
+        "canonical_url": row["canonical"],
     }
 
 

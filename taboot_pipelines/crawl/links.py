@@ -15,8 +15,11 @@ import ada_url
 import numpy as np
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from taboot_pipelines.crawl.urls import canonical_key, parse_url
+from taboot_pipelines.errors import TabootError
+
 #: Changes with every change of what is found.
-LINKS_VERSION = "1"
+LINKS_VERSION = "2"
 #: A page's further links are not followed.
 MAX_LINKS = 10_000
 #: A longer URL is no page.
@@ -39,6 +42,12 @@ _ANCHOR = re.compile(
 )
 _REFRESH = re.compile(r"\s*\d*(?:\.\d*)?\s*[;,\s]\s*(?:url\s*=\s*)?[\"']?([^\"'\s][^\"']*)", re.IGNORECASE)
 _ROBOTS = frozenset({"robots", "taboot-pipelines"})
+_CANONICAL = re.compile(rb"canonical", re.IGNORECASE)
+#: A link of the header ``Link`` with its parameters, and one of these (RFC 8288 §3).
+_LINK = re.compile(
+    r"""<([^<>]*)>((?:[ \t]*;[ \t]*[^\s=",;<>]*(?:[ \t]*=[ \t]*(?:"(?:[^"\\]|\\.)*"|[^\s",;]*))?)*)"""
+)
+_PARAMETER = re.compile(r""";[ \t]*([^\s=",;<>]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",;]*))""")
 _META_CHARSET = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:+-]{1,40})", re.IGNORECASE
 )
@@ -70,8 +79,8 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
         tags = _ANCHOR.findall(_NO_LINKS.sub(b"", page))
         page = page[:_HEAD].rpartition(b"<")[0] + b"</a>".join(tags)
     tree = LexborHTMLParser(page)
-    base, canonical, more = url, None, cut
-    based = False
+    base, canonical, more = url, "", cut
+    based = denied = False
     hrefs: list[tuple[str, LexborNode]] = []
     for node in tree.css(_SELECTOR):
         attributes = node.attributes
@@ -84,14 +93,17 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
             if not based:
                 based, base = True, _joined(url, attributes.get("href") or "") or url
         elif tag == "link":
-            if canonical is None and "canonical" in (attributes.get("rel") or "").lower().split():
-                canonical = attributes.get("href")
+            if not canonical and "canonical" in (attributes.get("rel") or "").lower().split():
+                canonical = (attributes.get("href") or "").strip()
         elif (attributes.get("http-equiv") or "").lower() == "refresh":
             target = _REFRESH.match(attributes.get("content") or "")
             if target is not None:
                 hrefs.append((target[1], node))
         elif (attributes.get("name") or "").lower() in _ROBOTS and denies(attributes.get("content") or ""):
-            return PageLinks({}, canonical=_joined(url, canonical or ""))
+            denied = True
+    own = _joined(base, canonical) if canonical else None
+    if denied:
+        return PageLinks({}, own)
     links: dict[str, str] = {}
     joined: dict[str, str | None] = {}
     for href, node in hrefs:
@@ -110,7 +122,40 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
         seen = links.get(target_url)
         text = " ".join(node.text(deep=True)[: 4 * MAX_TEXT].split())[:MAX_TEXT]
         links[target_url] = text if not seen else seen if text in seen else f"{seen} {text}"[:MAX_TEXT]
-    return PageLinks(links, _joined(url, canonical) if canonical else None, more)
+    return PageLinks(links, own, more)
+
+
+def page_canonical(data: bytes, charset: str | None, url: str) -> str | None:
+    """What the page that ``url`` gave says is its own URL, if it says so near its beginning."""
+    page = _utf8(data[:_HEAD], charset)
+    if _CANONICAL.search(page) is None:
+        return None
+    return page_links(page, "utf-8", url).canonical
+
+
+def header_canonical(value: str, url: str) -> str | None:
+    """The URL that the header ``Link`` of an answer to ``url`` says is its own (RFC 8288, RFC 6596)."""
+    for link in _LINK.finditer(value[:_HEAD]):
+        parameters = [(p[1].lower(), p[2] or p[3] or "") for p in _PARAMETER.finditer(link[2])]
+        if any(name == "anchor" for name, _ in parameters):
+            continue  # it is about another page
+        rel = next((said for name, said in parameters if name == "rel"), "")
+        if "canonical" in rel.lower().split():
+            found = _joined(url, link[1].strip())
+            if found is not None:
+                return found
+    return None
+
+
+def other_url(canonical: str | None, key: str) -> str | None:
+    """``canonical`` as it is recorded for the page ``key``; None if it is that page, or no URL to record."""
+    if canonical is None:
+        return None
+    try:
+        url = parse_url(canonical)
+    except TabootError:
+        return None
+    return None if canonical_key(url) == key else url.text
 
 
 def _is_deep(page: bytes) -> bool:

@@ -27,8 +27,10 @@ _IDLE_SECONDS = 60
 _SUPPRESS_CONNECT_HEADERS = 265
 #: ``CURLE_PROXY``, likewise.
 _E_PROXY = 97
-#: Headers whose repetitions are one list (RFC 9110 §5.3); of the others the last one counts.
-_LISTS = frozenset({"content-encoding", "link", "x-robots-tag"})
+#: Headers of which every repetition counts, joined by commas (RFC 9110 §5.3); of the others the last does.
+_LISTS = frozenset(
+    {"content-encoding", "link", "x-robots-tag", "cache-control", "pragma", "vary", "age", "date", "expires"}
+)
 _HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2"}
 #: Headers that libcurl would add by itself.
 _NO_DEFAULTS = (b"Accept:", b"User-Agent:")

@@ -46,7 +46,9 @@ CRAWLS_SCHEMA = pa.schema(
 
 #: One row for each URL of a crawl, the root's own page among them. ``request_time`` is that of the page that
 #: leads to it, as the seed has it; ``seconds`` is its own. ``key`` tells it from other URLs, and ``parent``
-#: is the key of the page by which the shortest way leads to it; null: it was listed.
+#: is the key of the page by which the shortest way leads to it; null: it was listed. ``code`` says why a URL
+#: was skipped or failed, or ``fresh``: it was not asked for, since its last answer may be reused.
+#: ``canonical_url`` is what the page says is its own URL, where that is another; nothing follows from it.
 CRAWL_URLS_SCHEMA = pa.schema(
     [
         ("crawl_id", pa.string()),
@@ -71,6 +73,7 @@ CRAWL_URLS_SCHEMA = pa.schema(
         ("seconds", pa.float64()),
         ("score", pa.float64()),
         ("answered_at", TIME),
+        ("canonical_url", pa.string()),
     ]
 )
 

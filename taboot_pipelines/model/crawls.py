@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from taboot_pipelines.model.ids import canonical_json, doc_id
 
@@ -17,6 +18,8 @@ from taboot_pipelines.model.ids import canonical_json, doc_id
 MAX_ATTEMPTS = 3
 #: Bytes of a URL's id.
 ID_BYTES = 16
+#: In place of a code: the page was not asked for, since its last answer is fresh (RFC 9111).
+FRESH = "fresh"
 _PREFERRED = 1 << 62
 _DEPTH_BITS = 50
 _MAX_DEPTH = (1 << (61 - _DEPTH_BITS)) - 1
@@ -146,6 +149,26 @@ class ClaimedUrl:
     attempts: int
 
 
+class Fresh(NamedTuple):
+    """When an answer may be reused: from ``since``, the last time that this was known, until before
+    ``until``; microseconds since the epoch. ``max_age``: the seconds that a later answer renews which says
+    nothing of it; None: none."""
+
+    since: int
+    until: int
+    max_age: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastAnswer:
+    """What a page was when the source's crawl before this one read it: the URL that was asked for, what the
+    page said was its own (see :class:`DoneUrl`), and whether its answer may be reused."""
+
+    url: str
+    canonical: str | None
+    fresh: Fresh | None
+
+
 @dataclass(frozen=True, slots=True)
 class HandedPage:
     """What is stored of a page, and what its origin said of it: all that whoever leads a crawl has to know of
@@ -168,8 +191,9 @@ class DoneUrl:
     ``retry``: a failure after which it is asked for again, no sooner than in ``wait`` seconds;
     ``attempts``: how many were made for this claim. ``seconds``: how long the answer took,
     ``address``: who gave it. ``children``: the ids of all URLs that the page leads to, :data:`ID_BYTES` each,
-    as they stand on the bytes ``content`` (their SHA-256); None if nothing is known of them. ``page``: what
-    is stored of it; it is kept only where another process leads the crawl.
+    as they stand on the bytes ``content`` (their SHA-256); None if nothing is known of them. ``canonical``:
+    the URL that the page says is its own, unless it is; ``fresh``: how long the answer may be reused.
+    ``page``: what is stored of it; it is kept only where another process leads the crawl.
     """
 
     claimed: ClaimedUrl
@@ -185,6 +209,8 @@ class DoneUrl:
     content: str | None = None
     children: bytes | None = None
     page: HandedPage | None = None
+    canonical: str | None = None
+    fresh: Fresh | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +296,11 @@ def totals(rows: tuple[LedgerRow, ...] | list[LedgerRow]) -> Mapping[str, int]:
         found["discovered"] += row.urls
         found[row.outcome or "open"] += row.urls
     return {str(k): v for k, v in found.items()}
+
+
+def fresh_urls(rows: tuple[LedgerRow, ...] | list[LedgerRow]) -> int:
+    """How many of the pages that were not modified were not even asked for."""
+    return sum(row.urls for row in rows if row.code == FRESH)
 
 
 def split_ids(joined: bytes) -> list[bytes]:

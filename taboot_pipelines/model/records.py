@@ -21,12 +21,14 @@ Extraction = Literal["markdown", "structured", "raw"]
 
 
 class Known(NamedTuple):
-    """What the catalog remembers of a locator, for conditional requests and carried-over answers."""
+    """What the catalog remembers of a locator, for conditional requests and carried-over answers. Unless
+    ``whole``, its bytes may be damaged, so that they are to be asked for."""
 
     sha256: str
     etag: str | None = None
     last_modified: str | None = None
     url: str | None = None
+    whole: bool = True
 
 
 class KnownItems(Mapping[str, Known]):

@@ -32,7 +32,7 @@ from taboot_pipelines.stores.tables import NAMESPACE
 STAGE = "crawl_graph"
 #: The pointer that says which crawls Neo4j has (:mod:`taboot_pipelines.stages.crawl_nodes`).
 NODES_POINTER = "neo4j_subgraph.crawls"
-VERSION = "1"
+VERSION = "2"
 #: Crawls that one question is answered from, at most: all that are kept of a namespace, as a rule.
 _MAX_CRAWLS = 10_000
 #: URLs that failed, in the report of a run.
@@ -210,6 +210,7 @@ def run(work: SourceWork) -> None:
     rows = graph_of.ledger_rows(last)
     report.counts |= m.totals(rows)
     report.counts |= {
+        "fresh": m.fresh_urls(rows),
         "crawls": sum(c.crawl_id in held for c in crawls),
         "crawls_forgotten": forgotten,
         "urls_erased": erased,

@@ -23,7 +23,7 @@ from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.graph.crawls import CrawlContent, Lead
 from taboot_pipelines.stores.tables import NAMESPACE
 
-VERSION = "1"
+VERSION = "2"
 #: The columns of a table that are properties of a node, beside the seed's.
 _ROOT = (
     *("crawl_id", "name", "http_type", "ip", "domain", "requested_depth", "current_depth"),
@@ -31,7 +31,7 @@ _ROOT = (
 )
 _URL = (
     *("crawl_id", "name", "http_type", "ip", "domain", "job_status", "requested_depth", "current_depth"),
-    *("request_time", "attempts", "claimed_at", "url", "code", "http_status"),
+    *("request_time", "attempts", "claimed_at", "url", "code", "http_status", "canonical_url"),
 )
 
 

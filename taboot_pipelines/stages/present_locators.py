@@ -64,7 +64,7 @@ class KnownLocators(KnownItems):
     def __getitem__(self, path: str) -> Known:
         x = self._present[path]
         spared = (None, None) if self._damaged else (x.etag, x.last_modified)
-        return Known(x.sha256, *spared, x.final_url or x.url)
+        return Known(x.sha256, *spared, x.final_url or x.url, whole=not self._damaged)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._present)

@@ -25,6 +25,7 @@ from taboot_pipelines.crawl.crawler import CHECKPOINT_PAGES
 from taboot_pipelines.model.crawls import Outcome, totals
 from taboot_pipelines.settings import HttpSettings
 from taboot_pipelines_tests.connectors.servers import send, serve
+from taboot_pipelines_tests.crawl_rows import leads_of
 from taboot_pipelines_tests.world import World, logical
 
 HOST = "site.test"
@@ -161,7 +162,7 @@ def test_a_real_site_is_found_whole_and_each_page_once(sites: World, real: Any) 
         letters = sites.workspace.catalog.dead_letters.find("default", "site", "raw_blobs")
         told = {x["item"] for x in letters if x["code"] == "E_NOT_FOUND"}
         assert told == {f"http://{HOST}:{port}{p}" for p in broken}
-        linked = {child for _, child in sites.workspace.catalog.crawls.leads("default", crawl.crawl_id)}
+        linked = {child for _, child in leads_of(sites.workspace.catalog.crawls, crawl, "default")}
         assert linked >= told, "who links to a page that does not exist is known"
         blobs = sites.workspace.catalog.blobs.hashes("default")
 

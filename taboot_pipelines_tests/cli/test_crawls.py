@@ -58,6 +58,16 @@ def test_crawls_are_listed_and_shown(shell: Shell) -> None:
     assert shell.json("crawls", "resume", "site", code=1)["error"]["code"] == "E_TRANSITION"
 
 
+def test_pages_that_were_not_asked_for_are_shown_as_fresh(shell: Shell, site: SmallSite) -> None:
+    for path in ("/", "/a", "/b"):
+        site.headers[path] = {"cache_control": "max-age=3600"}
+    for _ in range(2):
+        shell.json("ingest")
+    assert "3 fresh" in shell("crawls", "show", "site")
+    ledger = shell.json("crawls", "show", "site")["ledger"]
+    assert sum(r["urls"] for r in ledger if r["code"] == "fresh" and r["outcome"] == "not_modified") == 3
+
+
 @pytest.mark.slow
 def test_a_crawl_is_watched_and_cancelled_from_outside_and_resumed(
     shell: Shell, site: SmallSite, world: World

@@ -33,13 +33,16 @@ BASE = "http://site.test/"
 
 @dataclass
 class Page:
-    """``status`` 200, or that of a refusal; 500 and 408 pass after ``passes`` answers (0: never)."""
+    """``status`` 200, or that of a refusal; 500 and 408 pass after ``passes`` answers (0: never). ``headers``
+    come with the page, and with the word that it is unchanged unless ``brief``."""
 
     links: tuple[str, ...] = ()
     status: int = 200
     passes: int = 0
     mime: str = "text/html"
     body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    brief: bool = False
 
     @property
     def readable(self) -> bool:
@@ -88,8 +91,8 @@ class Web:
         if known is not None and known.etag is not None:
             self.conditional[name] += 1
             if known.etag == etag:
-                return Reply(304, url.text, {}, b"")
-        return Reply(200, url.text, {"content-type": page.mime, "etag": etag}, body)
+                return Reply(304, url.text, {} if page.brief else page.headers, b"")
+        return Reply(200, url.text, {"content-type": page.mime, "etag": etag, **page.headers}, body)
 
 
 class AnyOrder:

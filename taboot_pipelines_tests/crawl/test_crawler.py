@@ -27,6 +27,7 @@ from taboot_pipelines_tests.crawl.made_up import (
     roots,
     targets,
 )
+from taboot_pipelines_tests.crawl_rows import leads_of, rows_of
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ class Run:
         try:
             return self.store.run(events, kill)
         except Killed:
-            for url in self.crawls.urls("n", crawl.crawl_id):
+            for url in rows_of(self.crawls, crawl):
                 if url["outcome"] is not None and url["code"] != "E_DEPTH":
                     name = url["key"].removeprefix(BASE)
                     self.settled.setdefault(name, self.web.hits[name])
@@ -103,6 +104,14 @@ class Run:
     @property
     def last(self) -> Crawl:
         return self.crawls.find("n", "s", 1)[0]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The URLs of the last crawl by key."""
+        return rows_of(self.crawls, self.last)
+
+    def leads(self) -> list[tuple[str, str]]:
+        """The links of the last crawl."""
+        return leads_of(self.crawls, self.last)
 
 
 def ways(web: Web, listed: tuple[str, ...], limit: int) -> dict[str, int]:
@@ -159,7 +168,7 @@ def test_a_crawl_that_is_killed_anywhere_ends_as_one_in_a_single_go(
     run = Run(web, start, seed, window)
     end, died = run.to_the_end(plan(depth, strategy), die)
     expected = ways(web, start, depth)
-    urls = {u["key"].removeprefix(BASE): u for u in run.crawls.urls("n", run.last.crawl_id)}
+    urls = {u["key"].removeprefix(BASE): u for u in run.rows()}
     assert {n: u["depth"] for n, u in urls.items()} == expected
 
     def reads(name: str) -> bool:
@@ -211,11 +220,11 @@ def test_crawls_of_a_site_that_changes_hold_what_one_crawl_of_its_last_state_hol
     assert {k: run.store.known[k].sha256 for k in fresh.store.known} == {
         k: x.sha256 for k, x in fresh.store.known.items()
     }
-    urls = [(u["key"], u["depth"], u["code"]) for u in fresh.crawls.urls("n", fresh.last.crawl_id)]
+    urls = [(u["key"], u["depth"], u["code"]) for u in fresh.rows()]
     if all(p.status in (200, 404) for s in [first, *later] for p in s.values()):
-        assert [(u["key"], u["depth"], u["code"]) for u in run.crawls.urls("n", run.last.crawl_id)] == urls
-        leads = fresh.crawls.leads("n", fresh.last.crawl_id)
-        assert run.crawls.leads("n", run.last.crawl_id) == leads
+        assert [(u["key"], u["depth"], u["code"]) for u in run.rows()] == urls
+        leads = fresh.leads()
+        assert run.leads() == leads
 
 
 def test_a_crawl_of_an_unchanged_site_asks_conditionally_and_parses_nothing(
@@ -225,13 +234,13 @@ def test_a_crawl_of_an_unchanged_site_asks_conditionally_and_parses_nothing(
     run = Run(Web(site), ("p0",))
     run.once(plan(20))
     assert run.web.hits == Counter({f"p{i}": 1 for i in range(81)})
-    before = run.crawls.leads("n", run.last.crawl_id)
+    before = run.leads()
     run.web.hits.clear()
     monkeypatch.setattr(module, "page_links", lambda *_, **__: pytest.fail("a page was parsed again"))
     end = run.once(plan(20), stored=lambda _: pytest.fail("a stored page was read"))
     assert end.complete and run.web.hits == Counter({f"p{i}": 1 for i in range(81)})
     assert run.web.conditional == Counter({f"p{i}": 1 for i in range(40)})
-    assert run.crawls.leads("n", run.last.crawl_id) == before
+    assert run.leads() == before
     sums = totals(run.last.counts)
     assert (sums["not_modified"], sums["failed"], sums["fetched"]) == (40, 41, 0)
 

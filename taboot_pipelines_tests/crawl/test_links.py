@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.crawl.links import MAX_BYTES, MAX_LINKS, MAX_TEXT, MAX_URL_LENGTH, denies, page_links
+from taboot_pipelines.crawl.links import (
+    MAX_BYTES,
+    MAX_LINKS,
+    MAX_TEXT,
+    MAX_URL_LENGTH,
+    denies,
+    header_canonical,
+    other_url,
+    page_canonical,
+    page_links,
+)
+from taboot_pipelines.crawl.urls import canonical_key, parse_url
 
 URL = "https://h.example/docs/guide/page.html?x=1"
 
@@ -160,3 +171,70 @@ def test_real_pages_lead_where_their_sitemap_says(data: Path) -> None:
         )
     }
     assert len({x for x in found if x.startswith(base)}) > 60
+
+
+@pytest.mark.parametrize(
+    ("page", "canonical"),
+    [
+        ("<link rel=canonical href=../x?y=1#part>", "https://h.example/docs/x?y=1"),
+        ("<link rel='nofollow CANONICAL' href=' //other.example/x '>", "https://other.example/x"),
+        ("<link rel=canonical href=x><base href=/v2/>", "https://h.example/v2/x"),
+        ("<base href=https://other.example/><link rel=canonical href=x>", "https://other.example/x"),
+        ("<link rel=canonical href=''><link rel=canonical href=y>", "https://h.example/docs/guide/y"),
+        ("<meta name=robots content=nofollow><link rel=canonical href=/x>", "https://h.example/x"),
+        ("<link rel=canonical href=mailto:x>", None),
+        ("<link rel=canonical>", None),
+        ("<link rel=alternate href=/x><a rel=canonical href=/y>y</a>", None),
+        ("<!-- <link rel=canonical href=/x> -->", None),
+        (f"<link rel=canonical href=/{'x' * 3000}>", None),
+    ],
+)
+def test_what_a_page_says_is_its_own_url(page: str, canonical: str | None) -> None:
+    assert page_links(page.encode(), None, URL).canonical == canonical
+    for charset in ("utf-8", "utf-16-le"):
+        assert page_canonical(page.encode(charset), charset, URL) == canonical
+
+
+@pytest.mark.parametrize(
+    ("header", "canonical"),
+    [
+        ('<https://other.example/x>; rel="canonical"', "https://other.example/x"),
+        ("</x>;rel=canonical", "https://h.example/x"),
+        ("<x> ; title=a ; REL = Canonical", "https://h.example/docs/guide/x"),
+        ('</a,b>; rel="next", </c,d>; rel="up canonical"', "https://h.example/c,d"),
+        ('</a>; title="; rel=canonical, <"; rel=next, </b>; rel=canonical', "https://h.example/b"),
+        ("</a>; rel=next; rel=canonical", None),
+        ('</a>; rel=canonical; anchor="/other"', None),
+        ("</a>; rev=canonical", None),
+        ("</a>; rel=notcanonical", None),
+        ("<mailto:x>; rel=canonical, </b>; rel=canonical", "https://h.example/b"),
+        ("</x#part>; rel=canonical", "https://h.example/x"),
+        (f"</{'x' * 3000}>; rel=canonical", None),
+        ("</a; rel=canonical", None),
+        ("", None),
+    ],
+)
+def test_what_the_header_says_is_the_pages_own_url(header: str, canonical: str | None) -> None:
+    assert header_canonical(header, URL) == canonical
+
+
+@given(st.text(alphabet='<>;=",\\\t relcanoi/#:x', max_size=300))
+def test_no_header_breaks_anything(header: str) -> None:
+    found = header_canonical(header, URL)
+    assert found is None or found.startswith(("http://", "https://"))
+
+
+@pytest.mark.parametrize("part", ["<", "<a>;", '<a>;x="', "<a>; ", '<a>;x="\\', "<a>;=", "<a>;x=;"])
+def test_a_header_of_any_length_is_read_at_once(part: str) -> None:
+    began = time.monotonic()
+    header_canonical(part * 100_000, URL)
+    header_canonical("<a>" + part[3:] * 100_000, URL)
+    assert time.monotonic() - began < 2
+
+
+def test_only_another_url_is_recorded() -> None:
+    key = canonical_key(parse_url("https://h.example/a?y=1&x=2"))
+    for same in ("https://h.example/a?x=2&y=1", "https://H.example:443/a?y=1&utm_source=z&x=2#part", None):
+        assert other_url(same, key) is None
+    assert other_url("http://h.example/a?x=2&y=1", key) == "http://h.example/a?x=2&y=1"
+    assert other_url("https://user:hunter2@h.example/b", key) is None

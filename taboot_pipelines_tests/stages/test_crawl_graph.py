@@ -63,6 +63,13 @@ def rows(parts: Any) -> list[dict[str, Any]]:
     return [row for part in parts for row in part.to_pylist()]
 
 
+def canonical(world: World, site: SmallSite, path: str) -> str | None:
+    """What a page said is its own URL, in the last crawl."""
+    crawls = graph(world)
+    urls = {row["url"]: row["canonical_url"] for row in rows(crawls.urls(crawls.find("site")))}
+    return urls[site.url(path)]
+
+
 def test_the_tables_are_the_graph_of_the_site(fast: World, site: SmallSite) -> None:
     crawl_source(fast, site)
     told = report(fast)
@@ -180,16 +187,20 @@ def test_a_crawl_is_named_by_its_id_its_beginning_or_its_source(fast: World, sit
 def test_an_erased_page_is_in_no_file_and_does_not_come_back_with_a_later_crawl(
     fast: World, site: SmallSite
 ) -> None:
-    """The page's URL has a name that stands nowhere else but on the page that links to it."""
+    """The page's URL has a name that stands nowhere else but on the page that links to it, and in a header of
+    a page that says that it is the same.
+    """
     name = "zyxwvutquux"
     site.links[f"/{name}"] = ()
     site.links["/e"] = (f"/{name}",)
+    site.headers["/b"] = {"link": f'</{name}>; rel="canonical"'}
     crawl_source(fast, site)
     fast.ingest("site")
     kb = fast.kb()
     (doc_id,) = [row["doc_id"] for row in kb.documents().to_pylist() if row["url"].endswith(f"/{name}")]
     (linking,) = [row["doc_id"] for row in kb.documents().to_pylist() if row["url"].endswith("/e")]
     assert holding(fast.home, name)
+    assert canonical(fast, site, "/b") == site.url(f"/{name}")
     receipt = delete(fast.workspace, "default", [doc_id, linking], erase=True)
     assert receipt.final
     assert holding(fast.home, name) == []
@@ -203,6 +214,7 @@ def test_an_erased_page_is_in_no_file_and_does_not_come_back_with_a_later_crawl(
     # Another page still leads to /e. While that is as it was, no crawl meets it again; one that reads it anew
     # does, passes /e by, and forgets it when it has ended.
     assert report(fast).counts["urls_erased"] == 0
+    assert holding(fast.home, name) == [] and canonical(fast, site, "/b") is None
     site.links["/d"] = ("/e", "/a")
     told = report(fast)
     assert told.counts["urls_erased"] == 1

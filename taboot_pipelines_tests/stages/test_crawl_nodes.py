@@ -92,6 +92,7 @@ def session(neo4j_url: str) -> Iterator[neo4j.Session]:
 def test_every_query_of_the_seed_works_as_it_is_written(
     place: Place, site: SmallSite, session: neo4j.Session
 ) -> None:
+    site.headers["/a/deep"] = {"link": "<https://other.example/>; rel=canonical"}
     crawl_source(place.world, site, namespace=place.namespace)
     report = place.ingest()
     assert report.counts["crawls_written"] == 1
@@ -126,6 +127,9 @@ def test_every_query_of_the_seed_works_as_it_is_written(
     assert (root["current_depth"], root["requested_depth"]) == (0, 9) and root["domain"] == "127.0.0.1"
     assert set(url.labels) == {"URL"} and url["job_status"] == "COMPLETED" and url["attempts"] == 0
     assert url["claimed_at"].to_native() and url["request_time"].endswith("s") and url["current_depth"] == 2
+    assert [p.end_node["canonical_url"] for p in paths if "canonical_url" in p.end_node] == [
+        "https://other.example/"
+    ]
     assert place.audit() == []
 
 

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,40 +18,7 @@ from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer, open_catalog
 from taboot_pipelines.stores.leases import FileLeases, open_leases
-from taboot_pipelines_tests.servers import PostgresServer
-from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles
-
-Opener = Callable[[], Catalog]
-
-
-@pytest.fixture(scope="module")
-def roles(postgres: PostgresServer) -> Roles:
-    return with_roles(postgres, "catalog")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the test's catalog, again and again: SQLite, or PostgreSQL as the application's role."""
-    url = admin = None
-    if request.param == "postgresql":
-        found: Roles = request.getfixturevalue("roles")
-        url, admin = found.app, found.owner
-        empty(found)
-    opened: list[Catalog] = []
-
-    def open_again() -> Catalog:
-        leases = open_leases(Settings(home=tmp_path, catalog_url=url), 5)
-        opened.append(open_catalog(Settings(home=tmp_path, catalog_url=url, catalog_admin_url=admin), leases))
-        return opened[-1]
-
-    yield open_again
-    for catalog in opened:
-        catalog.close()
-
-
-@pytest.fixture
-def catalog(opener: Opener) -> Catalog:
-    return opener()
+from taboot_pipelines_tests.stores.conftest import Opener
 
 
 def locator(path: str, sha256: str, job_id: str, at: int = 1) -> Locator:

@@ -23,17 +23,11 @@ from taboot_pipelines.stores.catalog.database import Database
 from taboot_pipelines.stores.catalog.frontier import Frontier
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
-from taboot_pipelines_tests.servers import PostgresServer
-from taboot_pipelines_tests.stores.roles import Roles, empty, plain, with_roles
+from taboot_pipelines_tests.stores.roles import Roles, empty, plain
 from taboot_pipelines_tests.stores.test_catalog import locator
 
 MINE, OTHERS = "alpha", ["bravo", "charlie"]
 ROUNDS = {"app": 20, "owner": 4}
-
-
-@pytest.fixture(scope="module")
-def roles(postgres: PostgresServer) -> Roles:
-    return with_roles(postgres, "isolation")
 
 
 @pytest.fixture(params=["app", "owner"])
@@ -187,8 +181,6 @@ def calls(
         "crawls.ledger": lambda: catalog.crawls.ledger(MINE, crawl),
         "crawls.cancel": lambda: catalog.crawls.cancel(MINE, crawl),
         "crawls.resume": lambda: catalog.crawls.resume(MINE, crawl),
-        "crawls.urls": lambda: list(catalog.crawls.urls(MINE, crawl)),
-        "crawls.leads": lambda: catalog.crawls.leads(MINE, crawl),
         "crawls.forget_old": lambda: catalog.crawls.forget_old(MINE, "s", 0),
         "crawl_reports.held": lambda: reports.held(MINE),
         "crawl_reports.marks": lambda: reports.marks(MINE, crawl),
@@ -257,6 +249,7 @@ def every_method(frontier: Frontier) -> list[object]:
         frontier.reclaim(alone=True),
         list(frontier.settled()),
         frontier.stored_links([url_id("of-bravo")]),
+        frontier.last_answers([url_id("x"), url_id("of-bravo")]),
         frontier.stored_urls([url_id("x")]),
         frontier.ledger(),
     ]

@@ -18,6 +18,16 @@ from alembic.script import ScriptDirectory
 
 import taboot_pipelines.stores.catalog as package
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.crawls import (
+    CrawlPlan,
+    DoneUrl,
+    FoundUrl,
+    Fresh,
+    LastAnswer,
+    Listing,
+    Outcome,
+    url_id,
+)
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
 from taboot_pipelines.stores.catalog.migrator import HEAD, REVISIONS
@@ -96,6 +106,45 @@ def test_down_and_up_again_keeps_the_rows(owned: tuple[Catalog, sa.Engine], tmp_
     )
     again.database.migrator.migrate("base")
     assert set(sa.inspect(engine).get_table_names()) <= {"alembic_version", "sqlite_sequence"}
+    again.close()
+
+
+def test_urls_of_crawls_outlive_the_upgrade_from_each_revision(
+    owned: tuple[Catalog, sa.Engine], tmp_path: Path
+) -> None:
+    """A crawl that was begun by the version before goes on, and its pages have no answer to be reused."""
+    catalog, engine = owned
+    plan = CrawlPlan(("http://h/",), 9, 100)
+    crawl = catalog.crawls.begin("n", "s", plan)
+    found = [FoundUrl(url_id(k), k, k, "h") for k in ("http://h/", "http://h/b")]
+    frontier = catalog.crawls.frontier("n", crawl)
+    frontier.add_roots(found, Listing())
+    a, b = frontier.claim(9)
+    fresh = Fresh(1, 1 << 60, 60)
+    frontier.finish([DoneUrl(a, Outcome.FETCHED, canonical="http://h/c", fresh=fresh)], [])
+    catalog.database.migrator.migrate("0004")
+    columns = {c["name"] for c in sa.inspect(engine).get_columns("crawl_url")}
+    assert not columns & {"canonical", "fresh_since", "fresh_until", "fresh_max_age"}
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM crawl_url")).scalar() == 2
+    url = (
+        None
+        if engine.dialect.name == "sqlite"
+        else catalog.database.engine.url.render_as_string(hide_password=False)
+    )
+    again = opened(tmp_path, url)
+    assert again.crawls.begin("n", "s", plan).crawl_id == crawl.crawl_id and revision(engine) == HEAD
+    frontier = again.crawls.frontier("n", crawl)
+    frontier.reclaim(alone=True)
+    (b,) = frontier.claim(9)
+    frontier.finish([DoneUrl(b, Outcome.FETCHED, canonical="http://h/d", fresh=fresh)], [])
+    frontier.end(complete=True)
+    later = again.crawls.frontier("n", again.crawls.begin("n", "s", plan))
+    assert later.last_answers([a.url_id, b.url_id]) == {
+        a.url_id: LastAnswer(a.url, None, None),
+        b.url_id: LastAnswer(b.url, "http://h/d", fresh),
+    }
+    assert again.crawls.frontier("m", later.crawl).last_answers([b.url_id]) == {}
     again.close()
 
 

@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from taboot_pipelines.model import crawls as m
-from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
-from taboot_pipelines.stores.catalog import Catalog, crawl_reports, open_catalog
-from taboot_pipelines.stores.leases import open_leases
-from taboot_pipelines_tests.servers import PostgresServer
-from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles
+from taboot_pipelines.stores.catalog import Catalog, crawl_reports
 
 PAGES = 40
-
-
-@pytest.fixture(scope="module")
-def roles(postgres: PostgresServer) -> Roles:
-    return with_roles(postgres, "crawl_reports")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    url = admin = None
-    if request.param == "postgresql":
-        found: Roles = request.getfixturevalue("roles")
-        url, admin = found.app, found.owner
-        empty(found)
-    settings = Settings(home=tmp_path, catalog_url=url, catalog_admin_url=admin)
-    opened = open_catalog(settings, open_leases(settings, 5))
-    yield opened
-    opened.close()
 
 
 def key(number: int) -> str:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,43 +30,11 @@ from taboot_pipelines.model.crawls import (
 )
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, open_catalog
-from taboot_pipelines.stores.catalog import frontier as module
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.frontier import Frontier
+from taboot_pipelines.stores.catalog.frontier import Frontier, handing_out
 from taboot_pipelines.stores.leases import open_leases
-from taboot_pipelines_tests.servers import PostgresServer
-from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles
-
-Opener = Callable[[], Catalog]
-
-
-@pytest.fixture(scope="module")
-def roles(postgres: PostgresServer) -> Roles:
-    return with_roles(postgres, "frontier")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
-def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    url = admin = None
-    if request.param == "postgresql":
-        found: Roles = request.getfixturevalue("roles")
-        url, admin = found.app, found.owner
-        empty(found)
-    opened: list[Catalog] = []
-
-    def open_again() -> Catalog:
-        settings = Settings(home=tmp_path, catalog_url=url, catalog_admin_url=admin)
-        opened.append(open_catalog(settings, open_leases(settings, 5)))
-        return opened[-1]
-
-    yield open_again
-    for catalog in opened:
-        catalog.close()
-
-
-@pytest.fixture
-def catalog(opener: Opener) -> Catalog:
-    return opener()
+from taboot_pipelines_tests.crawl_rows import leads_of, rows_of
+from taboot_pipelines_tests.stores.conftest import Opener
 
 
 def plan(**fields: Any) -> CrawlPlan:
@@ -100,7 +67,7 @@ def done(claimed: ClaimedUrl, *children: FoundUrl, **fields: Any) -> DoneUrl:
 
 
 def states(catalog: Catalog, crawl: Crawl) -> Counter[str]:
-    return Counter(u["state"] for u in catalog.crawls.urls("n", crawl.crawl_id))
+    return Counter(u["state"] for u in rows_of(catalog.crawls, crawl))
 
 
 def test_a_crawl_has_its_id_from_its_source_and_number_and_goes_on_until_it_ends(catalog: Catalog) -> None:
@@ -164,7 +131,7 @@ def test_claimants_never_share_a_url(opener: Opener) -> None:
     keys = [key for some in taken for key in some]
     assert len(keys) == len(set(keys)) == 30 + 6 * 40 and all(taken)
     assert states(catalog, crawl) == {"COMPLETED": 270}
-    assert {u["attempts"] for u in catalog.crawls.urls("n", crawl.crawl_id)} == {0}
+    assert {u["attempts"] for u in rows_of(catalog.crawls, crawl)} == {0}
 
 
 def test_what_a_dead_or_silent_claimant_held_is_handed_out_again(
@@ -175,7 +142,7 @@ def test_what_a_dead_or_silent_claimant_held_is_handed_out_again(
         [
             sys.executable,
             "-c",
-            "from taboot_pipelines.stores.catalog.frontier import this_process as p; print(p())",
+            "from taboot_pipelines.stores.catalog.frontier.rows import this_process as p; print(p())",
         ],
         capture_output=True,
         text=True,
@@ -190,7 +157,7 @@ def test_what_a_dead_or_silent_claimant_held_is_handed_out_again(
     assert len(living.claim(1)) == 1
     assert living.reclaim() == 2, "those of the dead process, and nothing of those that live"
     assert dead.finish([done(c) for c in lost], []).lost == 2
-    monkeypatch.setattr(module, "STALE_MICROS", -1)
+    monkeypatch.setattr(handing_out, "STALE_MICROS", -1)
     silent.heartbeat()
     assert living.reclaim() == 4 and states(catalog, crawl) == {"PENDING": 9}
     assert catalog.crawls.frontier("n", crawl, "x").reclaim(alone=True) == 0
@@ -209,7 +176,7 @@ def test_giving_back_and_retrying_count_as_the_graph_says(catalog: Catalog) -> N
     (again,) = frontier.claim(9)
     assert (again.key, again.attempts) == (a.key, 1)
     frontier.finish([done(again, **failed)], [])
-    rows = {u["key"]: u for u in catalog.crawls.urls("n", crawl.crawl_id)}
+    rows = {u["key"]: u for u in rows_of(catalog.crawls, crawl)}
     assert (rows[a.key]["state"], rows[a.key]["attempts"]) == ("FAILED", 2)
     assert (rows[b.key]["state"], rows[b.key]["attempts"], rows[b.key]["outcome"]) == ("PENDING", 1, None)
     seconds = frontier.waiting().seconds
@@ -268,11 +235,11 @@ def test_a_shorter_way_moves_up_all_that_lies_behind_it(catalog: Catalog) -> Non
     leaf = [url("e", a)]
     frontier.finish([done(a, *leaf)], leaf)
     assert frontier.claim(9) == []
-    rows = {u["key"][-1]: u for u in catalog.crawls.urls("n", crawl.crawl_id)}
+    rows = {u["key"][-1]: u for u in rows_of(catalog.crawls, crawl)}
     assert (rows["e"]["depth"], rows["e"]["state"], rows["e"]["code"]) == (4, "COMPLETED", "E_DEPTH")
     short = [url("c", slow)]
     frontier.finish([done(slow, *short)], short)
-    rows = {u["key"][-1]: u for u in catalog.crawls.urls("n", crawl.crawl_id)}
+    rows = {u["key"][-1]: u for u in rows_of(catalog.crawls, crawl)}
     assert {n: rows[n]["depth"] for n in "abcde"} == {"a": 0, "b": 1, "c": 1, "d": 2, "e": 3}
     assert rows["c"]["parent"] == slow.key
     assert [c.key[-1] for c in frontier.claim(9)] == ["e"]
@@ -286,13 +253,13 @@ def test_the_graph_names_every_link_and_forgets_what_is_erased(catalog: Catalog)
     frontier.finish(
         [done(a, *children, content="sha", http_status=200, seconds=0.5, address="192.0.2.1")], children
     )
-    leads = catalog.crawls.leads("n", crawl.crawl_id)
+    leads = leads_of(catalog.crawls, crawl)
     assert leads == [(a.key, c.key) for c in children]
-    row = next(iter(catalog.crawls.urls("n", crawl.crawl_id)))
+    row = rows_of(catalog.crawls, crawl)[0]
     assert (row["http_status"], row["request_seconds"], row["ip"]) == (200, 0.5, "192.0.2.1")
     with catalog.database.begin("n") as c:
         catalog.crawls.forget(c, "n", "s", {children[1].key, "http://h/"})
-    assert catalog.crawls.leads("n", crawl.crawl_id) == [leads[0], leads[2]]
+    assert leads_of(catalog.crawls, crawl) == [leads[0], leads[2]]
     assert catalog.crawls.get("n", crawl.crawl_id).plan.roots == ()
 
 

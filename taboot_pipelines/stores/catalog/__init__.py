@@ -21,7 +21,7 @@ attribute          module                 subject
 ``jobs``           ``jobs.py``            one ingest of one source each: its state, its counts
 ``locators``       ``locators.py``        the fetch log, and which bytes each locator holds now (``Locator``)
 ``blobs``          ``blobs.py``           records of stored bytes, and how many bytes a namespace uses
-``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier.py`` hands out the URLs
+``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier/`` hands out the URLs
                                           that one still has to ask for
 ``crawl_reports``  ``crawl_reports.py``  what is shown of crawls: URLs and links in parts, and how far one is
 ``uploads``        ``uploads.py``         blobs that wait to be uploaded once more

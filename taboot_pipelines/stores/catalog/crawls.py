@@ -1,12 +1,13 @@
-"""Crawls: one row for each crawl of a source, and what is to be seen of it: its ledger, its URLs, its links.
+"""Crawls: one row for each crawl of a source, and what it came to by its ledger.
 
-The URLs that a crawl still has to ask for are handed out by :mod:`taboot_pipelines.stores.catalog.frontier`.
+The URLs that a crawl still has to ask for are handed out by :mod:`taboot_pipelines.stores.catalog.frontier`;
+:mod:`taboot_pipelines.stores.catalog.crawl_reports` reads what became of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,10 @@ from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
-from taboot_pipelines.stores.catalog.frontier import Frontier, counts_json, ledger_of
-from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
+from taboot_pipelines.stores.catalog.frontier import Frontier
+from taboot_pipelines.stores.catalog.frontier.ending import counts_json, ledger_of
+from taboot_pipelines.stores.catalog.writing import now_micros, parts
 from taboot_pipelines.stores.leases import FileLeases
-
-#: Rows read at once where all of a crawl are wanted.
-_PAGE = 2000
 
 
 def crawls_in_memory() -> Crawls:
@@ -202,56 +201,6 @@ class Crawls:
             )
             return _one(c, namespace, crawl_id)
 
-    # --- the graph ------------------------------------------------------------------------------------------
-
-    def urls(self, namespace: str, crawl_id: str) -> Iterator[Row]:
-        """The URLs of a crawl by key, each as the columns of the table ``crawl_url``; ``parent`` is a key."""
-        after = ""
-        while rows := self._urls(namespace, crawl_id, after):
-            yield from rows
-            after = rows[-1]["key"]
-
-    @retried
-    def _urls(self, namespace: str, crawl_id: str, after: str) -> list[Row]:
-        u, p = t.crawl_url, t.crawl_url.alias()
-        same = sa.and_(p.c.namespace == u.c.namespace, p.c.crawl_id == u.c.crawl_id, p.c.url_id == u.c.parent)
-        query = (
-            sa.select(*(c for c in u.c if c.name != "parent"), p.c.key.label("parent"))
-            .select_from(u.outerjoin(p, same))
-            .where(u.c.namespace == namespace, u.c.crawl_id == crawl_id, u.c.key > after)
-            .order_by(u.c.key)
-            .limit(_PAGE)
-        )
-        with self.database.read(namespace) as c:
-            return [dict(r._mapping) for r in c.execute(query)]
-
-    @retried
-    def leads(self, namespace: str, crawl_id: str) -> list[tuple[str, str]]:
-        """Every link between two URLs of a crawl, as (key of the page, key of where it leads), sorted.
-
-        A link to a URL that was erased is left out.
-        """
-        u, lead = t.crawl_url.c, t.crawl_lead.c
-        with self.database.read(namespace) as c:
-            keys: dict[bytes, str] = {
-                bytes(r.url_id): r.key
-                for r in c.execute(
-                    sa.select(u.url_id, u.key).where(u.namespace == namespace, u.crawl_id == crawl_id)
-                )
-            }
-            rows = c.execute(
-                sa.select(lead.parent, lead.children).where(
-                    lead.namespace == namespace, lead.crawl_id == crawl_id
-                )
-            ).all()
-        return sorted(
-            (keys[parent], keys[child])
-            for parent, children in ((bytes(r.parent), m.split_ids(r.children)) for r in rows)
-            if parent in keys
-            for child in children
-            if child in keys
-        )
-
     # --- forgetting -----------------------------------------------------------------------------------------
 
     @retried
@@ -307,12 +256,16 @@ class Crawls:
         crawls = sa.select(t.crawl.c.crawl_id).where(
             t.crawl.c.namespace == namespace, t.crawl.c.source_id == source_id
         )
+        of_source = (u.namespace == namespace, u.crawl_id.in_(crawls))
         for part in parts(sorted(keys)):
-            c.execute(
-                sa.delete(t.crawl_url)
-                .where(u.namespace == namespace, u.crawl_id.in_(crawls))
-                .where(u.url_id.in_([m.url_id(k) for k in part]))
-            )
+            gone = u.url_id.in_([m.url_id(k) for k in part])
+            urls = set(c.execute(sa.select(u.url).where(*of_source, gone)).scalars())
+            c.execute(sa.delete(t.crawl_url).where(*of_source, gone))
+            # Another page may say that its own URL is one of these.
+            for named in parts(sorted(urls.union(part))):
+                c.execute(
+                    sa.update(t.crawl_url).where(*of_source, u.canonical.in_(named)).values(canonical=None)
+                )
         # A root may be the page that is erased.
         for row in c.execute(
             sa.select(t.crawl.c.crawl_id, t.crawl.c.roots).where(

@@ -244,6 +244,10 @@ crawl_url = Table(
         sqlite_where=text("handed IS NOT NULL"),
         postgresql_where=text("handed IS NOT NULL"),
     ),
+    Column("canonical", Text),  # what the page says is its URL, where that is another
+    Column("fresh_since", BigInteger),  # null, as the next two: the answer may not be reused
+    Column("fresh_until", BigInteger),
+    Column("fresh_max_age", BigInteger),
     Index(
         "ix_crawl_url_pending",
         "namespace",
