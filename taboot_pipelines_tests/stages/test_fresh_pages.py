@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stages import raw_blobs
+from taboot_pipelines.stages.batch import Batch
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stores.catalog import schema
@@ -49,9 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(
         BaseHTTPRequestHandler, "date_time_string", lambda *_: format_datetime(made.now, usegmt=True)
     )
-    monkeypatch.setattr(
-        raw_blobs.Access, "of", lambda *a, **k: replace(real(*a, **k), clock=lambda: made.now)
-    )
+    monkeypatch.setattr(Access, "of", lambda *a, **k: replace(real(*a, **k), clock=lambda: made.now))
     return made
 
 
@@ -202,7 +200,7 @@ def test_what_is_served_is_what_was_last_fetched_and_equals_from_scratch(
         if n % 3 == 2:
             stop = chance.randint(1, 6)
             with pytest.MonkeyPatch.context() as patch:
-                real, left = raw_blobs._Batch._take, [stop]
+                real, left = Batch._take, [stop]
 
                 def take(self: Any, event: Any, real: Any = real, left: list[int] = left) -> None:
                     left[0] -= 1
@@ -210,7 +208,7 @@ def test_what_is_served_is_what_was_last_fetched_and_equals_from_scratch(
                         raise TabootError("E_STORAGE", "There is no space left on the device.")
                     real(self, event)
 
-                patch.setattr(raw_blobs._Batch, "_take", take)
+                patch.setattr(Batch, "_take", take)
                 with pytest.raises(TabootError, match="E_STORAGE"):
                     fast.run("raw_blobs", "site", confirm_deletes=True)
         fast.ingest("site", confirm_deletes=True)
