@@ -2,8 +2,8 @@
 
 The check belongs where the socket is opened: :func:`reachable` resolves a name once and checks every address
 of the answer, and the connection is made to one of those it returns, whatever the name means a moment later.
-It holds for pages, redirects, robots, sitemaps, proxies and whatever else is asked for by a URL that somebody
-else wrote.
+It holds for pages, redirects, robots, sitemaps and whatever else is asked for by a URL that somebody else
+wrote. A proxy is named by the operator and may be anywhere but at a metadata service (:data:`ANYWHERE`).
 """
 
 from __future__ import annotations
@@ -79,6 +79,10 @@ METADATA_HOSTS = frozenset(
 MAX_TRIED_ADDRESSES = 8
 #: A name with more addresses than any service has is refused.
 MAX_ADDRESSES = 4096
+
+#: For ``allowed``, where the operator's own word says what to connect to (a proxy), not a page's: every
+#: address but those of metadata services.
+ANYWHERE: tuple[Network, ...] = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 
 #: ``resolver(host, port)``: the addresses of a host name, or of an address written as one. Raises
 #: ``OSError``.

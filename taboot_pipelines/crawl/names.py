@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from taboot_pipelines.crawl.addresses import Address, Network, Resolver, check_address
+from taboot_pipelines.crawl.addresses import ANYWHERE, Address, Network, Resolver, check_address
 
 #: Addresses of one name that are tried. An answer may hold thousands.
 MAX_ADDRESSES = 8
@@ -46,26 +46,29 @@ class Names:
         self._resolver = resolver
         self._wake = wake
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, int], tuple[float, Pin | None]] = {}
+        #: By host, port, and whether it is a proxy's.
+        self._known: dict[tuple[str, int, bool], tuple[float, Pin | None]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
-    def find(self, host: str, port: int) -> Pin | None:
-        """What ``host`` (an IPv6 address in brackets) may be connected to; None while it is looked up."""
+    def find(self, host: str, port: int, *, proxy: bool = False) -> Pin | None:
+        """What ``host`` (an IPv6 address in brackets) may be connected to; None while it is looked up.
+        ``proxy``: it is a proxy of the operator, and so may be anywhere but at a metadata service."""
         literal = _literal(host)
         if literal is not None:
-            return self._checked([literal])
+            return self._checked([literal], proxy)
+        key = host, port, proxy
         now = time.monotonic()
         with self._lock:
-            until, pin = self._known.get((host, port), (0.0, None))
+            until, pin = self._known.get(key, (0.0, None))
             if now < until:
                 return pin
             while len(self._known) >= MAX_NAMES:
                 del self._known[next(iter(self._known))]
-            self._known.pop((host, port), None)
-            self._known[host, port] = (float("inf"), None)
+            self._known.pop(key, None)
+            self._known[key] = (float("inf"), None)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="taboot-names")
-        self._threads.submit(self._look_up, host, port)
+        self._threads.submit(self._look_up, key)
         return None
 
     def close(self) -> None:
@@ -73,23 +76,24 @@ class Names:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _look_up(self, host: str, port: int) -> None:
+    def _look_up(self, key: tuple[str, int, bool]) -> None:
+        host, port, proxy = key
         pin, life = Pin(), FAILURE_SECONDS
         try:
-            pin, life = self._checked(self._resolver(host, port)), LIFE_SECONDS
+            pin, life = self._checked(self._resolver(host, port), proxy), LIFE_SECONDS
         except socket.gaierror as error:
             pin = Pin(again=error.errno == socket.EAI_AGAIN)
         except (OSError, ValueError):  # ValueError: a label that no DNS name can hold
             pass
         finally:
             with self._lock:
-                self._known[host, port] = (time.monotonic() + life, pin)
+                self._known[key] = (time.monotonic() + life, pin)
             self._wake()
 
-    def _checked(self, addresses: Sequence[Address]) -> Pin:
+    def _checked(self, addresses: Sequence[Address], proxy: bool) -> Pin:
         found = tuple(dict.fromkeys(addresses))
         for address in found:
-            if not check_address(address, self._allowed):
+            if not check_address(address, ANYWHERE if proxy else self._allowed):
                 return Pin(blocked=address)
         return Pin(found[:MAX_ADDRESSES])
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pycurl
 
-from taboot_pipelines.crawl.addresses import Network, check_address
+from taboot_pipelines.crawl.addresses import ANYWHERE, Network, check_address
 from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.inflate import Inflater
@@ -27,6 +27,13 @@ _IDLE_SECONDS = 60
 _SUPPRESS_CONNECT_HEADERS = 265
 #: ``CURLE_PROXY``, likewise.
 _E_PROXY = 97
+#: What a SOCKS proxy says of the host behind it (``CURLPX_REPLY_…``), which is no failure of its own.
+_HOST_ERRORS = {
+    19: "connection refused",
+    21: "the host is unreachable",
+    22: "the network is unreachable",
+    24: "the time to live expired",
+}
 #: Headers whose repetitions are one list (RFC 9110 §5.3); of the others the last one counts.
 _LISTS = frozenset({"content-encoding", "link", "x-robots-tag"})
 _HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2"}
@@ -111,7 +118,7 @@ class Transfer:
             if text is None:
                 self.curl.unsetopt(option)
             else:
-                set_(option, text)
+                set_(option, text.encode())
 
     # --- what libcurl calls ---------------------------------------------------------------------------------
 
@@ -120,8 +127,10 @@ class Transfer:
         if address.family not in (socket.AF_INET, socket.AF_INET6):
             return pycurl.SOCKET_BAD
         ip = ipaddress.ip_address(address.addr[0])
-        if not check_address(ip, self._allowed):
-            self._error = blocked(self._request, self._request.url.host, str(ip))
+        # By a proxy libcurl connects to nothing else; what the proxy connects to was checked before.
+        if not check_address(ip, self._allowed if self._proxy is None else ANYWHERE):
+            host = self._request.url.host if self._proxy is None else self._proxy.host
+            self._error = blocked(self._request, host, str(ip), proxy=self._proxy is not None)
             return pycurl.SOCKET_BAD
         try:
             return open_socket(address)
@@ -250,6 +259,10 @@ class Transfer:
             return broken(request, "TLS failed", again=False)
         if code in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY, pycurl.E_URL_MALFORMAT):
             return broken(request, "the name does not resolve", again=False)
+        if request.proxy is not None and code == _E_PROXY:
+            reason = _HOST_ERRORS.get(self.curl.getinfo(pycurl.PROXY_ERROR))
+            if reason is not None:
+                return broken(request, f"the proxy {request.proxy.name} says: {reason}")
         if request.proxy is not None and (
             code in (pycurl.E_COULDNT_CONNECT, _E_PROXY) or (code == pycurl.E_RECV_ERROR and not self._status)
         ):
@@ -296,10 +309,12 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def blocked(request: Request, host: str, address: str) -> TabootError:
+def blocked(request: Request, host: str, address: str, *, proxy: bool = False) -> TabootError:
     return TabootError(
         "E_URL_BLOCKED",
-        f"The host {host} has the address {address}, which is not public.",
+        f"The proxy {host} has the address {address}, a cloud's metadata service."
+        if proxy
+        else f"The host {host} has the address {address}, which is not public.",
         url=request.url.text,
         host=host,
     )
