@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import time
+from collections.abc import Callable
 from typing import Any
 
 from taboot_pipelines.crawl.captures import PageReply, PageRequest
@@ -12,6 +14,14 @@ from taboot_pipelines.errors import TabootError
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
 AGENT = (("User-Agent", "taboot-test"),)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Return once something holds, which it does much sooner unless it never will."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it does not come to that"
+        time.sleep(0.02)
 
 
 def request(url: str, **fields: Any) -> PageRequest:

@@ -31,7 +31,16 @@ from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.records import Failed, Fetched, Known, NotModified
 from taboot_pipelines.settings import BrowserSettings, HttpSettings
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
-from taboot_pipelines_tests.crawl.rendered import AGENT, LOOPBACK, answers, error, page, request
+from taboot_pipelines_tests.crawl.rendered import (
+    AGENT,
+    LOOPBACK,
+    answers,
+    error,
+    page,
+    request,
+    wait_until,
+)
+from taboot_pipelines_tests.crawl.socks import socks_proxy
 
 pytestmark = pytest.mark.slow
 HTML = {"content_type": "text/html; charset=iso-8859-1", "etag": '"1"', "last_modified": "now"}
@@ -401,37 +410,144 @@ def test_the_sandbox_is_on_unless_the_user_is_root(
         assert "HTTP_PROXY" not in text and "hidden" not in text
 
 
-def _is_chromium(process: psutil.Process) -> bool:
-    """Whether it is the browser itself, not one of its parts."""
-    with suppress(psutil.Error):
-        words = process.cmdline()
-        return "--remote-debugging-pipe" in words and not any(w.startswith("--type=") for w in words)
-    return False
+def _processes(kind: str) -> set[psutil.Process]:
+    """This process's browsers themselves (not their parts), or the drivers of Playwright."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if kind == "driver":
+                fits = "run-driver" in words
+            else:
+                fits = "--remote-debugging-pipe" in words and not any(w.startswith("--type=") for w in words)
+            if fits:
+                found.add(process)
+    return found
 
 
-def test_another_chromium_comes_for_one_that_died(pages: Site) -> None:
-    with closing(Browser(FAST, LOOPBACK)) as client:
+class Killed:
+    """A client whose Chromium is killed at a moment of a visit, and how often that was."""
+
+    def __init__(self, kind: str = "chromium") -> None:
+        self.kind = kind
+        self.times = 0
+        self._others = _processes(kind)
+
+    def __call__(self) -> None:
+        if not self.times:
+            (process,) = _processes(self.kind) - self._others
+            process.kill()
+            self.times += 1
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *("new_context", "add_init_script", "new_page", "new_cdp_session"),
+        *("navigation", "document", "settling", "wait_for", "screenshot", "script", "driver"),
+    ],
+)
+def test_a_visit_hears_at_once_that_chromium_died_and_the_next_gets_another(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from playwright import async_api
+
+    kill = Killed("driver" if moment == "driver" else "chromium")
+    gone, hold = threading.Event(), threading.Event()
+
+    def site(h: BaseHTTPRequestHandler) -> None:
+        if h.path == "/kill":
+            kill()
+            gone.set()
+            hold.wait(60)
+        elif h.path == "/half":
+            h.send_response(200)
+            h.send_header("Content-Type", "text/html")
+            h.send_header("Content-Length", "1000")
+            h.end_headers()
+            h.wfile.write(b"<p>half")
+            h.wfile.flush()
+            kill()
+            gone.set()
+            hold.wait(60)
+        elif h.path == "/rest":
+            send(h, 200, b"<p>Words</p><script>fetch('/kill')</script>", content_type="text/html")
+        else:
+            send(h, 200, b"<p>Words</p>", content_type="text/html")
+
+    def killing(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        async def patched(self: object, *given: object, **named: object) -> object:
+            if armed.is_set():
+                kill()
+            return await real(self, *given, **named)
+
+        monkeypatch.setattr(owner, name, patched)
+
+    armed = threading.Event()
+    path, capture = "/", None
+    if moment == "new_context":
+        killing(async_api.Browser, moment)
+    elif moment in ("add_init_script", "new_page", "new_cdp_session"):
+        killing(async_api.BrowserContext, moment)
+    elif moment in ("navigation", "driver"):
+        path = "/kill"
+    elif moment == "document":
+        path = "/half"
+    elif moment == "settling":
+        path = "/rest"
+    elif moment == "wait_for":
+        killing(async_api.Locator, "wait_for")
+        capture = Capture(screenshot=True, wait_for="#never", wait_seconds=0)
+    elif moment == "screenshot":
+        killing(async_api.Page, moment)
+        capture = Capture(screenshot=True, pdf=True, wait_seconds=0)
+    else:
+        capture = Capture(scripts=("await fetch('/kill')",), wait_seconds=0)
+
+    with serve(site) as pages, closing(Browser(BrowserSettings(settle_seconds=100), LOOPBACK)) as client:
         assert page(client, f"{pages.base}/").status == 200
-        chromium = next(p for p in psutil.Process().children(recursive=True) if _is_chromium(p))
-        client.start(0, request(f"{pages.base}/spin"))
-        time.sleep(1.5)
-        chromium.kill()
-        ((_, found),) = client.finished(60)
+        armed.set()
+        # Its own time-outs are far away: an answer before them comes of the death.
+        client.start(0, request(pages.base + path, timeouts=Timeouts(200, 200, 200), capture=capture))
+        done = client.finished(100)
+        assert kill.times == 1
+        assert done, "nobody told the visit"
+        ((_, found),) = done
         assert isinstance(found, TabootError)
         assert (found.code, found.details["again"]) == ("E_BROWSER", True)
+        hold.set()
         assert page(client, f"{pages.base}/").status == 200
+
+
+def test_all_visits_hear_that_chromium_died(pages: Site) -> None:
+    kill = Killed()
+    with closing(Browser(BrowserSettings(max_concurrency=3), LOOPBACK)) as client:
+        spinning = pages.hits["/spin"]
+        for ticket in range(3):
+            client.start(ticket, request(f"{pages.base}/spin", timeouts=Timeouts(200, 200, 200)))
+        wait_until(lambda: pages.hits["/spin"] == spinning + 3)
+        kill()
+        found = dict(client.finished(100))
+        while len(found) < 3:
+            some = client.finished(100)
+            assert some
+            found |= dict(some)
+        assert {getattr(e, "code", e) for e in found.values()} == {"E_BROWSER"}
 
 
 def test_closing_leaves_no_process_behind(pages: Site) -> None:
     before = set(psutil.Process().children(recursive=True))
     client = Browser(FAST, LOOPBACK)
+    spinning, dripping = pages.hits["/spin"], pages.hits["/slow"]
     client.start(0, request(f"{pages.base}/spin"))
     client.start(1, request(f"{pages.base}/slow"))
-    time.sleep(3)
+    wait_until(lambda: pages.hits["/spin"] > spinning and pages.hits["/slow"] > dripping)
     assert set(psutil.Process().children(recursive=True)) - before
     client.close()
     left = set(psutil.Process().children(recursive=True)) - before
-    psutil.wait_procs(left, timeout=5)
+    psutil.wait_procs(left, timeout=60)
     assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert client.finished(0) == []
 
@@ -494,12 +610,21 @@ def test_pages_go_by_a_proxy_and_names_are_checked_before(client: Browser, pages
         assert b"sp" in page(client, f"{url}/", proxy=way).body
         assert set(asked) == {f"127.0.0.1:{pages.port}"}
         found = error(client, f"{url}/", proxy=Proxy("http", "127.0.0.1", port, "me", "wrong"))
-        assert (found.code, found.details["proxy"]) == ("E_NETWORK", f"127.0.0.1:{port}")
-        assert error(client, f"{url}/", proxy=Proxy("socks5", "127.0.0.1", port)).code == "E_CONFIG"
+        assert (found.code, found.details["proxy"]) == ("E_PROXY", f"http://127.0.0.1:{port}")
         asked.clear()
         with closing(Browser(FAST, [])) as strict:
             assert error(strict, f"{url}/", proxy=way).code == "E_URL_BLOCKED"
         assert not asked
+
+
+def test_pages_go_by_a_socks_proxy(client: Browser, pages: Site) -> None:
+    with socks_proxy(("me", "mine")) as socks:
+        url = pages.base.replace("127.0.0.1", "localhost")
+        reply = page(client, f"{url}/", proxy=Proxy("socks5", "localhost", socks.port, "me", "mine"))
+        assert "<p>später</p>" in reply.body.decode()
+        assert set(socks.asked) == {("127.0.0.1", pages.port)}
+        wrong = Proxy("socks5", "localhost", socks.port, "me", "wrong")
+        assert error(client, f"{url}/", proxy=wrong).code == "E_PROXY"
 
 
 def test_pictures_and_films_are_not_loaded_for_words(client: Browser, pages: Site) -> None:
