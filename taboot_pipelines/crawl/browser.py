@@ -23,6 +23,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.arrivals import Arrivals
+from taboot_pipelines.crawl.authorities import trusting_home
 from taboot_pipelines.crawl.capturing import MAX_SECONDS, VIEWPORT
 from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.egress import EgressProxy, Visit
@@ -175,6 +177,9 @@ class _Engine:
         self._proxy = EgressProxy(resolver)
         self._running: _Running | None = None
         self._listening = False
+        #: A home for Chromium, once it is needed, and whether Chromium is to have it.
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._own_home = False
         self._starting = asyncio.Lock()
         self._turns = asyncio.Semaphore(settings.max_concurrency)
         self._visits = 0
@@ -204,6 +209,8 @@ class _Engine:
         if self._running is not None:
             await self._running.end()
         await self._proxy.close()
+        if self._home is not None:
+            self._home.cleanup()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(coroutine)
@@ -233,6 +240,8 @@ class _Engine:
             if not self._listening:
                 await self._proxy.open()
                 self._listening = True
+                self._home = tempfile.TemporaryDirectory(prefix="taboot-home-", ignore_cleanup_errors=True)
+                self._own_home = await asyncio.to_thread(trusting_home, Path(self._home.name))
             if self._running is not None:
                 dead, self._running = self._running, None
                 self._spawn(dead.end())
@@ -244,6 +253,9 @@ class _Engine:
         from playwright.async_api import async_playwright
 
         root = os.geteuid() == 0
+        environment = {n: os.environ[n] for n in _ENVIRONMENT if n in os.environ}
+        if self._own_home and self._home is not None:
+            environment["HOME"] = self._home.name
         driver = await async_playwright().start()
         pulse = None
         try:
@@ -253,7 +265,7 @@ class _Engine:
                 args=list(ARGUMENTS),
                 # Without a visit's password this way leads nowhere.
                 proxy={"server": f"http://127.0.0.1:{self._proxy.port}", "bypass": "<-loopback>"},
-                env={n: os.environ[n] for n in _ENVIRONMENT if n in os.environ},
+                env=dict(environment),
                 timeout=_LAUNCH_SECONDS * 1000,
                 handle_sigint=False,
                 handle_sigterm=False,

@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 from taboot_pipelines.crawl import browser as browser_module
+from taboot_pipelines.crawl import nss
 from taboot_pipelines.crawl.browser import Browser, find_chromium
 from taboot_pipelines.crawl.captures import Capture, Capturer, PageReply, events, missing, path_of
 from taboot_pipelines.crawl.client import Request, Timeouts
@@ -563,6 +564,80 @@ def test_a_certificate_that_nobody_trusts_is_refused(client: Browser, tmp_path: 
         found = error(client, secure.base.replace("http:", "https:") + "/")
         assert (found.code, "certificate" in found.message) == ("E_NETWORK", True)
         assert not secure.hits
+
+
+def _openssl(folder: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a private authority (``ca.pem``), and certificates of its: ``good`` for 127.0.0.1,
+    ``other`` for another name, ``old`` that has expired, and ``false`` by an authority of the same name."""
+    folder = tmp_path_factory.mktemp("house")
+    for name in ("ca", "false-ca"):
+        _openssl(
+            *(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=House"),
+            *(
+                "-addext",
+                "basicConstraints=critical,CA:TRUE",
+                "-keyout",
+                f"{name}.key",
+                "-out",
+                f"{name}.pem",
+            ),
+        )
+    for name, host, days, authority in (
+        ("good", "IP:127.0.0.1", "2", "ca"),
+        ("other", "DNS:other.house", "2", "ca"),
+        ("old", "IP:127.0.0.1", "0", "ca"),
+        ("false", "IP:127.0.0.1", "2", "false-ca"),
+    ):
+        (folder / "ext").write_text(f"subjectAltName={host}\nextendedKeyUsage=serverAuth\n")
+        _openssl(
+            *(folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x"),
+            *("-keyout", f"{name}.key", "-out", "csr"),
+        )
+        _openssl(
+            *(folder, "x509", "-req", "-in", "csr", "-days", days, "-extfile", "ext", "-out", "leaf"),
+            *("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial"),
+        )
+        # With the true authority behind it, whoever signed it.
+        (folder / f"{name}.pem").write_bytes(
+            (folder / "leaf").read_bytes() + (folder / "ca.pem").read_bytes()
+        )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["good", "other", "old", "false"])
+def test_a_private_authority_is_trusted_for_what_it_signed_and_no_more(
+    name: str, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(house / f"{name}.pem", house / f"{name}.key")
+    monkeypatch.setenv("SSL_CERT_FILE", str(house / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(house / "none"))
+    with serve(site, context) as secure, closing(Browser(FAST, LOOPBACK)) as client:
+        url = secure.base.replace("http:", "https:")
+        if name == "good":
+            reply = page(client, f"{url}/")
+            assert (reply.status, "<p>später</p>" in reply.body.decode()) == (200, True)
+        else:
+            found = error(client, f"{url}/")
+            assert (found.code, "certificate" in found.message) == ("E_NETWORK", True)
+            assert not secure.hits
+
+
+def test_without_the_library_chromium_renders_with_its_own_authorities(
+    house: Path, pages: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = house / "nss.py"
+    broken.write_text("import sys; sys.exit('libnss3.so is not there')")
+    monkeypatch.setattr(nss, "__file__", str(broken))
+    monkeypatch.setenv("SSL_CERT_FILE", str(house / "ca.pem"))
+    with closing(Browser(FAST, LOOPBACK)) as client:
+        assert page(client, f"{pages.base}/").status == 200
+    assert "libnss3.so is not there" in caplog.text
 
 
 @contextmanager
