@@ -25,14 +25,14 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def request(url: str, **fields: Any) -> PageRequest:
-    """A request with bounds that a test need not wait for."""
+    """A request with bounds that no test waits for, nor a slow machine reaches."""
     return PageRequest(
         url=parse_url(url),
-        **{"headers": AGENT, "max_bytes": 1_000_000, "timeouts": Timeouts(5, 10, 30), **fields},
+        **{"headers": AGENT, "max_bytes": 1_000_000, "timeouts": Timeouts(60, 60, 200), **fields},
     )
 
 
-def answers(client: Client, *requests: PageRequest, seconds: float = 60) -> list[Reply | TabootError]:
+def answers(client: Client, *requests: PageRequest, seconds: float = 240) -> list[Reply | TabootError]:
     """What becomes of the requests, all on their way at once, in their order."""
     for ticket, one in enumerate(requests):
         client.start(ticket, one)
