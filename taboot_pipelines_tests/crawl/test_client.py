@@ -423,10 +423,10 @@ def test_no_proxy_is_a_metadata_service(address: str) -> None:
 
 
 def test_a_proxy_that_refuses_or_is_away_is_named() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        closed = probe.getsockname()[1]
-    with http_proxy(403) as (port, _), closing(client()) as asked:
+    # Bound and not listening: nobody else gets the port, and nobody answers there.
+    with socket.socket() as shut, http_proxy(403) as (port, _), closing(client()) as asked:
+        shut.bind(("127.0.0.1", 0))
+        closed = shut.getsockname()[1]
         results = ask(
             asked,
             *(request("http://docs.example/", proxy=Proxy("http", "127.0.0.1", p)) for p in (port, closed)),
