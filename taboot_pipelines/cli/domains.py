@@ -143,7 +143,7 @@ def unblock(outer: str | None, domain: str, namespace: str | None) -> None:
     "allowed",
     multiple=True,
     metavar="CIDR",
-    help="A private network in which a proxy, or the host of --url, may be.",
+    help="A private network in which the host of --url may be; proxies may be in any.",
 )
 @namespace_option
 @json_option

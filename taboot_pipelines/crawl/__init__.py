@@ -14,7 +14,8 @@ How data flow:
 * ``client`` says what one hop is, and ``curl`` makes it, with ``transfer`` and ``authorities``, over HTTP/1.1
   and HTTP/2; ``inflate`` undoes compression within bounds
 * ``browser`` and ``crawl4ai`` are clients that render a page, with ``rendering`` and ``egress``, the one way
-  out of a browser; ``captures`` says what is kept of how a page looks, and ``capturing`` takes it
+  out of a browser, which goes on by ``tunnels`` where there is a proxy; ``nss`` tells it of ``authorities``;
+  ``captures`` says what is kept of how a page looks, and ``capturing`` takes it
 * ``addresses`` says which addresses may be connected to; ``names`` asks it for every name that is looked up,
   and it is asked again where the socket is opened, for every hop; ``proxies`` says by which way
 

@@ -2,8 +2,8 @@
 
 The check belongs where the socket is opened: :func:`reachable` resolves a name once and checks every address
 of the answer, and the connection is made to one of those it returns, whatever the name means a moment later.
-It holds for pages, redirects, robots, sitemaps, proxies and whatever else is asked for by a URL that somebody
-else wrote.
+It holds for pages, redirects, robots, sitemaps and whatever else is asked for by a URL that somebody else
+wrote. A proxy is named by the operator and may be anywhere but at a metadata service (:data:`ANYWHERE`).
 
 Stricter than IANA's registries on purpose: the anycast addresses for PCP and TURN in 192.0.0.0/24 and
 2001::/23 are global, but what answers is the network's own; no IPv6 address outside of 2000::/3 is public.
@@ -83,6 +83,10 @@ MAX_TRIED_ADDRESSES = 8
 #: A name with more addresses than any service has is refused.
 MAX_ADDRESSES = 4096
 
+#: For ``allowed``, where the operator's own word says what to connect to (a proxy), not a page's: every
+#: address but those of metadata services.
+ANYWHERE: tuple[Network, ...] = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
+
 #: ``resolver(host, port)``: the addresses of a host name, or of an address written as one. Raises
 #: ``OSError``.
 Resolver = Callable[[str, int], Sequence[Address]]
@@ -123,13 +127,15 @@ def reachable(
         )
     for address in addresses:
         if not check_address(address, allowed):
-            raise not_public(host, address)
+            raise not_public(host, address, allowed)
     return addresses[:MAX_TRIED_ADDRESSES]
 
 
-def not_public(host: str, address: Address) -> TabootError:
-    """The refusal of a host for one of its addresses."""
+def not_public(host: str, address: Address, allowed: Sequence[Network]) -> TabootError:
+    """The refusal of a host for one of its addresses, which ``allowed`` does not open."""
     message = f"The host {host} has the address {address}, which is not public."
+    if allowed is ANYWHERE:
+        message = f"The proxy {host} has the address {address}, a cloud's metadata service."
     return TabootError("E_URL_BLOCKED", message, host=host)
 
 

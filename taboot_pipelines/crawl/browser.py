@@ -11,6 +11,9 @@ is bounded in bytes and time. Chromium's own sandbox is on unless the user is ro
 An answer that is no HTML is given as it came. HTML is what the document has become once it is loaded and its
 connections have rested, in UTF-8 whatever its ``<meta>`` says. Since that depends on more than the document's
 own bytes, no validators are sent, and none are given back.
+
+Chromium may die at any moment (it needs much memory), and so may Playwright's driver, a process of its own.
+Every visit that was under way then ends with ``E_BROWSER`` at once, and the next one starts both anew.
 """
 
 from __future__ import annotations
@@ -20,14 +23,17 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.arrivals import Arrivals
+from taboot_pipelines.crawl.authorities import trusting_home
 from taboot_pipelines.crawl.capturing import MAX_SECONDS, VIEWPORT
 from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.egress import EgressProxy, Visit
@@ -37,7 +43,7 @@ from taboot_pipelines.settings import BrowserSettings
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser as Chromium
-    from playwright.async_api import Page, Playwright
+    from playwright.async_api import BrowserContext, CDPSession, Page, Playwright
 
 _EXECUTABLES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 #: Beside what Playwright passes, which turns off updates, reports and other traffic of Chromium's own.
@@ -65,6 +71,8 @@ for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'RTCIceTrans
 """
 _LAUNCH_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
+#: How often Chromium is asked whether it lives. It tells at once that it has ended, but the driver does not.
+_PULSE_SECONDS = 1.0
 #: Environment variables that Chromium may see: none that could hold a secret or name a proxy.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
 
@@ -130,6 +138,32 @@ def find_chromium(settings: BrowserSettings) -> Path:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """Chromium and its driver. ``ended`` is set once either is dead; calls may stay unanswered then."""
+
+    chromium: Chromium
+    driver: Playwright
+    ended: asyncio.Event
+
+    async def watch(self, pulse: CDPSession) -> None:
+        """Until it has ended, which its own word or a missing pulse says."""
+        self.chromium.on("disconnected", lambda _: self.ended.set())
+        with contextlib.suppress(Exception):
+            while self.chromium.is_connected() and not self.ended.is_set():
+                await pulse.send("Browser.getVersion")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.ended.wait(), _PULSE_SECONDS)
+        self.ended.set()
+
+    async def end(self) -> None:
+        """Stop both, whatever state they are in."""
+        self.ended.set()
+        for stop in (self.chromium.close, self.driver.stop):
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(stop(), _CLOSE_SECONDS)
+
+
 class _Engine:
     """The event loop that Playwright and the proxy live in, and its thread."""
 
@@ -141,8 +175,11 @@ class _Engine:
         self._executable = executable
         self._loop = asyncio.new_event_loop()
         self._proxy = EgressProxy(resolver)
-        self._playwright: Playwright | None = None
-        self._chromium: Chromium | None = None
+        self._running: _Running | None = None
+        self._listening = False
+        #: A home for Chromium, once it is needed, and whether Chromium is to have it.
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._own_home = False
         self._starting = asyncio.Lock()
         self._turns = asyncio.Semaphore(settings.max_concurrency)
         self._visits = 0
@@ -169,13 +206,11 @@ class _Engine:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(Exception):
-            if self._chromium is not None:
-                await asyncio.wait_for(self._chromium.close(), _CLOSE_SECONDS)
-        with contextlib.suppress(Exception):
-            if self._playwright is not None:
-                await asyncio.wait_for(self._playwright.stop(), _CLOSE_SECONDS)
+        if self._running is not None:
+            await self._running.end()
         await self._proxy.close()
+        if self._home is not None:
+            self._home.cleanup()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(coroutine)
@@ -194,52 +229,82 @@ class _Engine:
             except TimeoutError:
                 result = late(request.url)
             except PlaywrightError:
-                url = request.url.text
-                result = TabootError("E_BROWSER", f"Chromium gave up on {url}.", url=url, again=True)
+                result = _gave_up(request)
         tell(result)
 
-    async def _start(self) -> Chromium:
+    async def _start(self) -> _Running:
         """Chromium, started if it does not run."""
+        async with self._starting:
+            if self._running is not None and not self._running.ended.is_set():
+                return self._running
+            if not self._listening:
+                await self._proxy.open()
+                self._listening = True
+                self._home = tempfile.TemporaryDirectory(prefix="taboot-home-", ignore_cleanup_errors=True)
+                self._own_home = await asyncio.to_thread(trusting_home, Path(self._home.name))
+            if self._running is not None:
+                dead, self._running = self._running, None
+                self._spawn(dead.end())
+            self._running = await self._launch()
+            return self._running
+
+    async def _launch(self) -> _Running:
         from playwright.async_api import Error as PlaywrightError
         from playwright.async_api import async_playwright
 
-        async with self._starting:
-            if self._chromium is not None and self._chromium.is_connected():
-                return self._chromium
-            if self._playwright is None:
-                await self._proxy.open()
-                self._playwright = await async_playwright().start()
-            root = os.geteuid() == 0
-            try:
-                self._chromium = await self._playwright.chromium.launch(
-                    executable_path=self._executable,
-                    chromium_sandbox=not root,
-                    args=list(ARGUMENTS),
-                    # Without a visit's password this way leads nowhere.
-                    proxy={"server": f"http://127.0.0.1:{self._proxy.port}", "bypass": "<-loopback>"},
-                    env={n: os.environ[n] for n in _ENVIRONMENT if n in os.environ},
-                    timeout=_LAUNCH_SECONDS * 1000,
-                    handle_sigint=False,
-                    handle_sigterm=False,
-                    handle_sighup=False,
-                )
-            except PlaywrightError:
-                raise TabootError(
-                    "E_BROWSER",
-                    f"Chromium ({self._executable}) does not start.",
-                    remedy="Run it by hand to see why; its sandbox needs user namespaces, which some"
-                    " containers forbid.",
-                    settings=["TABOOT_BROWSER__EXECUTABLE"],
-                ) from None
-            return self._chromium
+        root = os.geteuid() == 0
+        environment = {n: os.environ[n] for n in _ENVIRONMENT if n in os.environ}
+        if self._own_home and self._home is not None:
+            environment["HOME"] = self._home.name
+        driver = await async_playwright().start()
+        pulse = None
+        try:
+            chromium = await driver.chromium.launch(
+                executable_path=self._executable,
+                chromium_sandbox=not root,
+                args=list(ARGUMENTS),
+                # Without a visit's password this way leads nowhere.
+                proxy={"server": f"http://127.0.0.1:{self._proxy.port}", "bypass": "<-loopback>"},
+                env=dict(environment),
+                timeout=_LAUNCH_SECONDS * 1000,
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
+            pulse = await chromium.new_browser_cdp_session()
+        except PlaywrightError:
+            raise TabootError(
+                "E_BROWSER",
+                f"Chromium ({self._executable}) does not start.",
+                remedy="Run it by hand to see why; its sandbox needs user namespaces, which some"
+                " containers forbid.",
+                settings=["TABOOT_BROWSER__EXECUTABLE"],
+            ) from None
+        finally:
+            if pulse is None:
+                with contextlib.suppress(Exception):
+                    await asyncio.wait_for(driver.stop(), _CLOSE_SECONDS)
+        running = _Running(chromium, driver, asyncio.Event())
+        self._spawn(running.watch(pulse))
+        return running
 
     async def _visit(self, request: Request) -> Reply:
+        """The answer to ``request``. Raises ``E_BROWSER`` as soon as Chromium has ended."""
+        running = await self._start()
+        visiting = asyncio.ensure_future(self._render(running, request))
+        ended = asyncio.ensure_future(running.ended.wait())
+        try:
+            await asyncio.wait((visiting, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not visiting.done():
+                raise _gave_up(request)
+            return visiting.result()
+        finally:
+            for task in (visiting, ended):
+                task.cancel()
+            await asyncio.gather(visiting, ended, return_exceptions=True)
+
+    async def _render(self, running: _Running, request: Request) -> Reply:
         began = time.monotonic()
-        if request.proxy is not None and request.proxy.scheme not in ("http", "https"):
-            raise TabootError(
-                "E_CONFIG", f"Rendered pages go by http and https proxies, not by {request.proxy.scheme}."
-            )
-        chromium = await self._start()
         self._visits += 1
         name = f"visit-{self._visits}"
         visit = Visit(
@@ -249,7 +314,7 @@ class _Engine:
         context = None
         agent = next((v for n, v in request.headers if n.lower() == "user-agent"), None)
         try:
-            context = await chromium.new_context(
+            context = await running.chromium.new_context(
                 proxy={
                     "server": f"http://127.0.0.1:{self._proxy.port}",
                     "bypass": "<-loopback>",
@@ -273,12 +338,26 @@ class _Engine:
         finally:
             self._proxy.end(name)
             if context is not None:
-                try:
-                    await asyncio.wait_for(context.close(), _CLOSE_SECONDS)
-                except Exception:  # noqa: BLE001  whatever is wrong with it, the next page gets another one
-                    self._chromium = None
-                    with contextlib.suppress(Exception):
-                        await asyncio.wait_for(chromium.close(), _CLOSE_SECONDS)
+                await _leave(context, running)
+
+
+async def _leave(context: BrowserContext, running: _Running) -> None:
+    """Close a visit's context. A Chromium that does not get that done is given up for another one."""
+    closing = asyncio.ensure_future(context.close())
+    ended = asyncio.ensure_future(running.ended.wait())
+    try:
+        await asyncio.wait((closing, ended), timeout=_CLOSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not closing.done() or closing.exception() is not None:
+            running.ended.set()
+    finally:
+        for task in (closing, ended):
+            task.cancel()
+        await asyncio.gather(closing, ended, return_exceptions=True)
+
+
+def _gave_up(request: Request) -> TabootError:
+    url = request.url.text
+    return TabootError("E_BROWSER", f"Chromium gave up on {url}.", url=url, again=True)
 
 
 async def _close(page: Page) -> None:

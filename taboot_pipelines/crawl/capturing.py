@@ -40,7 +40,7 @@ class Capturing:
 
     async def take(self, capture: Capture) -> tuple[Captured, ...]:
         """What ``capture`` asks for, in its order, scripts last since they may change the page. What fails,
-        or is not done in time, is an error in its place.
+        or is not done in time, is an error in its place. Raises Playwright's error if Chromium has ended.
         """
         wanted = capture.names()
         taken: dict[str, bytes | TabootError] = {}
@@ -71,7 +71,10 @@ class Capturing:
                     remedy="Correct `wait_for`, or leave it out.",
                     url=self._url,
                 ) from None
-            except PlaywrightError:
+            except PlaywrightError as error:
+                await still_there(self._cdp)
+                if "selector" not in str(error).partition("\n")[0]:
+                    raise self._broken("the page cannot be looked at") from None
                 raise TabootError(
                     "E_CONFIG", f"{capture.wait_for} is no CSS selector.", settings=["wait_for"]
                 ) from None
@@ -90,6 +93,7 @@ class Capturing:
         except TabootError as error:
             return error
         except PlaywrightError:
+            await still_there(self._cdp)
             return self._broken(f"no {kind} could be made")
         if len(data) > self._max_bytes:
             return TabootError(
@@ -153,3 +157,9 @@ class Capturing:
 
     def _broken(self, what: str) -> TabootError:
         return TabootError("E_BROWSER", f"{self._url} could not be captured: {what}.", url=self._url)
+
+
+async def still_there(cdp: CDPSession) -> None:
+    """Raises Playwright's error if Chromium has ended, so that what failed was no fault of the page's. It is
+    not the page's renderer that answers, which may be busy or gone."""
+    await cdp.send("Target.getTargetInfo")

@@ -29,7 +29,8 @@ _SWEEP_SECONDS = 0.1
 
 
 class CurlClient:
-    """Connects to public addresses and to those in ``allowed``; all requests share its connections."""
+    """Connects to public addresses and to those in ``allowed``, and to a request's proxy wherever it is, but
+    for metadata services; all requests share its connections."""
 
     def __init__(
         self, allowed: Sequence[Network], *, connections: int = 16, resolver: Resolver = resolve
@@ -181,8 +182,9 @@ class CurlClient:
         """False while a name is looked up."""
         url, proxy = request.url, request.proxy
         found: list[Pin] = []
-        for host, port in [(url.host, url.port), *([(proxy.host, proxy.port)] if proxy else [])]:
-            pin = self._names.find(host, port)
+        hosts = [(url.host, url.port, False)] + ([(proxy.host, proxy.port, True)] if proxy else [])
+        for host, port, is_proxy in hosts:
+            pin = self._names.find(host, port, proxy=is_proxy)
             if pin is None:
                 return False
             if pin.blocked is not None:

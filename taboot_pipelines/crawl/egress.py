@@ -18,25 +18,32 @@ import contextlib
 import hmac
 import re
 import secrets
+import ssl
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from taboot_pipelines.crawl.addresses import Address, Network, Resolver, reachable, resolve
+from taboot_pipelines.crawl.addresses import ANYWHERE, Address, Network, Resolver, reachable, resolve
+from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.crawl.proxies import Proxy
+from taboot_pipelines.crawl.tunnels import (
+    MAX_HEAD_BYTES,
+    PIECE_BYTES,
+    Stream,
+    open_tunnel,
+    read_head,
+    refused,
+)
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 
-MAX_HEAD_BYTES = 256 * 1024
 #: Connections that one visit may open in all: tunnels, and requests without one.
 MAX_CONNECTIONS = 2000
 #: Of a name with very many addresses only the first are tried.
 _HEAD_SECONDS = 30.0
-_PIECE = 64 * 1024
 _RESOLVERS = 8
 _AUTHORITY = re.compile(r"[^\s/?#@\\]+:[0-9]{1,5}")
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
 #: Meant for one connection only (RFC 9110 §7.6.1), or for us.
 _HOP_BY_HOP = frozenset(
     (
@@ -51,16 +58,15 @@ _HOP_BY_HOP = frozenset(
     )
 )
 
-_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
 
 @dataclass(eq=False, slots=True)
 class Visit:
     """What one page may reach, and what it did. ``allowed``: as of ``check_address``. ``max_bytes``: in all,
-    in both directions. ``way``: the proxy to go by, if any.
+    in both directions. ``way``: the operator's proxy to go by, if any, which may have any address but a
+    metadata service's.
 
-    ``addresses``: by host, what it was pinned to. ``refusals``: by ``host:port``, why there was no
-    connection. ``exceeded``: a bound was reached and the visit was cut off.
+    ``addresses``: by host, what it was pinned to; ``gate``: the way's. ``refusals``: by ``host:port``, why
+    there was no connection. ``exceeded``: a bound was reached and the visit was cut off.
     """
 
     allowed: Sequence[Network]
@@ -69,11 +75,13 @@ class Visit:
     way: Proxy | None = None
     password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     addresses: dict[str, Address] = field(default_factory=dict)
+    gate: Address | None = None
     refusals: dict[str, TabootError] = field(default_factory=dict)
     bytes: int = 0
     connections: int = 0
     exceeded: bool = False
-    _pinned: dict[str, asyncio.Future[list[Address]]] = field(default_factory=dict)
+    #: By host, and whether it is the way.
+    _pinned: dict[tuple[str, bool], asyncio.Future[list[Address]]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def _count(self, n: int) -> None:
@@ -134,7 +142,7 @@ class EgressProxy:
         visit: Visit | None = None
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
-                head, rest = await _head(reader)
+                head, rest = await read_head(reader)
             lines = head.decode("latin-1").split("\n")
             fields = [_field(line) for line in lines[1:] if line.strip()]
             visit = self._visit(fields)
@@ -169,7 +177,7 @@ class EgressProxy:
         return visit if right and password else None
 
     async def _carry(
-        self, visit: Visit, line: str, fields: list[tuple[str, str]], rest: bytes, client: _Stream
+        self, visit: Visit, line: str, fields: list[tuple[str, str]], rest: bytes, client: Stream
     ) -> None:
         """Carry out one request: a tunnel, or a request for an ``http`` URL."""
         method, target, version = [*line.split(" "), "", ""][:3]
@@ -208,8 +216,8 @@ class EgressProxy:
         url: WebUrl,
         fields: list[tuple[str, str]],
         rest: bytes,
-        client: _Stream,
-        server: _Stream,
+        client: Stream,
+        server: Stream,
     ) -> None:
         """One request and its answer, after which both connections end: what a client sends next could be
         for another host.
@@ -228,7 +236,7 @@ class EgressProxy:
             piece = rest[:left]
             while left > 0:
                 if not piece:
-                    piece = await client[0].read(min(left, _PIECE))
+                    piece = await client[0].read(min(left, PIECE_BYTES))
                     if not piece:
                         raise _Cut
                 visit._count(len(piece))
@@ -243,7 +251,7 @@ class EgressProxy:
         async def receive() -> None:
             begun = b""
             while True:
-                answer, begun = await _head(server[0], begun)
+                answer, begun = await read_head(server[0], begun)
                 visit._count(len(answer) + len(begun))
                 lines = answer.decode("latin-1").split("\n")
                 status = lines[0].split(" ")[1:2]
@@ -264,88 +272,83 @@ class EgressProxy:
 
         await _both(send(), done())
 
-    async def _connect(self, visit: Visit, url: WebUrl) -> _Stream:
-        """A connection to a checked address of ``url``'s host. Raises ``E_URL_BLOCKED``, ``E_NETWORK``."""
+    async def _connect(self, visit: Visit, url: WebUrl) -> Stream:
+        """A connection to a checked address of ``url``'s host. Raises ``E_URL_BLOCKED``, ``E_NETWORK``,
+        and ``E_PROXY`` where the visit goes by one."""
         visit.connections += 1
         if visit.connections > MAX_CONNECTIONS:
             visit.exceeded = True
             raise _Cut
+        host = url.host.strip("[]")
+        addresses = await self._checked(visit, host, url.port)
         if visit.way is None:
-            return await self._dial(visit, url.host.strip("[]"), url.port)
-        way = visit.way
-        (address, *_) = await self._checked(visit, url.host.strip("[]"), url.port)
-        visit.addresses[url.host.strip("[]")] = address
+            stream, visit.addresses[host] = await self._dial(visit, host, url.port, addresses)
+            return stream
+        visit.addresses[host] = addresses[0]
+        return await self._by(visit, visit.way, addresses[0], url.port)
+
+    async def _by(self, visit: Visit, way: Proxy, address: Address, port: int) -> Stream:
+        """A connection to ``address`` by the proxy ``way``. Raises ``E_PROXY`` as well, where it fails."""
+        gate = way.host.strip("[]")
+        context = None
+        if way.scheme == "https":
+            context = ssl.create_default_context(cafile=authorities())
         try:
-            stream = await self._dial(visit, way.host.strip("[]"), way.port, tls=way.scheme == "https")
-            # By its address, so that the proxy asks nobody what the name means.
-            target = f"[{address}]:{url.port}" if address.version == 6 else f"{address}:{url.port}"
-            credentials = ""
-            if way.username is not None:
-                coded = base64.b64encode(f"{way.username}:{way.password or ''}".encode()).decode()
-                credentials = f"Proxy-Authorization: Basic {coded}\r\n"
-            stream[1].write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials}\r\n".encode())
-            async with asyncio.timeout(visit.connect_seconds):
-                head, rest = await _head(stream[0])
-            if not re.match(rb"HTTP/1\.[01] 2", head) or rest:
-                raise EOFError
-        except (TabootError, OSError, EOFError, ValueError) as error:
-            if isinstance(error, TabootError) and error.code == "E_URL_BLOCKED":
+            found = await self._checked(visit, gate, way.port, way=True)
+            stream, visit.gate = await self._dial(visit, gate, way.port, found, context)
+        except TabootError as error:
+            if error.code != "E_NETWORK":
                 raise
-            raise TabootError(
-                "E_NETWORK",
-                f"{url.host} could not be reached: the proxy does not answer, or refuses to connect.",
-                again=True,
-                proxy=f"{way.host}:{way.port}",
-            ) from None
+            raise refused(way, address, "it cannot be reached") from None
+        try:
+            await open_tunnel(stream, way, address, port, visit.connect_seconds)
+        except BaseException:
+            await _close(stream[1])
+            raise
         return stream
 
-    async def _dial(self, visit: Visit, host: str, port: int, *, tls: bool = False) -> _Stream:
-        addresses = await self._checked(visit, host, port)
+    async def _dial(
+        self,
+        visit: Visit,
+        host: str,
+        port: int,
+        addresses: Sequence[Address],
+        tls: ssl.SSLContext | None = None,
+    ) -> tuple[Stream, Address]:
+        """A connection to one of the checked ``addresses``, and which that is. Raises ``E_NETWORK``."""
         for address in addresses:
             if address.is_loopback and port == self.port:
                 continue  # this proxy itself
             try:
                 async with asyncio.timeout(visit.connect_seconds):
-                    stream = await asyncio.open_connection(
-                        str(address), port, ssl=tls or None, server_hostname=host if tls else None
-                    )
+                    return await asyncio.open_connection(
+                        str(address), port, ssl=tls, server_hostname=host if tls else None
+                    ), address
             except OSError:  # also a time-out, and TLS that fails
                 continue
-            visit.addresses[host] = address
-            return stream
         raise TabootError("E_NETWORK", f"{host} could not be connected to.", host=host, again=True)
 
-    async def _checked(self, visit: Visit, host: str, port: int) -> list[Address]:
+    async def _checked(self, visit: Visit, host: str, port: int, *, way: bool = False) -> list[Address]:
         """The addresses that the visit's first look-up of ``host`` gave, all of which passed the check."""
-        future = visit._pinned.get(host)
+        future = visit._pinned.get((host, way))
         if future is None:
-            loop = asyncio.get_running_loop()
-            future = visit._pinned[host] = asyncio.ensure_future(self._look_up(visit, loop, host, port))
+            allowed = ANYWHERE if way else visit.allowed
+            future = asyncio.ensure_future(self._look_up(host, port, allowed, visit.connect_seconds))
+            visit._pinned[host, way] = future
         return await asyncio.shield(future)
 
     async def _look_up(
-        self, visit: Visit, loop: asyncio.AbstractEventLoop, host: str, port: int
+        self, host: str, port: int, allowed: Sequence[Network], seconds: float
     ) -> list[Address]:
+        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(visit.connect_seconds):
+            async with asyncio.timeout(seconds):
                 return await loop.run_in_executor(
-                    self._threads, reachable, host, port, visit.allowed, self._resolver
+                    self._threads, reachable, host, port, allowed, self._resolver
                 )
         except OSError:
             message = f"The name {host} does not resolve."
             raise TabootError("E_NETWORK", message, host=host, again=True) from None
-
-
-async def _head(reader: asyncio.StreamReader, data: bytes = b"") -> tuple[bytes, bytes]:
-    """A message's first line and fields, and what came after them already; ``data``: what came before."""
-    while (end := _HEAD_END.search(data)) is None:
-        if len(data) > MAX_HEAD_BYTES:
-            raise ValueError("the head is too long")
-        piece = await reader.read(_PIECE)
-        if not piece:
-            raise EOFError
-        data += piece
-    return data[: end.start()], data[end.end() :]
 
 
 def _field(line: str) -> tuple[str, str]:
@@ -365,7 +368,7 @@ def _answer(status: int, fields: str = "") -> bytes:
 
 
 async def _pump(visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while piece := await reader.read(_PIECE):
+    while piece := await reader.read(PIECE_BYTES):
         visit._count(len(piece))
         writer.write(piece)
         await writer.drain()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from taboot_pipelines.crawl.addresses import Address, Network, Resolver, reachable
+from taboot_pipelines.crawl.addresses import ANYWHERE, Address, Network, Resolver, reachable
 from taboot_pipelines.errors import TabootError
 
 #: Names remembered at once; the oldest go first.
@@ -45,26 +45,29 @@ class Names:
         self._resolver = resolver
         self._wake = wake
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, int], tuple[float, Pin | None]] = {}
+        #: By host, port, and whether it is a proxy's.
+        self._known: dict[tuple[str, int, bool], tuple[float, Pin | None]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
-    def find(self, host: str, port: int) -> Pin | None:
-        """What ``host`` (an IPv6 address in brackets) may be connected to; None while it is looked up."""
+    def find(self, host: str, port: int, *, proxy: bool = False) -> Pin | None:
+        """What ``host`` (an IPv6 address in brackets) may be connected to; None while it is looked up.
+        ``proxy``: it is a proxy of the operator, and so may be anywhere but at a metadata service."""
         literal = _literal(host)
         if literal is not None:
-            return self._pin(host, port, lambda *_: [literal])
+            return self._pin(host, port, proxy, lambda *_: [literal])
+        key = host, port, proxy
         now = time.monotonic()
         with self._lock:
-            until, pin = self._known.get((host, port), (0.0, None))
+            until, pin = self._known.get(key, (0.0, None))
             if now < until:
                 return pin
             while len(self._known) >= MAX_NAMES:
                 del self._known[next(iter(self._known))]
-            self._known.pop((host, port), None)
-            self._known[host, port] = (float("inf"), None)
+            self._known.pop(key, None)
+            self._known[key] = (float("inf"), None)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="taboot-names")
-        self._threads.submit(self._look_up, host, port)
+        self._threads.submit(self._look_up, key)
         return None
 
     def close(self) -> None:
@@ -72,22 +75,23 @@ class Names:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _look_up(self, host: str, port: int) -> None:
+    def _look_up(self, key: tuple[str, int, bool]) -> None:
+        host, port, proxy = key
         pin, life = Pin(), FAILURE_SECONDS
         try:
-            pin, life = self._pin(host, port, self._resolver), LIFE_SECONDS
+            pin, life = self._pin(host, port, proxy, self._resolver), LIFE_SECONDS
         except socket.gaierror as error:
             pin = Pin(again=error.errno == socket.EAI_AGAIN)
         except OSError:
             pass
         finally:
             with self._lock:
-                self._known[host, port] = (time.monotonic() + life, pin)
+                self._known[key] = (time.monotonic() + life, pin)
             self._wake()
 
-    def _pin(self, host: str, port: int, resolver: Resolver) -> Pin:
+    def _pin(self, host: str, port: int, proxy: bool, resolver: Resolver) -> Pin:
         try:
-            return Pin(tuple(reachable(host, port, self._allowed, resolver)))
+            return Pin(tuple(reachable(host, port, ANYWHERE if proxy else self._allowed, resolver)))
         except TabootError as error:
             return Pin(blocked=error)
 

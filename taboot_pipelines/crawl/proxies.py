@@ -26,7 +26,11 @@ from taboot_pipelines.stores.state import Lenient
 PROXY_FAILURES = 3
 PROXY_REST_SECONDS = 60.0
 _PORTS = {"http": 8080, "https": 443, "socks5": 1080}
-_URL = re.compile(r"(?i)(http|https|socks5)://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([0-9]{1,5}))?/?")
+#: That names are looked up here and not by the proxy holds for both.
+_SCHEMES = {"socks5h": "socks5"}
+_URL = re.compile(
+    r"(?i)(http|https|socks5h?)://(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([0-9]{1,5}))?/?"
+)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]{0,199})\}")
 
 
@@ -34,8 +38,8 @@ def _proxy_url(value: str) -> str:
     match = _URL.fullmatch(value)
     if match is None or not 0 < int(match[3] or 1) < 65536:
         raise ValueError(
-            "is not the URL of a proxy, such as http://proxy.lan:3128 (http, https or socks5; the user and"
-            " password stand in fields of their own)"
+            "is not the URL of a proxy, such as http://proxy.lan:3128 (http, https, socks5 or socks5h; the"
+            " user and password stand in fields of their own)"
         )
     return value
 
@@ -52,7 +56,11 @@ class ProxyServer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     url: Annotated[str, AfterValidator(_proxy_url)] = Field(
-        description="Such as `http://proxy.lan:3128`; http, https or socks5."
+        description=(
+            "Such as `http://proxy.lan:3128`; http, https, socks5 or socks5h (the same as socks5: names are"
+            " looked up here, and the proxy is told checked addresses). It may have any address, private ones"
+            " too, but a cloud's metadata service's."
+        )
     )
     username: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = Field(
         None, description="The user, or `${NAME}` for the environment variable of that name."
@@ -197,6 +205,7 @@ def _opened(server: ProxyServer, secret: Callable[[str], str]) -> Proxy:
     match = _URL.fullmatch(server.url)
     assert match is not None
     scheme = match[1].lower()
+    scheme = _SCHEMES.get(scheme, scheme)
 
     def filled(text: str | None) -> str | None:
         return None if text is None else _VARIABLE.sub(lambda found: secret(found[1]), text)

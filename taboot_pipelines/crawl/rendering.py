@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.crawl.captures import Captured, PageReply, PageRequest
-from taboot_pipelines.crawl.capturing import Capturing
+from taboot_pipelines.crawl.capturing import Capturing, still_there
 from taboot_pipelines.crawl.client import Request
 from taboot_pipelines.crawl.egress import Visit
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
@@ -144,6 +144,7 @@ class Rendering:
                     await self._first(self._rest())
         except PlaywrightError as error:
             if not self._instead.done():
+                await self._still_there()
                 raise self._why(str(error)) from None
 
     async def _navigate(self) -> None:
@@ -253,6 +254,7 @@ class Rendering:
         try:
             answer = await self._send("Fetch.getResponseBody", {"requestId": event["requestId"]})
         except PlaywrightError:
+            await self._still_there()
             raise self._why("") from None
         body = base64.b64decode(answer["body"]) if answer["base64Encoded"] else str(answer["body"]).encode()
         if "content-encoding" not in headers and headers.get("content-length", str(len(body))) != str(
@@ -283,6 +285,11 @@ class Rendering:
 
     async def _refuse(self, event: Mapping[str, Any]) -> None:
         await self._send("Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "Aborted"})
+
+    async def _still_there(self) -> None:
+        """Before a failure is said to be the page's."""
+        assert self._cdp is not None
+        await still_there(self._cdp)
 
     async def _send(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         assert self._cdp is not None
@@ -330,8 +337,10 @@ class Rendering:
         return self._visit.refusals.get(f"{self._url.host}:{self._url.port}")
 
     def _address(self) -> str:
-        way = self._request.proxy
-        return str(self._visit.addresses.get((way.host if way else self._url.host).strip("[]"), ""))
+        """Whom the connection was made to: the proxy, if there is one."""
+        if self._request.proxy is not None:
+            return str(self._visit.gate or "")
+        return str(self._visit.addresses.get(self._url.host.strip("[]"), ""))
 
     def _why(self, message: str) -> TabootError:
         """The reason why the navigation failed; ``message``: Chromium's, of which only the code is told."""

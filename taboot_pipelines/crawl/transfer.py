@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pycurl
 
-from taboot_pipelines.crawl.addresses import Network, check_address, not_public
+from taboot_pipelines.crawl.addresses import ANYWHERE, Network, check_address, not_public
 from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.inflate import Inflater
@@ -27,6 +27,13 @@ _IDLE_SECONDS = 60
 _SUPPRESS_CONNECT_HEADERS = 265
 #: ``CURLE_PROXY``, likewise.
 _E_PROXY = 97
+#: What a SOCKS proxy says of the host behind it (``CURLPX_REPLY_…``), which is no failure of its own.
+_HOST_ERRORS = {
+    19: "connection refused",
+    21: "the host is unreachable",
+    22: "the network is unreachable",
+    24: "the time to live expired",
+}
 #: Headers of which every repetition counts, joined by commas (RFC 9110 §5.3); of the others the last does.
 _LISTS = frozenset(
     {"content-encoding", "link", "x-robots-tag", "cache-control", "pragma", "vary", "age", "date", "expires"}
@@ -113,7 +120,7 @@ class Transfer:
             if text is None:
                 self.curl.unsetopt(option)
             else:
-                set_(option, text)
+                set_(option, text.encode())
 
     # --- what libcurl calls ---------------------------------------------------------------------------------
 
@@ -122,8 +129,11 @@ class Transfer:
         if address.family not in (socket.AF_INET, socket.AF_INET6):
             return pycurl.SOCKET_BAD
         ip = ipaddress.ip_address(address.addr[0])
-        if not check_address(ip, self._allowed):
-            self._error = blocked(self._request, not_public(self._request.url.host, ip))
+        # By a proxy libcurl connects to nothing else; what the proxy connects to was checked before.
+        allowed = self._allowed if self._proxy is None else ANYWHERE
+        if not check_address(ip, allowed):
+            host = self._request.url.host if self._proxy is None else self._proxy.host
+            self._error = blocked(self._request, not_public(host, ip, allowed))
             return pycurl.SOCKET_BAD
         try:
             return open_socket(address)
@@ -252,6 +262,10 @@ class Transfer:
             return broken(request, "TLS failed", again=False)
         if code in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY, pycurl.E_URL_MALFORMAT):
             return broken(request, "the name does not resolve", again=False)
+        if request.proxy is not None and code == _E_PROXY:
+            reason = _HOST_ERRORS.get(self.curl.getinfo(pycurl.PROXY_ERROR))
+            if reason is not None:
+                return broken(request, f"the proxy {request.proxy.name} says: {reason}")
         if request.proxy is not None and (
             code in (pycurl.E_COULDNT_CONNECT, _E_PROXY) or (code == pycurl.E_RECV_ERROR and not self._status)
         ):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import time
+from collections.abc import Callable
 from typing import Any
 
 from taboot_pipelines.crawl.captures import PageReply, PageRequest
@@ -14,15 +16,23 @@ LOOPBACK = [ipaddress.ip_network("127.0.0.0/8")]
 AGENT = (("User-Agent", "taboot-test"),)
 
 
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Return once something holds, which it does much sooner unless it never will."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it does not come to that"
+        time.sleep(0.02)
+
+
 def request(url: str, **fields: Any) -> PageRequest:
-    """A request with bounds that a test need not wait for."""
+    """A request with bounds that no test waits for, nor a slow machine reaches."""
     return PageRequest(
         url=parse_url(url),
-        **{"headers": AGENT, "max_bytes": 1_000_000, "timeouts": Timeouts(5, 10, 30), **fields},
+        **{"headers": AGENT, "max_bytes": 1_000_000, "timeouts": Timeouts(60, 60, 200), **fields},
     )
 
 
-def answers(client: Client, *requests: PageRequest, seconds: float = 60) -> list[Reply | TabootError]:
+def answers(client: Client, *requests: PageRequest, seconds: float = 240) -> list[Reply | TabootError]:
     """What becomes of the requests, all on their way at once, in their order."""
     for ticket, one in enumerate(requests):
         client.start(ticket, one)

@@ -21,13 +21,14 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.crawl.addresses import Address, Resolver
+from taboot_pipelines.crawl.addresses import ANYWHERE, Address, Resolver
 from taboot_pipelines.crawl.client import Reply, Request, Timeouts
 from taboot_pipelines.crawl.curl import CurlClient
 from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.connectors.servers import certificate, send, serve
+from taboot_pipelines_tests.crawl.socks import relay, socks_proxy
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128")]
 #: So long that a slow machine meets none of them.
@@ -315,42 +316,10 @@ def http_proxy(status: int = 200) -> Iterator[tuple[int, list[bytes]]]:
             return
         with socket.create_connection((target[0].decode().strip("[]"), int(target[2]))) as onward:
             connection.sendall(b"HTTP/1.1 200 Connection established\r\nX-Proxy: yes\r\n\r\n")
-            _relay(connection, onward)
+            relay(connection, onward)
 
     with talking(answer) as port:
         yield port, heads
-
-
-@contextmanager
-def socks_proxy() -> Iterator[tuple[int, list[bytes]]]:
-    """A SOCKS5 proxy (RFC 1928) without authentication, for addresses of IPv4."""
-    asked: list[bytes] = []
-
-    def answer(connection: socket.socket, _greeting: bytes) -> None:
-        connection.sendall(b"\x05\x00")
-        wanted = connection.recv(1024)
-        asked.append(wanted)
-        with socket.create_connection(
-            (socket.inet_ntoa(wanted[4:8]), int.from_bytes(wanted[8:10]))
-        ) as onward:
-            connection.sendall(b"\x05\x00\x00\x01" + bytes(6))
-            _relay(connection, onward)
-
-    with talking(answer) as port:
-        yield port, asked
-
-
-def _relay(one: socket.socket, other: socket.socket) -> None:
-    def pump(source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-
-    back = threading.Thread(target=pump, args=(other, one), daemon=True)
-    back.start()
-    pump(one, other)
-    back.join(5)
 
 
 def test_a_proxy_is_told_the_checked_address_and_the_server_the_name(
@@ -385,38 +354,80 @@ def test_a_proxy_is_told_the_checked_address_and_the_server_the_name(
     assert "pa:ss" not in repr(proxy)
 
 
-def test_a_socks_proxy_is_gone_by() -> None:
+@pytest.mark.parametrize("credentials", [None, ("me", "pä:ss")])
+def test_a_socks_proxy_is_gone_by(credentials: tuple[str, str] | None) -> None:
     with (
         serve(lambda h: send(h, 200, b"page")) as site,
-        socks_proxy() as (port, wanted),
+        socks_proxy(credentials) as socks,
         closing(client()) as asked,
     ):
-        proxy = Proxy("socks5", "127.0.0.1", port)
+        proxy = Proxy("socks5", "127.0.0.1", socks.port, *(credentials or ()))
         assert body(*ask(asked, request(f"http://docs.example:{site.port}/", proxy=proxy))) == b"page"
-    assert wanted[0][:8] == b"\x05\x01\x00\x01\x7f\x00\x00\x01"
+        wrong = Proxy("socks5", "127.0.0.1", socks.port, "me", "wrong")
+        (refused,) = ask(asked, request(f"http://docs.example:{site.port}/", proxy=wrong))
+        assert getattr(refused, "code", "") == ("E_PROXY" if credentials else "")
+    assert set(socks.asked) == {("127.0.0.1", site.port)}
+    assert socks.said[:1] == ([credentials] if credentials else [])
 
 
-def test_neither_a_private_proxy_nor_a_private_page_behind_a_public_one_is_reached() -> None:
-    names = {"public.example": "93.184.215.14", "private.example": "10.0.0.1"}
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [*((n, "E_PROXY") for n in (1, 2, 7, 8)), *((n, "E_NETWORK") for n in (3, 4, 5, 6))],
+)
+def test_what_a_socks_proxy_says_of_the_host_is_no_failure_of_its_own(reply: int, expected: str) -> None:
+    with socks_proxy(reply=reply) as socks, closing(client()) as asked:
+        proxy = Proxy("socks5", "127.0.0.1", socks.port)
+        assert code(*ask(asked, request("http://127.0.0.1:9/", proxy=proxy))) == expected
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_a_private_proxy_is_gone_by_and_no_private_page_is_reached_by_it(scheme: str) -> None:
+    names = {"public.example": "93.184.215.14", "private.example": "10.0.0.1", "proxy.lan": "127.0.0.1"}
 
     def resolver(host: str, _port: int) -> list[Address]:
         return [ipaddress.ip_address(names[host])]
 
-    with http_proxy() as (port, heads), closing(client([], resolver)) as asked:
+    with (
+        http_proxy(403) as (http, heads),
+        socks_proxy(reply=2) as socks,
+        closing(client([], resolver)) as asked,
+    ):
+        port = http if scheme == "http" else socks.port
+        proxies = [Proxy(scheme, host, port) for host in ("proxy.lan", "127.0.0.1")]
+        results = ask(asked, *(request("http://public.example/", proxy=p) for p in proxies))
+        assert [code(r) for r in results] == ["E_PROXY"] * 2
+        reached = [h.split()[1] for h in heads] + [f"{a}:{p}".encode() for a, p in socks.asked]
+        assert reached == [b"93.184.215.14:80"] * 2
+        pages = [
+            *("http://private.example/", f"http://proxy.lan:{port}/", f"http://127.0.0.1:{port}/"),
+            "http://169.254.169.254/",
+        ]
+        results = ask(asked, *(request(url, proxy=p) for url in pages for p in proxies))
+        # That the proxy may be there says nothing for a page.
+        results += ask(asked, *(request(url) for url in pages))
+        assert [code(r) for r in results] == ["E_URL_BLOCKED"] * 12
+        assert len(heads) + len(socks.asked) == 2
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "::ffff:169.254.169.254"])
+def test_no_proxy_is_a_metadata_service(address: str) -> None:
+    def resolver(host: str, _port: int) -> list[Address]:
+        return [ipaddress.ip_address("93.184.215.14" if host == "public.example" else address)]
+
+    with closing(client(ANYWHERE, resolver)) as asked:
+        literal = f"[{address}]" if ":" in address else address
         results = ask(
             asked,
-            request("http://public.example/", proxy=Proxy("http", "private.example", port)),
-            request("http://public.example/", proxy=Proxy("http", "127.0.0.1", port)),
-            request("http://private.example/", proxy=Proxy("http", "public.example", port)),
+            *(request("http://public.example/", proxy=Proxy("http", h, 80)) for h in ("proxy.lan", literal)),
         )
-    assert [code(r) for r in results] == ["E_URL_BLOCKED"] * 3 and not heads
+    assert [code(r) for r in results] == ["E_URL_BLOCKED"] * 2
 
 
 def test_a_proxy_that_refuses_or_is_away_is_named() -> None:
-    with socket.socket() as bound, http_proxy(403) as (port, _), closing(client()) as asked:
-        # It is this test's and nobody listens on it.
-        bound.bind(("127.0.0.1", 0))
-        closed = bound.getsockname()[1]
+    # Bound and not listening: nobody else gets the port, and nobody answers there.
+    with socket.socket() as shut, http_proxy(403) as (port, _), closing(client()) as asked:
+        shut.bind(("127.0.0.1", 0))
+        closed = shut.getsockname()[1]
         results = ask(
             asked,
             *(request("http://docs.example/", proxy=Proxy("http", "127.0.0.1", p)) for p in (port, closed)),

@@ -16,9 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.crawl.addresses import Address
-from taboot_pipelines.crawl.egress import MAX_HEAD_BYTES, EgressProxy, Visit
+from taboot_pipelines.crawl.egress import EgressProxy, Visit
+from taboot_pipelines.crawl.proxies import Proxy
+from taboot_pipelines.crawl.tunnels import MAX_HEAD_BYTES
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.crawl.rendered import LOOPBACK
+from taboot_pipelines_tests.crawl.socks import socks_proxy
 
 
 class Names:
@@ -37,6 +41,10 @@ class Names:
             return [ipaddress.ip_address("127.0.0.1" if len(self.asked) == 1 else "10.0.0.1")]
         if host.endswith(".invalid"):
             raise OSError
+        if host == "public.test":
+            return [ipaddress.ip_address("93.184.215.14")]
+        if host == "cloud.test":
+            return [ipaddress.ip_address("169.254.169.254")]
         return [ipaddress.ip_address(host)]
 
 
@@ -80,8 +88,10 @@ class Running:
 
 
 @contextmanager
-def running(allowed: list[ipaddress.IPv4Network] = LOOPBACK, max_bytes: int = 10**7) -> Iterator[Running]:
-    found = Running(Visit(allowed, max_bytes, 2))
+def running(
+    allowed: list[ipaddress.IPv4Network] = LOOPBACK, max_bytes: int = 10**7, way: Proxy | None = None
+) -> Iterator[Running]:
+    found = Running(Visit(allowed, max_bytes, 2, way))
     yield found
     found.run(found.proxy.close())
     found.loop.call_soon_threadsafe(found.loop.stop)
@@ -240,3 +250,128 @@ def test_any_bytes_are_answered_or_dropped(heads: list[bytes]) -> None:
                 came = peer.recv(100)
                 assert came == b"" or came.startswith(b"HTTP/1.1 40")
         assert not proxy.names.asked
+
+
+# --- by the operator's proxy --------------------------------------------------------------------------------
+
+
+def only_error(proxy: Running) -> TabootError:
+    (found,) = proxy.visit.refusals.values()
+    return found
+
+
+@pytest.mark.parametrize("credentials", [None, ("me", "pä:ss"), ("me", "")])
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_socks_proxy_is_told_the_checked_address(credentials: tuple[str, str] | None, host: str) -> None:
+    inside = b"GET /in HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    allowed = [ipaddress.ip_network(n) for n in ("127.0.0.0/8", "::1/128")]
+
+    def answer(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listening.accept()
+                with closing(peer):
+                    peer.recv(1000)
+                    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage")
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.create_server((host.strip("[]"), 0), family=family) as listening,
+        socks_proxy(credentials) as socks,
+        running(allowed, way=Proxy("socks5", "127.0.0.1", socks.port, *(credentials or ()))) as proxy,
+    ):
+        threading.Thread(target=answer, args=(listening,), daemon=True).start()
+        port = listening.getsockname()[1]
+        assert proxy.get(f"http://{host}:{port}/").endswith(b"page")
+        assert proxy.ask(f"CONNECT {host}:{port} HTTP/1.1", more=inside).endswith(b"page")
+        assert socks.asked == [(host.strip("[]"), port)] * 2
+        assert socks.said == ([credentials] * 2 if credentials else [])
+        assert str(proxy.visit.gate) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [*((n, "E_PROXY") for n in (1, 2, 7, 8, 9, 255)), *((n, "E_NETWORK") for n in (3, 4, 5, 6))],
+)
+def test_what_a_socks_proxy_replies_is_told(reply: int, code: str) -> None:
+    with (
+        socks_proxy(reply=reply) as socks,
+        running(way=Proxy("socks5", "127.0.0.1", socks.port)) as proxy,
+    ):
+        assert proxy.get("http://127.0.0.1:9/").startswith(b"HTTP/1.1 502 ")
+        error = only_error(proxy)
+        assert (error.code, error.details["again"]) == (code, True)
+        assert error.details["proxy"] == f"socks5://127.0.0.1:{socks.port}"
+
+
+def test_a_socks_proxy_that_wants_another_user_is_named() -> None:
+    with socks_proxy(("me", "secret")) as socks:
+        for given in ((), ("me", "wrong"), ("you", "secret")):
+            with running(way=Proxy("socks5", "127.0.0.1", socks.port, *given)) as proxy:
+                proxy.get("http://127.0.0.1:9/")
+                assert only_error(proxy).code == "E_PROXY"
+                assert "wrong" not in str(only_error(proxy))
+        with running(way=Proxy("socks5", "127.0.0.1", socks.port, "me", "x" * 256)) as proxy:
+            proxy.get("http://127.0.0.1:9/")
+            assert only_error(proxy).code == "E_CONFIG"
+        assert not socks.asked
+
+
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\x05",
+        b"\x04\x00",
+        b"\x05\x01",
+        b"\x05\x02",
+        b"\x05\x00\x05\x00\x00\x07",
+        b"HTTP/1.1 20",
+        b"HTTP/1.1 200 Yes\r\n\r\nmore",
+        None,
+    ],
+)
+def test_a_proxy_that_breaks_off_is_odd_or_silent_is_named_in_time(scheme: str, said: bytes | None) -> None:
+    ended = threading.Event()
+
+    def answer() -> None:
+        peer, _ = listening.accept()
+        with closing(peer), suppress(OSError):
+            peer.recv(1000)
+            if said is None:
+                ended.wait(60)
+            else:
+                peer.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=answer, daemon=True).start()
+        with running(way=Proxy(scheme, "127.0.0.1", listening.getsockname()[1])) as proxy:
+            assert proxy.get("http://127.0.0.1:9/").startswith(b"HTTP/1.1 502 ")
+            assert only_error(proxy).code == "E_PROXY"
+        ended.set()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "socks5"])
+def test_a_proxy_may_be_private_and_what_it_is_asked_for_may_not(scheme: str) -> None:
+    with socks_proxy(reply=2) as socks, running([], way=Proxy(scheme, "127.0.0.1", socks.port)) as proxy:
+        assert proxy.get("http://public.test/").startswith(b"HTTP/1.1 502 ")
+        assert only_error(proxy).code == "E_PROXY"
+        assert socks.asked == ([("93.184.215.14", 80)] if scheme == "socks5" else [])
+        for url in (
+            "http://127.0.0.1/",
+            f"http://127.0.0.1:{socks.port}/",
+            "http://10.0.0.1/",
+            "http://cloud.test/",
+        ):
+            assert proxy.get(url).startswith(b"HTTP/1.1 403 ")
+        assert len(socks.asked) == (scheme == "socks5")
+
+
+@pytest.mark.parametrize(
+    "host", ["cloud.test", "169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]"]
+)
+def test_no_proxy_is_a_metadata_service(host: str) -> None:
+    with running([ipaddress.ip_network("0.0.0.0/0")], way=Proxy("socks5", host, 80)) as proxy:
+        assert proxy.get("http://public.test/").startswith(b"HTTP/1.1 403 ")
+        assert only_error(proxy).code == "E_URL_BLOCKED"

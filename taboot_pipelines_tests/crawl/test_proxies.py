@@ -58,6 +58,8 @@ def test_a_proxy_is_what_the_file_says_and_its_password_is_nowhere_to_be_seen(st
     found = {p for p in (proxies(state, *URLS).choose() for _ in range(1)) if p}
     all_ = proxies(state, *URLS)._proxies
     assert all_[0] == Proxy("http", "a.lan", 1, "u", "p:@ss") and all_[2].name == "socks5://[fd00::1]:1080"
+    (other,) = proxies(state, "SOCKS5H://proxy.lan")._proxies
+    assert other.name == "socks5://proxy.lan:1080"
     assert found <= set(all_) and "p:@ss" not in repr(all_) and "p:@ss" not in all_[0].name
 
 
