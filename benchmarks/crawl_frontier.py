@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from taboot_pipelines.crawl import crawler as module
+from taboot_pipelines.crawl import following as module
 from taboot_pipelines.crawl.crawler import Crawler
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.links import PageLinks

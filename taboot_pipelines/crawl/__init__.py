@@ -4,8 +4,10 @@ How data flow:
 
 * ``discovery`` finds where to begin: sitemaps, feeds and an index of crawled pages give URLs, each with a
   score of its relevance
-* ``crawler`` is the loop: it claims URLs of the ``frontier``, which a store keeps, has them fetched, reads
-  the ``links`` of the pages, and gives back those that are ``targets``, under checkpoints
+* ``crawler`` is the loop: it claims URLs of the ``frontier``, which a store keeps, and has them fetched
+  unless ``freshness`` says that their last answer still holds; ``settling`` says what each answer means,
+  ``following`` reads the ``links`` of the page and takes those that are ``targets``, and both go back under
+  checkpoints; ``telling`` repeats what an earlier run, or another process, has settled
 * ``urls`` parses a URL once, as the WHATWG standard does, and gives the key that says which pages are one
 * before a URL is asked for, ``robots`` says whether its site allows it, by the ``path_rules`` of its file,
   ``domains`` what is set for its domain, and ``politeness`` when it is the domain's turn

@@ -7,7 +7,7 @@ from functools import partial
 
 from taboot_pipelines.connectors import Access, Connector, open_connector
 from taboot_pipelines.connectors.access import OpenFrontier
-from taboot_pipelines.crawl.crawler import StoredPage
+from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError

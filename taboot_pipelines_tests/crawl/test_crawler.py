@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.crawl import crawler as module
-from taboot_pipelines.crawl.crawler import StoredPage
+from taboot_pipelines.crawl import following, settling
+from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.model.crawls import Crawl, CrawlPlan, CrawlState, Outcome, Strategy, totals
 from taboot_pipelines.model.records import Enumerated
 from taboot_pipelines.stores.catalog.crawls import Crawls, crawls_in_memory
@@ -34,7 +35,7 @@ from taboot_pipelines_tests.crawl_rows import leads_of, rows_of
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after every few pages, and no waits."""
     monkeypatch.setattr(module, "CHECKPOINT_PAGES", 3)
-    monkeypatch.setattr(module, "_RETRY_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(settling, "_RETRY_SECONDS", (0.0, 0.0, 0.0))
     monkeypatch.setattr(module, "_STARVING_SECONDS", 0.0)
 
 
@@ -236,7 +237,7 @@ def test_a_crawl_of_an_unchanged_site_asks_conditionally_and_parses_nothing(
     assert run.web.hits == Counter({f"p{i}": 1 for i in range(81)})
     before = run.leads()
     run.web.hits.clear()
-    monkeypatch.setattr(module, "page_links", lambda *_, **__: pytest.fail("a page was parsed again"))
+    monkeypatch.setattr(following, "page_links", lambda *_, **__: pytest.fail("a page was parsed again"))
     end = run.once(plan(20), stored=lambda _: pytest.fail("a stored page was read"))
     assert end.complete and run.web.hits == Counter({f"p{i}": 1 for i in range(81)})
     assert run.web.conditional == Counter({f"p{i}": 1 for i in range(40)})

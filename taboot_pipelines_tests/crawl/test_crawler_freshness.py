@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.crawl import crawler as module
+from taboot_pipelines.crawl import following
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.model.crawls import CrawlState, fresh_urls, totals
 from taboot_pipelines_tests.crawl.made_up import BASE, Page, Web
@@ -117,7 +118,7 @@ def test_a_fresh_site_is_crawled_without_a_request_and_has_the_same_graph(
     run, clock = Run(Web(site), ("p0",)), Clock()
     assert len(asked(run, clock)) == 81
     before = [(u["key"], u["depth"], u["parent"]) for u in run.rows()], run.leads()
-    monkeypatch.setattr(module, "page_links", lambda *_, **__: pytest.fail("a page was parsed again"))
+    monkeypatch.setattr(following, "page_links", lambda *_, **__: pytest.fail("a page was parsed again"))
     for _ in range(5):
         clock.now += timedelta(minutes=11)
         assert asked(run, clock) == set()
@@ -161,7 +162,7 @@ def test_a_page_whose_links_are_lost_is_asked_for(monkeypatch: pytest.MonkeyPatc
     with run.crawls.database.begin("n") as c:
         c.exec_driver_sql("DELETE FROM crawl_lead")
     run.web.hits.clear()
-    stored = {key: module.StoredPage(body, "text/html", None) for key, body in run.store.bodies.items()}
+    stored = {key: following.StoredPage(body, "text/html", None) for key, body in run.store.bodies.items()}
     run.once(plan(9), freshness=Freshness(clock, HOUR), stored=stored.get)
     assert not run.web.hits and run.last.complete and len(run.leads()) == 1
 
@@ -208,7 +209,7 @@ def test_what_a_page_says_is_its_own_url_is_recorded_and_carried_over() -> None:
             assert set(run.store.known) == {BASE + name for name in site}, "nothing follows from it"
         assert fresh_urls(run.last.counts) == 3
         # Under new rules the crawl before is no help: the stored bytes say it, and a header that comes again.
-        bodies = {key: module.StoredPage(b, "text/html", None) for key, b in run.store.bodies.items()}
+        bodies = {key: following.StoredPage(b, "text/html", None) for key, b in run.store.bodies.items()}
         run.once(plan(depth, link_rules="new", configuration="new"), stored=bodies.get)
         found = {u["key"].removeprefix(BASE): u["canonical"] for u in run.rows()}
         assert found == expected and set(run.web.hits) == set(site)
