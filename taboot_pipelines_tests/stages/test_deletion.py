@@ -15,7 +15,7 @@ from taboot_pipelines.crawl import captures
 from taboot_pipelines.crawl.captures import Capture, Captured
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Event, Fetched, Skipped
-from taboot_pipelines.stages import raw_blobs
+from taboot_pipelines.stages import opening
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines_tests.world import World, graph, holding
 
@@ -152,7 +152,7 @@ def test_what_was_captured_of_a_page_goes_with_it(
                 )
             yield Enumerated(True)
 
-    monkeypatch.setattr(raw_blobs, "open_connector", lambda *_: Site())
+    monkeypatch.setattr(opening, "open_connector", lambda *_: Site())
     world.source("site", "web", path=None, urls=list(pages))
     world.ingest()
     locators = world.workspace.catalog.locators

@@ -177,6 +177,7 @@ def calls(
             catalog.crawls.frontier(MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl))
         ),
         "crawls.find": lambda: catalog.crawls.find(MINE, random_.choice([None, "s"])),
+        "crawls.running": lambda: catalog.crawls.running(MINE, "s"),
         "crawls.get": lambda: catalog.crawls.get(MINE, crawl),
         "crawls.ledger": lambda: catalog.crawls.ledger(MINE, crawl),
         "crawls.cancel": lambda: catalog.crawls.cancel(MINE, crawl),
@@ -234,6 +235,7 @@ def every_method(frontier: Frontier) -> list[object]:
     """What a frontier of another namespace's crawl gives, and that it takes in nothing."""
     for write in (
         lambda: frontier.claim(5),
+        lambda: frontier.waiting(),
         lambda: frontier.heartbeat(),
         lambda: frontier.state(),
         lambda: frontier.add_roots([], Listing()),
@@ -243,11 +245,12 @@ def every_method(frontier: Frontier) -> list[object]:
         with pytest.raises(TabootError, match="E_NOT_FOUND"):
             write()
     frontier.reopen([url_id("x")])
+    frontier.take_over([url_id("x")])
     return [
-        frontier.waiting(),
         frontier.release(),
         frontier.reclaim(alone=True),
         list(frontier.settled()),
+        frontier.handed(10),
         frontier.stored_links([url_id("of-bravo")]),
         frontier.last_answers([url_id("x"), url_id("of-bravo")]),
         frontier.stored_urls([url_id("x")]),
