@@ -32,6 +32,8 @@ from taboot_pipelines.retrieval.session import View
 MIN_CONFIDENCE = 0.75
 #: What an unexplained word costs: one that is hardly a common word, and any other.
 _COST_NAME, _COST_WORD = 0.5, 0.2
+#: Letters of a word that may be part of a name: the TURN port of coturn.
+_MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
 #: Who asks for these wants nothing that stands beside them.
 _SECRETS = frozenset(
@@ -208,6 +210,15 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
     if not config:
         said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
         left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
+    names = [m.text.lower() for m in question.mentions if found.used & set(range(m.first, m.last))]
+    words = question.linked.words
+    left = [
+        i
+        for i in left
+        if i in question.named
+        or len(words[i].text) < _MIN_INSIDE
+        or not any(words[i].text in n for n in names)
+    ]
     sure = found.weight
     for mention in question.mentions:
         if found.used & set(range(mention.first, mention.last)):

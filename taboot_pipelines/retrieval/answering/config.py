@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from taboot_pipelines.retrieval.answering.belongings import Belongings
+from taboot_pipelines.retrieval.answering.belongings import Belongings, of_servers
 from taboot_pipelines.retrieval.answering.config_files import Placed
 from taboot_pipelines.retrieval.answering.config_values import (
     WORDS,
@@ -24,6 +24,7 @@ from taboot_pipelines.retrieval.answering.config_values import (
     strength_of,
     worth_of,
 )
+from taboot_pipelines.retrieval.answering.describing import describe
 from taboot_pipelines.retrieval.answering.house import Document, Edge, Service, distinct
 from taboot_pipelines.retrieval.answering.linking import Mention
 from taboot_pipelines.retrieval.answering.nearest import Near, nearest_value
@@ -31,6 +32,7 @@ from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statem
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
 from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
+from taboot_pipelines.retrieval.answering.timing import activity
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 from taboot_pipelines.retrieval.answering.words import stem
 
@@ -83,11 +85,22 @@ class Config(Belongings):
             found = best_value(question, values, used)
             if found is not None and not scoped.mentions and question.unexplained(found.used):
                 found = None  # the word may name the thing that is asked about, which is not known here
+            if found is None or question.unexplained(found.used):
+                found = activity(question, values, used) or found
             if found is not None:
+                found.used |= self._describing(question, found)
                 found.weight *= sure
             if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
                 best = found
         return best
+
+    def _describing(self, question: Question, found: Found) -> set[int]:
+        """The words left that describe the one service whose values were found."""
+        left = question.unexplained(found.used)
+        if found.about is None or not left:
+            return set()
+        said = describe(self.house, *found.about)
+        return {i for i in left if stem(question.linked.words[i].text) in said}
 
     def listening(self, scoped: Scoped) -> Found | None:
         """The port that a service listens on without publishing it, where its own configuration names it:
@@ -153,8 +166,9 @@ class Config(Belongings):
                     yield self.of_service(service), used, 1.0
             if scoped.nodes(mention, "network"):
                 yield self._of_networks(scoped, mention), words | self._project_words(scoped), 1.0
-            for doc_id in self._confs(scoped, mention)[:6]:
-                yield self.of_document(doc_id), words, 1.0
+            hosts = self._hosts_of(scoped, mention)
+            for doc_id in distinct([*self._confs(scoped, mention), *self._serving(mention)])[:6]:
+                yield of_servers(self.of_document(doc_id), hosts), words, 1.0
             if first and scoped.projects(mention):
                 yield self._of_projects(scoped, mention), words, 1.0
         if not scoped.mentions:
@@ -190,6 +204,22 @@ class Config(Belongings):
         )
         found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
         return [d for d in found if self.house.documents[d].source_type != "compose"]
+
+    def _hosts_of(self, scoped: Scoped, mention: Mention) -> set[str]:
+        """The host names that a mention is, else those that lead to it; none for a file that it names."""
+        if mention.of("file"):
+            return set()
+        named = {t.value for t in mention.of("route") if t.how != "alias"}
+        return named or {str(e.properties.get("host") or "") for e in self._routes(scoped, mention)} - {""}
+
+    def _serving(self, mention: Mention) -> list[str]:
+        """The confs that serve a host name, also where another file says what stands behind it."""
+        hosts = {t.value.lower() for t in mention.of("route") if t.how != "alias"}
+        return [
+            d.doc_id
+            for d, text in (self._lowered if hosts else ())
+            if d.mime == "text/x-nginx-conf" and any(h in text for h in hosts)
+        ][:_MAX_PARSED]
 
     def _siblings(
         self, scoped: Scoped, services: Sequence[Service], used: set[int]

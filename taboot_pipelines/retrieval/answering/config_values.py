@@ -17,7 +17,7 @@ from taboot_pipelines.retrieval.answering.question import Question, spelled
 from taboot_pipelines.retrieval.answering.statements import Found
 from taboot_pipelines.retrieval.answering.values import Value as Kind
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
-from taboot_pipelines.retrieval.answering.words import group, key_synonyms, stem
+from taboot_pipelines.retrieval.answering.words import alike, group, key_synonyms, stem
 
 #: The group of what a database is called.
 _DATABASE = "~database"
@@ -33,6 +33,8 @@ _NOUN = 1.5
 WORDS = re.compile(r"[a-z0-9]+")
 #: The sections of a Compose file under which a name stands, which is compared whole and in no other form.
 _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
+#: The ends of a range.
+_EXTREMES = frozenset({"min", "max"})
 #: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
 _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
 
@@ -64,7 +66,11 @@ def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> 
     if by_words and len({p.value.path[-1] for p in placed}) > 2:
         weight = 0.7
     matched = max(len(m.words - set(used)) for m in matches)
-    return Found([value_statement(placed)], explained, weight, "its configuration", matched)
+    if {w for p in placed for w in key_words(p.value.path[-1:])} >= _EXTREMES:
+        explained |= {i for i, w in enumerate(question.linked.words) if w.text in ("range", "ranges")}
+    owners = {(p.document.doc_id, p.service) for p in placed if p.service}
+    about = owners.pop() if len(owners) == 1 else None
+    return Found([value_statement(placed)], explained, weight, "its configuration", matched, about)
 
 
 def _by_table(question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
@@ -233,6 +239,10 @@ def strength_of(
     together = re.sub(r"[^a-z0-9]", "", last.lower()) if last.isupper() else ""
     if len(stemmed) >= 3 and together and (stemmed in together or word in together):
         return 0.85
+    if last.startswith("-") and any(
+        len(m) >= 5 and m.rstrip("i") in last.lower() for m in (stemmed, *alike(stemmed))
+    ):
+        return 0.85  # flags run their words together too: --maxmemory
     stems = {stem(w) for w in inside}
     if word in inside or stemmed in stems:
         return 0.6

@@ -263,15 +263,21 @@ class Names:
 
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:
         held = self._things.get("".join(w.text for w in words[first:last]))
+        unsure = False
         written = text[words[first].start : words[last - 1].end]
         if _PAUSE.search(written):
             return None  # "gotenberg, gotenberg" is no image of that name
         if not held or (
             last - first > 1 and _spread(written) and written.lower() not in {n for n, _ in held}
         ):
-            # "web 1" may be web1, but "on call" is not oncall where a phrase of common words is meant.
+            # "web 1" may be web1, but "on call" is not oncall where a phrase of common words is meant; a
+            # phrase without words of asking may be meant as a name, as "node red" is.
             plain = all(w.text in stopwords() or w.text in FILLER for w in words[first:last])
-            if not held or (plain and sum(len(w.text) for w in words[first:last]) < 10):
+            unsure = plain and sum(len(w.text) for w in words[first:last]) < 10
+            if unsure:
+                asking = any(w.text in FILLER for w in words[first:last])
+                held = [] if asking else [(n, t) for n, t in held or () if n.isalnum()]
+            if not held:
                 return None
         things = []
         for name, thing in held:
@@ -280,7 +286,7 @@ class Names:
                 how = "normalized"
             things.append(Thing(thing.kind, how, thing.node, thing.value, thing.place))
         things.sort(key=lambda t: _ORDER[t.how])
-        return Mention(first, last, written, things)
+        return Mention(first, last, written, things, weak=unsure)
 
     def _wildcards(self, text: str, words: Sequence[Word], taken: list[bool]) -> list[Mention]:
         """Host names whose first label a proxy serves under any domain (``status.*``)."""

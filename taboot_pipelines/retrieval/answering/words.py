@@ -76,11 +76,19 @@ def _read_synonyms() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 _GROUPS, _KEYS = _read_synonyms()
+_MEMBERS: dict[str, tuple[str, ...]] = {}
+for _stem, _name in _GROUPS.items():
+    _MEMBERS[_name] = (*_MEMBERS.get(_name, ()), _stem)
 
 
 def group(stemmed: str) -> str | None:
     """The name of the group of synonyms that a stem belongs to; None if it is in none."""
     return _GROUPS.get(stemmed)
+
+
+def alike(stemmed: str) -> tuple[str, ...]:
+    """The stems of the group of synonyms that a stem belongs to."""
+    return _MEMBERS.get(_GROUPS.get(stemmed, ""), ())
 
 
 def key_synonyms(stemmed: str) -> frozenset[str]:
