@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from taboot_pipelines.retrieval.answering.belongings import Belongings, of_servers
@@ -38,6 +39,8 @@ from taboot_pipelines.retrieval.answering.words import stem
 
 #: Files that one question parses.
 _MAX_PARSED = 40
+#: Confs among which a setting that is asked for without a name is still told.
+_MAX_ANYWHERE = 3
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
@@ -101,6 +104,20 @@ class Config(Belongings):
             return set()
         said = describe(self.house, *found.about)
         return {i for i in left if stem(question.linked.words[i].text) in said}
+
+    def with_own_version(self, scoped: Scoped, found: Found | None) -> Found | None:
+        """What the images of services say of their versions, after the version that a service's own settings
+        ask its image to run."""
+        about = subject_of(scoped)
+        if found is None or about is None or scoped.question.yes_no:
+            return found
+        said = [
+            value_statement([p])
+            for service in about[1][:MAX_SHOWN]
+            for p in self.of_service(service)
+            if p.value.path[-1] == "VERSION" and re.search(r"\d", p.value.value)
+        ]
+        return replace(found, statements=[*said, *found.statements])
 
     def listening(self, scoped: Scoped) -> Found | None:
         """The port that a service listens on without publishing it, where its own configuration names it:
@@ -254,6 +271,11 @@ class Config(Belongings):
         """The values of the few files that hold the question's words, for a question that names nothing."""
         # A stem that ends in another letter than its word stands in no text.
         words = [stem(question.linked.words[i].text).rstrip("i") for i in question.unexplained(())]
+        keys = [k for pattern, keys, _ in PROPERTIES if question.words_matching(pattern) for k in keys]
+        texts = [(d, t) for d, t in self._lowered if d.mime == "text/x-nginx-conf"]
+        set_in = [d.doc_id for d, t in texts if any(k in t for k in keys if "_" in k)]
+        if 0 < len(set_in) <= _MAX_ANYWHERE:
+            return [self.of_document(d) for d in set_in]
         if len(words) < 2:
             return []
         scored = []

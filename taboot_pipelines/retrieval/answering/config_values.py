@@ -258,6 +258,9 @@ def strength_of(
 #: Kinds of value that hold a number, and those that say when.
 _COUNTED = frozenset({Kind.NUMBER, Kind.DURATION, Kind.PORT})
 _TIMES = frozenset({Kind.MOMENT, Kind.DATE, Kind.FREQUENCY})
+#: What may be a person: words or an address, no path, number or switch.
+_PERSON = re.compile(r"[^\W\d][\w .,'+-]*(?:@[\w.-]+)?")
+_SWITCHED = re.compile(r"true|false|yes|no|on|off|enabled?|disabled?", re.IGNORECASE)
 _TIME = re.compile(r"\d|@|daily|weekly|hourly|night")
 
 
@@ -266,6 +269,8 @@ def suits(question: Question, value: str) -> bool:
     kind = question.reading.value
     if kind in _COUNTED:
         return bool(re.search(r"\d", value))
+    if kind is Kind.PERSON:
+        return bool(_PERSON.fullmatch(value)) and not _SWITCHED.fullmatch(value)
     if kind in _TIMES:
         return bool(_TIME.search(value))
     if kind is Kind.ADDRESS and re.search(r"\b(?:url|link)\b", question.lower):

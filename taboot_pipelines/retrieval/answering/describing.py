@@ -14,6 +14,8 @@ _WORDS = re.compile(r"[a-z]{3,}")
 _SAYING = re.compile(
     r"^\s*-?\s*(?:(?:image|command|entrypoint|container_name|hostname|context|dockerfile|build)\s*:|#)(.*)$"
 )
+#: The flags of a command say what it is set to, not what it is.
+_FLAGS = re.compile(r"(?<![\w-])-.*")
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$")
 #: Lines of a declaration that are read, and of comments above it.
 _MAX_LINES, _MAX_ABOVE = 80, 3
@@ -60,7 +62,7 @@ def _said_of(name: str, lines: list[str]) -> list[str]:
             if inside.strip() and len(inside) - len(inside.lstrip()) <= depth:
                 break
             saying = _SAYING.match(inside)
-            said += [saying[1]] if saying else []
+            said += [_FLAGS.sub("", saying[1])] if saying else []
         comment = _COMMENT.search(line)
         return said + ([comment[1]] if comment else [])
     return []

@@ -57,9 +57,12 @@ class Holders(Topic):
         question = scoped.question
         if question.yes_no and not re.match(r"(?:is|does) anything\b", question.lower):
             return self._has(scoped)
-        if any(m.of("service") for m in scoped.mentions):
-            return None
+        named = [m for m in scoped.mentions if m.of("service")]
         services, used = scoped.declared()
+        if named:
+            users = {s.number for m in named for s in scoped.services(m)[0]}
+            others = [s for s in services if s.number not in users]
+            return self._sharing(question, others, used.union(*(scoped.words(m) for m in named)))
         entries = self._entries(question, services, used)
         if entries is not None or not question.reading.lists:
             return entries
