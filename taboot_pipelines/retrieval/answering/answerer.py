@@ -16,6 +16,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.retrieval.answering.compounds import compounded
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.facts import Facts
 from taboot_pipelines.retrieval.answering.holders import Holders
@@ -124,7 +125,9 @@ class Answerer:
             return None
         best: _Best | None = None
         asked_kind = "unknown"
-        for n, question in enumerate(readings(linked)):
+        compounds = compounded(self.house, linked)
+        joined = [Question(linked, compounds)] if compounds else []
+        for n, question in enumerate([*joined, *readings(linked)]):
             if not question.is_fact:
                 continue
             kinds = question.asked()

@@ -66,6 +66,11 @@ def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> 
     if by_words and len({p.value.path[-1] for p in placed}) > 2:
         weight = 0.7
     matched = max(len(m.words - set(used)) for m in matches)
+    if len(placed) == 1:
+        beside = {stem(w) for w in WORDS.findall(placed[0].value.comment.lower())}
+        explained |= {
+            i for i in question.unexplained(explained) if stem(question.linked.words[i].text) in beside
+        }
     if {w for p in placed for w in key_words(p.value.path[-1:])} >= _EXTREMES:
         explained |= {i for i, w in enumerate(question.linked.words) if w.text in ("range", "ranges")}
     owners = {(p.document.doc_id, p.service) for p in placed if p.service}
