@@ -32,7 +32,15 @@ from taboot_pipelines.retrieval.answering.nearest import Near, nearest_value
 from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
-from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_CITED,
+    MAX_SCOPES,
+    Cite,
+    Found,
+    Statement,
+    listed,
+    plural,
+)
 from taboot_pipelines.retrieval.answering.timing import activity
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 from taboot_pipelines.retrieval.answering.words import stem
@@ -82,6 +90,7 @@ class Config(Belongings):
             return None
         if question.reading.lists_services and not any(m.of("service") for m in scoped.mentions):
             return self._listing(scoped)
+        alike: list[Found] = []
         for values, used, sure in self._candidates(scoped):
             if not values:
                 continue
@@ -94,8 +103,34 @@ class Config(Belongings):
                 found.used |= self._describing(question, found)
                 found.weight *= sure
             if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
-                best = found
-        return best
+                best, alike = found, [found]
+            elif found is not None and best is not None and _as_good(question, found, best):
+                alike.append(found)
+        return best if best is None else self._each(best, alike)
+
+    def _each(self, best: Found, alike: Sequence[Found]) -> Found:
+        """The best value and those of services of its name in other projects, which answer as well, each with
+        its project."""
+        if best.about is None:
+            return best
+        projects = {
+            (d, s.name): s.project
+            for s in self.house.services.values()
+            if s.own and s.name == best.about[1]
+            for d in self.house.declaring(s)
+        }
+        held: dict[str, Found] = {}
+        for found in alike:
+            if found.about in projects:
+                held.setdefault(projects[found.about], found)
+        if len(held) < 2:
+            return best
+        said = [
+            Statement(f"In the project {project}: {s.text[0].lower()}{s.text[1:]}", s.cites)
+            for project, found in list(held.items())[:MAX_SCOPES]
+            for s in found.statements
+        ]
+        return replace(best, statements=said)
 
     def _describing(self, question: Question, found: Found) -> set[int]:
         """The words left that describe the one service whose values were found."""
@@ -377,6 +412,12 @@ class Config(Belongings):
     def _own(self, placed: Placed) -> bool:
         hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
         return bool(hosts) and not placed.document.example
+
+
+def _as_good(question: Question, found: Found, best: Found) -> bool:
+    """Whether a value answers as well as the best, of another service of the same name."""
+    same = found.about and best.about and found.about[1] == best.about[1] and found.about != best.about
+    return bool(same) and worth_of(question, found) == worth_of(question, best)
 
 
 def _holds(placed: Placed, word: str) -> bool:

@@ -343,7 +343,9 @@ class Names:
                 return
         word = words[mention.first].text
         if mention.last - mention.first == 1:
-            mention.weak = len(word) < 2 or word.isdigit() or word in stopwords() or word in FILLER
+            common = len(word) < 2 or word.isdigit() or word in stopwords() or word in FILLER
+            # A file may be called by what it is about: ``tls.conf``.
+            mention.weak = common or all(t.kind == "file" and t.how == "alias" for t in mention.things)
 
     def _slips(self, linked: Linked, taken: list[bool]) -> None:
         """Mentions of the one name that a word is a slip of, for the words that mean nothing else."""
