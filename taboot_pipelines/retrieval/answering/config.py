@@ -219,7 +219,7 @@ class Config(Belongings):
             if scoped.nodes(mention, "network"):
                 yield self._of_networks(scoped, mention), words | self._project_words(scoped), 1.0
             hosts = self._hosts_of(scoped, mention)
-            for doc_id in distinct([*self._confs(scoped, mention), *self._serving(mention)])[:6]:
+            for doc_id in (self._serving(hosts) or self._confs(scoped, mention))[:6]:
                 yield of_servers(self.of_document(doc_id), hosts), words, 1.0
             if first and scoped.projects(mention):
                 yield self._of_projects(scoped, mention), words, 1.0
@@ -264,13 +264,13 @@ class Config(Belongings):
         named = {t.value for t in mention.of("route") if t.how != "alias"}
         return named or {str(e.properties.get("host") or "") for e in self._routes(scoped, mention)} - {""}
 
-    def _serving(self, mention: Mention) -> list[str]:
-        """The confs that serve a host name, also where another file says what stands behind it."""
-        hosts = {t.value.lower() for t in mention.of("route") if t.how != "alias"}
+    def _serving(self, hosts: set[str]) -> list[str]:
+        """The confs that serve host names; another file may say what stands behind them."""
+        named = {h.lower() for h in hosts}
         return [
             d.doc_id
-            for d, text in (self._lowered if hosts else ())
-            if d.mime == "text/x-nginx-conf" and any(h in text for h in hosts)
+            for d, text in (self._lowered if named else ())
+            if d.mime == "text/x-nginx-conf" and "server_name" in text and any(h in text for h in named)
         ][:_MAX_PARSED]
 
     def _siblings(

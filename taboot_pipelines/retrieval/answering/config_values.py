@@ -244,10 +244,8 @@ def strength_of(
     together = re.sub(r"[^a-z0-9]", "", last.lower()) if last.isupper() else ""
     if len(stemmed) >= 3 and together and (stemmed in together or word in together):
         return 0.85
-    if last.startswith("-") and any(
-        len(m) >= 5 and m.rstrip("i") in last.lower() for m in (stemmed, *alike(stemmed))
-    ):
-        return 0.85  # flags run their words together too: --maxmemory
+    if last.startswith("-") and _in_flag(stemmed, last.lower().lstrip("-")):
+        return 0.85
     stems = {stem(w) for w in inside}
     if word in inside or stemmed in stems:
         return 0.6
@@ -258,6 +256,12 @@ def strength_of(
     if word in beside or stemmed in {stem(w) for w in beside}:
         return 0.5
     return 0.0
+
+
+def _in_flag(stemmed: str, flag: str) -> bool:
+    """Whether a flag, which runs its words together (``--maxmemory``), holds a word or begins with it."""
+    words = [w.rstrip("i") for w in (stemmed, *alike(stemmed))]
+    return any(len(w) >= 5 and w in flag for w in words) or (len(stemmed) >= 3 and flag.startswith(stemmed))
 
 
 #: Kinds of value that hold a number, and those that say when.

@@ -77,8 +77,8 @@ class Dependencies(Topic):
         match = _WHICH_OF.search(scoped.question.masked[0])
         at = {s: w for s, _, w in scoped.question.masked[1]}
         held = [m for g in (1, 2) if match for m in scoped.mentions if m.first in at.get(match.start(g), ())]
-        if len(held) != 2:
-            return None
+        if len(held) != 2 or held[0].last - held[0].first > 1:
+            return None  # a redis database is one inside of redis
         wanted = {t.node for t in held[0].of("service")}
         services, used = scoped.services(held[1])
         statements = []

@@ -272,6 +272,11 @@ class Names:
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:
         held = self._things.get("".join(w.text for w in words[first:last]))
         unsure = False
+        one = words[first].text if last - first == 1 else ""
+        if not held and len(one) >= _MIN_TYPO and one.endswith("s") and one not in FILLER:
+            # Several of one service: the workers.
+            held = [(n, t) for n, t in self._things.get(one[:-1], ()) if t.kind == "service"]
+            unsure = True
         written = text[words[first].start : words[last - 1].end]
         if _PAUSE.search(written):
             return None  # "gotenberg, gotenberg" is no image of that name
