@@ -25,6 +25,7 @@ _PHRASES = (
     (re.compile(r"\bback(?:s|ed|ing)?[ -]up\b"), "backup"),
     (re.compile(r"\b(?:log(?:ged|ging)?|sign(?:ed|ing)?)[ -](?:in|on)\b"), "login"),
     (re.compile(r"\bset(?:s|ting)?[ -]up\b"), "setup"),
+    (re.compile(r"\btime[ -]zone(?=s?\b)"), "timezone"),
     (re.compile(r"\b(?:shut(?:s|ting)?|spun)[ -]down\b"), "stop"),
     (re.compile(r"\bturn(?:s|ed)? on\b|\bswitch(?:es|ed)? on\b"), "enable"),
     (re.compile(r"\bturn(?:s|ed)? off\b|\bswitch(?:es|ed)? off\b"), "disable"),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from taboot_pipelines.retrieval.answering import FactAnswer, answer_from_facts
+from taboot_pipelines.retrieval.answering.reading import read
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -51,6 +52,7 @@ services:
     depends_on: [db, storebox]
   calcsheet:
     image: example/calcsheet:0.9
+    read_only: true
     depends_on: [db]
     logging: {options: {max-size: 44m, max-file: "6"}}
     networks: [front]
@@ -74,6 +76,7 @@ services:
 networks: {front: {external: true}}
 """
 UPSTREAMS = """\
+send_timeout 41s;
 upstream sheets { server calcsheet:8800; }
 limit_req_zone $binary_remote_addr zone=all:5m rate=33r/s;
 """
@@ -82,12 +85,14 @@ server {
     listen 443 ssl;
     server_name sheets.example.net;
     client_max_body_size 81M;
-    location / { proxy_pass http://sheets; }
+    location / { proxy_pass http://sheets; proxy_send_timeout 17s; }
 }
 server {
     listen 443 ssl;
     server_name cal.example.net;
     client_max_body_size 12M;
+    allow 10.66.0.0/16;
+    deny all;
     location / { proxy_pass http://radicale:5232; }
     location /dav/ { proxy_pass http://radicale:5232; }
 }
@@ -151,6 +156,10 @@ SAYS = [
     ("max upload at sheets.example.net", ["81M"], ["12M"], "81M"),
     ("To which container does nginx send requests for cal.example.net?", ["radicale"], ["calc"], "radicale"),
     ("where do requests to /dav end up?", ["radicale"], ["calcsheet"], "/dav/"),
+    ("send timeout at sheets.example.net", ["17s"], ["41s"], "proxy_send_timeout 17s"),
+    ("who may visit cal.example.net?", ["10.66.0.0/16 only"], [], "allow 10.66"),
+    ("read-only containers?", ["calcsheet"], ["worker"], "read_only"),
+    ("how many sidekiq workers are there", ["6"], ["4"], "replicas: 6"),
     ("what tls versions do we allow", ["TLSv1.3"], [], "ssl_protocols"),
     ("how many requests per second are allowed", ["33r/s"], [], "limit_req_zone"),
 ]  # fmt: skip
@@ -190,3 +199,8 @@ def test_what_is_not_declared_is_not_told(view, question):
 def test_services_of_one_name_are_told_apart_only_by_what_they_declare(view):
     both = _ask(view, "replicas of the worker")
     assert both is None or not both.found or {"4", "6"} <= set(both.text.replace(".", " ").split()), both
+
+
+def test_a_time_zone_is_no_time():
+    assert read("time zone of the heater?").value is None
+    assert read("start time of the heater?").value is not None
