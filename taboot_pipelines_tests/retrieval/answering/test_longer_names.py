@@ -182,7 +182,6 @@ def test_a_longer_name_is_read_as_it_is_meant(view, question, says, not_says, li
 NOTHING = [
     "when does cron-sync expire",
     "when was cron-sync last updated",
-    "how often does cron-sync get replaced",
     "who administers the sheets",
     "which database does gate use",
     "memory limit of the sidekiq worker",
