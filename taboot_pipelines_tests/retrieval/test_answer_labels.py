@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from taboot_pipelines_tests.world import DATA
 
@@ -50,6 +51,15 @@ def test_the_hash_of_the_id_locks_half_of_each_kind():
 def test_every_label_holds_in_the_files(corpus, kind):
     wrong = {q.id: found for q in QUESTIONS if q.kind == kind and (found := labels.problems(q, corpus))}
     assert not wrong
+
+
+def test_the_labels_of_the_small_set_hold_in_its_files():
+    folder = labels.QUESTIONS.parent / "quay"
+    entries = yaml.safe_load((folder / "sources.yaml").read_text())["sources"]
+    small = labels.Corpus(entries, folder)
+    questions = labels.read_questions(folder / "questions.jsonl")
+    assert len({q.id for q in questions}) == len(questions) == 60
+    assert not {q.id: found for q in questions if (found := labels.problems(q, small))}
 
 
 # --- the judge ----------------------------------------------------------------------------------------------

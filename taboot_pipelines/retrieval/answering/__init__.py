@@ -7,13 +7,15 @@ For facts a question passes through these modules, one after the other:
 2. ``reading`` reads the question, for text too: the kind of value, a yes or no, a count, a list. ``question``
    says which kinds of fact it may ask for, by the tables of ``vocabulary`` (``kinds.txt``, the words of
    ``filler.txt`` and ``asking.txt``).
-3. ``scoping`` narrows names by each other ("the db of household").
+3. ``scoping`` narrows names by each other ("the db of household") and by what a service declares
+   (``describing``); ``compounds`` takes several words as one name ("the household db").
 4. ``facts`` says it out of edges, by ``ports``, ``images``, ``networks``, ``dependencies``, ``routes``,
    ``exposure`` (what can be reached from where) and ``inventory``, which share ``topic`` and ``statements``;
    ``holders`` says which services have a property of their declaration (``traits``).
 5. ``config`` says it out of a file's value: ``config_files`` reads the formats, ``belongings`` says whose a
    value is, ``config_values`` chooses among the values (``properties.txt``), ``nearest`` does where none
-   shares its words with the question, ``phrases`` puts it into words.
+   shares its words with the question, ``timing`` where it says when something acts, ``phrases`` puts it into
+   words.
 6. ``answerer`` takes what leaves the fewest words unexplained, or says what was looked for. It is the one
    entry, :func:`answer_from_facts`; ``cited`` makes an ``Answer`` of it.
 

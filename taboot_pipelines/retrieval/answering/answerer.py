@@ -16,6 +16,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.retrieval.answering.compounds import compounded
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.facts import Facts
 from taboot_pipelines.retrieval.answering.holders import Holders
@@ -32,6 +33,8 @@ from taboot_pipelines.retrieval.session import View
 MIN_CONFIDENCE = 0.75
 #: What an unexplained word costs: one that is hardly a common word, and any other.
 _COST_NAME, _COST_WORD = 0.5, 0.2
+#: Letters of a word that may be part of a name: the TURN port of coturn.
+_MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
 #: Who asks for these wants nothing that stands beside them.
 _SECRETS = frozenset(
@@ -122,7 +125,9 @@ class Answerer:
             return None
         best: _Best | None = None
         asked_kind = "unknown"
-        for n, question in enumerate(readings(linked)):
+        compounds = compounded(self.house, linked)
+        joined = [Question(linked, compounds)] if compounds else []
+        for n, question in enumerate([*joined, *readings(linked)]):
             if not question.is_fact:
                 continue
             kinds = question.asked()
@@ -208,6 +213,15 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
     if not config:
         said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
         left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
+    names = [m.text.lower() for m in question.mentions if found.used & set(range(m.first, m.last))]
+    words = question.linked.words
+    left = [
+        i
+        for i in left
+        if i in question.named
+        or len(words[i].text) < _MIN_INSIDE
+        or not any(words[i].text in n for n in names)
+    ]
     sure = found.weight
     for mention in question.mentions:
         if found.used & set(range(mention.first, mention.last)):

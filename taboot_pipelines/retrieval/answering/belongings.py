@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from taboot_pipelines.retrieval.answering.config_files import SETTING, ConfigFile, Placed, Value, read
 from taboot_pipelines.retrieval.answering.house import Document, House, Service, distinct
@@ -119,6 +119,18 @@ class Belongings:
             and v.path[0] in ("networks", "volumes", "secrets", "configs")
             and v.path[1].lower() in wanted
         ]
+
+
+def of_servers(values: list[Placed], hosts: Collection[str]) -> list[Placed]:
+    """The values of an nginx conf in the servers of some host names, which its other servers do not share;
+    all of a file that has none of these."""
+    blocks = {
+        p.value.path[: p.lead]
+        for p in values
+        if p.value.path[-1] == "server_name" and p.lead and not {*p.value.value.split()}.isdisjoint(hosts)
+    }
+    held = [p for p in values if any(p.value.path[: len(b)] == b for b in blocks)]
+    return held or values
 
 
 _SET_VARIABLE = re.compile(r"\$\{?(\w+)\}?")

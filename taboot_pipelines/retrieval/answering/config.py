@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
-from taboot_pipelines.retrieval.answering.belongings import Belongings
+from taboot_pipelines.retrieval.answering.belongings import Belongings, of_servers
 from taboot_pipelines.retrieval.answering.config_files import Placed
 from taboot_pipelines.retrieval.answering.config_values import (
     WORDS,
@@ -24,18 +25,30 @@ from taboot_pipelines.retrieval.answering.config_values import (
     strength_of,
     worth_of,
 )
+from taboot_pipelines.retrieval.answering.describing import describe
 from taboot_pipelines.retrieval.answering.house import Document, Edge, Service, distinct
 from taboot_pipelines.retrieval.answering.linking import Mention
 from taboot_pipelines.retrieval.answering.nearest import Near, nearest_value
 from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
-from taboot_pipelines.retrieval.answering.statements import MAX_CITED, Cite, Found, Statement, listed, plural
+from taboot_pipelines.retrieval.answering.statements import (
+    MAX_CITED,
+    MAX_SCOPES,
+    Cite,
+    Found,
+    Statement,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.timing import activity
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 from taboot_pipelines.retrieval.answering.words import stem
 
 #: Files that one question parses.
 _MAX_PARSED = 40
+#: Confs among which a setting that is asked for without a name is still told.
+_MAX_ANYWHERE = 3
 #: Services whose values a listing looks at.
 _MAX_LISTED = 400
 
@@ -77,17 +90,69 @@ class Config(Belongings):
             return None
         if question.reading.lists_services and not any(m.of("service") for m in scoped.mentions):
             return self._listing(scoped)
+        alike: list[Found] = []
         for values, used, sure in self._candidates(scoped):
             if not values:
                 continue
             found = best_value(question, values, used)
             if found is not None and not scoped.mentions and question.unexplained(found.used):
                 found = None  # the word may name the thing that is asked about, which is not known here
+            if found is None or question.unexplained(found.used):
+                found = activity(question, values, used) or found
             if found is not None:
+                found.used |= self._describing(question, found)
                 found.weight *= sure
             if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
-                best = found
-        return best
+                best, alike = found, [found]
+            elif found is not None and best is not None and _as_good(question, found, best):
+                alike.append(found)
+        return best if best is None else self._each(best, alike)
+
+    def _each(self, best: Found, alike: Sequence[Found]) -> Found:
+        """The best value and those of services of its name in other projects, which answer as well, each with
+        its project."""
+        if best.about is None:
+            return best
+        projects = {
+            (d, s.name): s.project
+            for s in self.house.services.values()
+            if s.own and s.name == best.about[1]
+            for d in self.house.declaring(s)
+        }
+        held: dict[str, Found] = {}
+        for found in alike:
+            if found.about in projects:
+                held.setdefault(projects[found.about], found)
+        if len(held) < 2:
+            return best
+        said = [
+            Statement(f"In the project {project}: {s.text[0].lower()}{s.text[1:]}", s.cites)
+            for project, found in list(held.items())[:MAX_SCOPES]
+            for s in found.statements
+        ]
+        return replace(best, statements=said)
+
+    def _describing(self, question: Question, found: Found) -> set[int]:
+        """The words left that describe the one service whose values were found."""
+        left = question.unexplained(found.used)
+        if found.about is None or not left:
+            return set()
+        said = describe(self.house, *found.about)
+        return {i for i in left if stem(question.linked.words[i].text) in said}
+
+    def with_own_version(self, scoped: Scoped, found: Found | None) -> Found | None:
+        """What the images of services say of their versions, after the version that a service's own settings
+        ask its image to run."""
+        about = subject_of(scoped)
+        if found is None or about is None or scoped.question.yes_no:
+            return found
+        said = [
+            value_statement([p])
+            for service in about[1][:MAX_SHOWN]
+            for p in self.of_service(service)
+            if p.value.path[-1] == "VERSION" and re.search(r"\d", p.value.value)
+        ]
+        return replace(found, statements=[*said, *found.statements])
 
     def listening(self, scoped: Scoped) -> Found | None:
         """The port that a service listens on without publishing it, where its own configuration names it:
@@ -153,8 +218,9 @@ class Config(Belongings):
                     yield self.of_service(service), used, 1.0
             if scoped.nodes(mention, "network"):
                 yield self._of_networks(scoped, mention), words | self._project_words(scoped), 1.0
-            for doc_id in self._confs(scoped, mention)[:6]:
-                yield self.of_document(doc_id), words, 1.0
+            hosts = self._hosts_of(scoped, mention)
+            for doc_id in (self._serving(hosts) or self._confs(scoped, mention))[:6]:
+                yield of_servers(self.of_document(doc_id), hosts), words, 1.0
             if first and scoped.projects(mention):
                 yield self._of_projects(scoped, mention), words, 1.0
         if not scoped.mentions:
@@ -191,6 +257,22 @@ class Config(Belongings):
         found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
         return [d for d in found if self.house.documents[d].source_type != "compose"]
 
+    def _hosts_of(self, scoped: Scoped, mention: Mention) -> set[str]:
+        """The host names that a mention is, else those that lead to it; none for a file that it names."""
+        if mention.of("file"):
+            return set()
+        named = {t.value for t in mention.of("route") if t.how != "alias"}
+        return named or {str(e.properties.get("host") or "") for e in self._routes(scoped, mention)} - {""}
+
+    def _serving(self, hosts: set[str]) -> list[str]:
+        """The confs that serve host names; another file may say what stands behind them."""
+        named = {h.lower() for h in hosts}
+        return [
+            d.doc_id
+            for d, text in (self._lowered if named else ())
+            if d.mime == "text/x-nginx-conf" and "server_name" in text and any(h in text for h in named)
+        ][:_MAX_PARSED]
+
     def _siblings(
         self, scoped: Scoped, services: Sequence[Service], used: set[int]
     ) -> list[tuple[Service, set[int]]]:
@@ -224,6 +306,11 @@ class Config(Belongings):
         """The values of the few files that hold the question's words, for a question that names nothing."""
         # A stem that ends in another letter than its word stands in no text.
         words = [stem(question.linked.words[i].text).rstrip("i") for i in question.unexplained(())]
+        keys = [k for pattern, keys, _ in PROPERTIES if question.words_matching(pattern) for k in keys]
+        texts = [(d, t) for d, t in self._lowered if d.mime == "text/x-nginx-conf"]
+        set_in = [d.doc_id for d, t in texts if any(k in t for k in keys if "_" in k)]
+        if 0 < len(set_in) <= _MAX_ANYWHERE:
+            return [self.of_document(d) for d in set_in]
         if len(words) < 2:
             return []
         scored = []
@@ -325,6 +412,12 @@ class Config(Belongings):
     def _own(self, placed: Placed) -> bool:
         hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
         return bool(hosts) and not placed.document.example
+
+
+def _as_good(question: Question, found: Found, best: Found) -> bool:
+    """Whether a value answers as well as the best, of another service of the same name."""
+    same = found.about and best.about and found.about[1] == best.about[1] and found.about != best.about
+    return bool(same) and worth_of(question, found) == worth_of(question, best)
 
 
 def _holds(placed: Placed, word: str) -> bool:

@@ -17,7 +17,7 @@ from taboot_pipelines.retrieval.answering.question import Question, spelled
 from taboot_pipelines.retrieval.answering.statements import Found
 from taboot_pipelines.retrieval.answering.values import Value as Kind
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
-from taboot_pipelines.retrieval.answering.words import group, key_synonyms, stem
+from taboot_pipelines.retrieval.answering.words import alike, group, key_synonyms, stem
 
 #: The group of what a database is called.
 _DATABASE = "~database"
@@ -33,6 +33,8 @@ _NOUN = 1.5
 WORDS = re.compile(r"[a-z0-9]+")
 #: The sections of a Compose file under which a name stands, which is compared whole and in no other form.
 _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
+#: The ends of a range.
+_EXTREMES = frozenset({"min", "max"})
 #: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
 _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
 
@@ -64,7 +66,16 @@ def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> 
     if by_words and len({p.value.path[-1] for p in placed}) > 2:
         weight = 0.7
     matched = max(len(m.words - set(used)) for m in matches)
-    return Found([value_statement(placed)], explained, weight, "its configuration", matched)
+    if len(placed) == 1:
+        beside = {stem(w) for w in WORDS.findall(placed[0].value.comment.lower())}
+        explained |= {
+            i for i in question.unexplained(explained) if stem(question.linked.words[i].text) in beside
+        }
+    if {w for p in placed for w in key_words(p.value.path[-1:])} >= _EXTREMES:
+        explained |= {i for i, w in enumerate(question.linked.words) if w.text in ("range", "ranges")}
+    owners = {(p.document.doc_id, p.service) for p in placed if p.service}
+    about = owners.pop() if len(owners) == 1 else None
+    return Found([value_statement(placed)], explained, weight, "its configuration", matched, about)
 
 
 def _by_table(question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
@@ -233,6 +244,8 @@ def strength_of(
     together = re.sub(r"[^a-z0-9]", "", last.lower()) if last.isupper() else ""
     if len(stemmed) >= 3 and together and (stemmed in together or word in together):
         return 0.85
+    if last.startswith("-") and _in_flag(stemmed, last.lower().lstrip("-")):
+        return 0.85
     stems = {stem(w) for w in inside}
     if word in inside or stemmed in stems:
         return 0.6
@@ -245,9 +258,18 @@ def strength_of(
     return 0.0
 
 
+def _in_flag(stemmed: str, flag: str) -> bool:
+    """Whether a flag, which runs its words together (``--maxmemory``), holds a word or begins with it."""
+    words = [w.rstrip("i") for w in (stemmed, *alike(stemmed))]
+    return any(len(w) >= 5 and w in flag for w in words) or (len(stemmed) >= 3 and flag.startswith(stemmed))
+
+
 #: Kinds of value that hold a number, and those that say when.
 _COUNTED = frozenset({Kind.NUMBER, Kind.DURATION, Kind.PORT})
 _TIMES = frozenset({Kind.MOMENT, Kind.DATE, Kind.FREQUENCY})
+#: What may be a person: words or an address, no path, number or switch.
+_PERSON = re.compile(r"[^\W\d][\w .,'+-]*(?:@[\w.-]+)?")
+_SWITCHED = re.compile(r"true|false|yes|no|on|off|enabled?|disabled?", re.IGNORECASE)
 _TIME = re.compile(r"\d|@|daily|weekly|hourly|night")
 
 
@@ -256,6 +278,8 @@ def suits(question: Question, value: str) -> bool:
     kind = question.reading.value
     if kind in _COUNTED:
         return bool(re.search(r"\d", value))
+    if kind is Kind.PERSON:
+        return bool(_PERSON.fullmatch(value)) and not _SWITCHED.fullmatch(value)
     if kind in _TIMES:
         return bool(_TIME.search(value))
     if kind is Kind.ADDRESS and re.search(r"\b(?:url|link)\b", question.lower):

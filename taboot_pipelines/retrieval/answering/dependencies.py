@@ -29,6 +29,8 @@ _SAID = {
     "service_started": "started",
     "service_completed_successfully": "completed successfully",
 }
+#: Of which kind of thing something uses one, and what uses it.
+_WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
 #: Services that a transitive question walks over.
 _MAX_WALK = 500
 
@@ -70,8 +72,30 @@ class Dependencies(Topic):
 
         return self.each(scoped, depends, "dependencies")
 
+    def _which(self, scoped: Scoped) -> Found | None:
+        """Which database a service uses: of what it connects to or depends on, that which the word means."""
+        match = _WHICH_OF.search(scoped.question.masked[0])
+        at = {s: w for s, _, w in scoped.question.masked[1]}
+        held = [m for g in (1, 2) if match for m in scoped.mentions if m.first in at.get(match.start(g), ())]
+        if len(held) != 2 or held[0].last - held[0].first > 1:
+            return None  # a redis database is one inside of redis
+        wanted = {t.node for t in held[0].of("service")}
+        services, used = scoped.services(held[1])
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "CONNECTS_TO", "DEPENDS_ON")
+            edges = [e for e in edges if e.end in wanted]
+            others = [self.house.services[e.end] for e in edges]
+            if others:
+                text = f"{self.called(service)} uses {listed(self.names(others))}."
+                statements.append(Statement(text, cites(edges)))
+        words = used | scoped.words(held[0])
+        return Found(statements, words, looked_for=f"its {held[0].text}") if statements else None
+
     def connections(self, scoped: Scoped) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
+        if _WHICH_OF.search(scoped.question.masked[0]):
+            return self._which(scoped)
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from taboot_pipelines.retrieval.answering.belongings import of_servers
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.config_files import Placed
 from taboot_pipelines.retrieval.answering.house import Edge, House, Service, distinct
@@ -143,13 +144,13 @@ class Exposure(Topic):
         )
 
     def _rules(self, edge: Edge) -> list[Placed]:
-        """The ``allow`` and ``deny`` of the nginx location that a route is, each once."""
+        """The ``allow`` and ``deny`` that hold for the nginx location that a route is, each once."""
         location = f"location {edge.properties.get('location')}"
-        return [
-            p
-            for p in self._config.of_document(edge.doc_id)
-            if p.value.path[-1] in ("allow", "deny") and location in p.value.path
-        ]
+        values = of_servers(self._config.of_document(edge.doc_id), {str(edge.properties.get("host") or "")})
+        rules = [p for p in values if p.value.path[-1] in ("allow", "deny")]
+        # A location without rules of its own has those of its server.
+        own = [p for p in rules if location in p.value.path]
+        return own or [p for p in rules if len(p.value.path) > 1 and p.value.path[-2].startswith("server ")]
 
     def shared(self, scoped: Scoped) -> Found | None:
         """The ports by which a service is reached that shares another's network and publishes them there."""

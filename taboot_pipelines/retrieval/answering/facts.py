@@ -37,7 +37,7 @@ class Facts:
             "port_owner": ports.port_owner,
             "publishers": ports.publishers,
             "images": images.images,
-            "versions": images.versions,
+            "versions": lambda scoped: config.with_own_version(scoped, images.versions(scoped)),
             "image_users": images.image_users,
             "networks": networks.networks,
             "network_members": networks.network_members,

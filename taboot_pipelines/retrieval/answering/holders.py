@@ -31,6 +31,8 @@ _MOUNTING = re.compile(
 )
 
 
+_VOLUME = re.compile(r"shar(?:es?|ed|ing)|mount(?:s|ed|ing)?|volumes?|attach(?:es|ed)?|both|same")
+
 #: The entries of a Compose file that may be external or internal.
 _ENTRY = re.compile(r"\b(networks?|volumes?|secrets?|configs?)\b")
 _ENTRY_TRAIT = re.compile(
@@ -55,14 +57,20 @@ class Holders(Topic):
         question = scoped.question
         if question.yes_no and not re.match(r"(?:is|does) anything\b", question.lower):
             return self._has(scoped)
-        if any(m.of("service") for m in scoped.mentions):
-            return None
+        named = [m for m in scoped.mentions if m.of("service")]
         services, used = scoped.declared()
+        if named:
+            users = {s.number for m in named for s in scoped.services(m)[0]}
+            others = [s for s in services if s.number not in users]
+            return self._sharing(question, others, used.union(*(scoped.words(m) for m in named)))
         entries = self._entries(question, services, used)
         if entries is not None or not question.reading.lists:
             return entries
         if question.paths:
             return self._mounting(question, services, used)
+        sharing = self._sharing(question, services, used)
+        if sharing is not None:
+            return sharing
         return self._having(question, services, used)
 
     def asks(self, question: Question) -> bool:
@@ -184,6 +192,33 @@ class Holders(Topic):
             return None
         text = f"No: {self.called(service)} {_agree(trait.lacks, 1)}."
         return Found([Statement(text, self.declaration([service]))], used | words, looked_for=trait.has)
+
+    def _sharing(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
+        """The services that mount a volume that the question names."""
+        asking = frozenset(i for i, w in enumerate(question.linked.words) if _VOLUME.fullmatch(w.text))
+        if not asking or question.negated or len(services) > _MAX_LISTED:
+            return None
+        hits: list[tuple[Service, str, Placed]] = []
+        for service in services:
+            for placed in self._config.of_service(service):
+                path, (source, colon, _) = placed.value.path, placed.value.value.partition(":")
+                if path[2] == "volumes" and colon and ", " not in placed.value.value and "/" not in source:
+                    hits.append((service, source, placed))
+        for name in sorted({source for _, source, _ in hits}, key=len, reverse=True):
+            match = re.search(rf"(?<![\w.-]){re.escape(name.lower())}(?![\w-])", question.linked.text.lower())
+            words = set(question.words_at(*match.span())) if match else set()
+            if not words or question.unexplained(used | asking | words):
+                continue
+            held = [h for h in hits if h[1] == name]
+            names = self.names(list({s.number: s for s, *_ in held}.values()))
+            count = f"{plural(len(names), 'service')}: " if question.counts else ""
+            text = f"{count}{listed(names)} {'mount' if len(names) > 1 else 'mounts'} the volume {name}."
+            return Found(
+                [Statement(text, [p.cite for *_, p in held][:MAX_CITED])],
+                used | asking | words,
+                looked_for="it",
+            )
+        return None
 
     def _mounting(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         """The services that mount what lies at or below a path of this machine."""

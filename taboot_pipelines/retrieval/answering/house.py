@@ -127,6 +127,8 @@ class House:
         self._sorted_starts = self._starts[self._by_start]
         self._sorted_ends = self._ends[self._by_end]
         self._texts: OrderedDict[str, str] = OrderedDict()
+        #: What ``describing`` made of services, by its own keys.
+        self.descriptions: dict[tuple[str, str], frozenset[str]] = {}
 
     # --- nodes ----------------------------------------------------------------------------------------------
 

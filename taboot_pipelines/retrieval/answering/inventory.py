@@ -96,6 +96,9 @@ class Inventory(Topic):
         return None
 
     def project_of(self, scoped: Scoped) -> Found | None:
+        if scoped.question.counts:
+            return self._projects_with(scoped)
+
         def belongs(service: Service) -> Statement | None:
             documents = self.house.declaring(service)
             if not service.declared or not documents:
@@ -105,6 +108,17 @@ class Inventory(Topic):
             return Statement(text, self.declaration([service]))
 
         return self.each(scoped, belongs, "its project")
+
+    def _projects_with(self, scoped: Scoped) -> Found | None:
+        """How many projects declare a service of the name that is asked for."""
+        subject = self.subject(scoped)
+        services = [s for s in subject[1] if s.declared] if subject else []
+        if subject is None or not services:
+            return None
+        first = {s.project: s for s in reversed(services)}
+        count, name = plural(len(first), "project"), subject[0].text
+        text = f"{count} {'has' if len(first) == 1 else 'have'} a service {name}: {listed(sorted(first))}."
+        return Found([Statement(text, self.declarations(list(first.values())))], subject[2])
 
     def inventory(self, scoped: Scoped) -> Found | None:
         """All that there is of a kind, in a question that names nothing."""

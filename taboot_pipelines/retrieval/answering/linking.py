@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
@@ -33,6 +35,11 @@ MAX_THINGS = 2000
 _MAX_NAMES = 200_000
 #: Letters of a word in which one slip is looked for, and two.
 _MIN_TYPO, _MIN_TWO_SLIPS = 5, 9
+#: Letters of a word that may be short for a name.
+_MIN_BEGUN = 4
+
+#: The least share of a name that a word is short for.
+_MIN_SHORT = 0.4
 
 SURENESS = {"exact": 1.0, "normalized": 0.98, "alias": 0.93, "typo": 0.85}
 _ORDER = {how: i for i, how in enumerate(SURENESS)}
@@ -147,6 +154,7 @@ class Names:
         self._things: dict[str, list[tuple[str, Thing]]] = defaultdict(list)
         self._collect()
         self._of_length: dict[int, list[str]] | None = None
+        self._services: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self._things)
@@ -263,15 +271,26 @@ class Names:
 
     def _mention(self, text: str, words: Sequence[Word], first: int, last: int) -> Mention | None:
         held = self._things.get("".join(w.text for w in words[first:last]))
+        unsure = False
+        one = words[first].text if last - first == 1 else ""
+        if not held and len(one) >= _MIN_TYPO and one.endswith("s") and one not in FILLER:
+            # Several of one service: the workers.
+            held = [(n, t) for n, t in self._things.get(one[:-1], ()) if t.kind == "service"]
+            unsure = True
         written = text[words[first].start : words[last - 1].end]
         if _PAUSE.search(written):
             return None  # "gotenberg, gotenberg" is no image of that name
         if not held or (
             last - first > 1 and _spread(written) and written.lower() not in {n for n, _ in held}
         ):
-            # "web 1" may be web1, but "on call" is not oncall where a phrase of common words is meant.
+            # "web 1" may be web1, but "on call" is not oncall where a phrase of common words is meant; a
+            # phrase without words of asking may be meant as a name, as "node red" is.
             plain = all(w.text in stopwords() or w.text in FILLER for w in words[first:last])
-            if not held or (plain and sum(len(w.text) for w in words[first:last]) < 10):
+            unsure = plain and sum(len(w.text) for w in words[first:last]) < 10
+            if unsure:
+                asking = any(w.text in FILLER for w in words[first:last])
+                held = [] if asking else [(n, t) for n, t in held or () if n.isalnum()]
+            if not held:
                 return None
         things = []
         for name, thing in held:
@@ -280,7 +299,7 @@ class Names:
                 how = "normalized"
             things.append(Thing(thing.kind, how, thing.node, thing.value, thing.place))
         things.sort(key=lambda t: _ORDER[t.how])
-        return Mention(first, last, written, things)
+        return Mention(first, last, written, things, weak=unsure)
 
     def _wildcards(self, text: str, words: Sequence[Word], taken: list[bool]) -> list[Mention]:
         """Host names whose first label a proxy serves under any domain (``status.*``)."""
@@ -329,15 +348,18 @@ class Names:
                 return
         word = words[mention.first].text
         if mention.last - mention.first == 1:
-            mention.weak = len(word) < 2 or word.isdigit() or word in stopwords() or word in FILLER
+            common = len(word) < 2 or word.isdigit() or word in stopwords() or word in FILLER
+            # A file may be called by what it is about: ``tls.conf``.
+            mention.weak = common or all(t.kind == "file" and t.how == "alias" for t in mention.things)
 
     def _slips(self, linked: Linked, taken: list[bool]) -> None:
         """Mentions of the one name that a word is a slip of, for the words that mean nothing else."""
         for i, word in enumerate(linked.words):
-            plain = word.first and word.last and not taken[i] and len(word.text) >= _MIN_TYPO
+            plain = word.first and word.last and not taken[i] and len(word.text) >= _MIN_BEGUN
             if not plain or word.text in stopwords() or word.text in FILLER or not word.text.isalpha():
                 continue
-            near = self._nearest(word.text)
+            near = self._nearest(word.text) if len(word.text) >= _MIN_TYPO else []
+            near = near or self._beginning(word.text)
             if len(near) > 1:  # the first letter is rarely wrong, and a service is asked for most
                 near = [n for n in near if n[0] == word.text[0]] or near
                 near = [n for n in near if any(t.kind == "service" for _, t in self._things[n])] or near
@@ -351,6 +373,20 @@ class Names:
                 written = linked.text[word.start : word.end]
                 linked.mentions.append(Mention(i, i + 1, written, things, weak=True, meant=meant[0][0]))
         linked.mentions.sort(key=lambda m: m.first)
+
+    def _beginning(self, word: str) -> list[str]:
+        """The service that a word is short for: the one that begins with it, of which others are parts
+        ("authentik" and "authentik-worker")."""
+        if self._services is None:
+            self._services = sorted(
+                name
+                for name, held in self._things.items()
+                if any(t.kind == "service" and t.how == "exact" for _, t in held)
+            )
+        at = bisect_left(self._services, word)
+        found = list(takewhile(lambda name: name.startswith(word), self._services[at : at + 50]))
+        short = bool(found) and len(word) >= _MIN_SHORT * len(found[0])
+        return found[:1] if short and all(n.startswith(found[0]) for n in found) else []
 
     def _nearest(self, word: str) -> list[str]:
         """The names that a word is a slip of: those one letter off, else in a long word those two off."""

@@ -36,6 +36,8 @@ _MAX_COMPARED = 48
 _EDGES = frozenset({"image", "ports", "expose", "networks", "depends_on", "build", "links", "extends"})
 #: What no value of configuration answers.
 _OTHERS = frozenset({Value.REASON, Value.STEPS, Value.MEANING, Value.DATE, Value.PERSON, Value.SECRET})
+#: Keys of how long something lasts, which is not how often it is done.
+_LASTS = re.compile(r"retention|keep|ttl|max_?age|timeout|expir", re.IGNORECASE)
 _SWITCH = re.compile(r"true|false|yes|no|on|off|enabled?|disabled?|0|1", re.IGNORECASE)
 
 
@@ -73,6 +75,8 @@ def text_of(placed: Placed) -> str:
 def _may_answer(question: Question, placed: Placed) -> bool:
     own = placed.value.path[placed.lead :]
     if not own or own[0] in _EDGES or is_secret(placed.value) or not key_words(own):
+        return False
+    if question.reading.value is Value.FREQUENCY and _LASTS.search(placed.value.path[-1]):
         return False
     if question.yes_no and not _SWITCH.fullmatch(placed.value.value.strip()):
         return False

@@ -20,9 +20,24 @@ from taboot_pipelines.retrieval.answering.topic import Topic
 _NAMESPACE_WORDS = frozenset({"network", "namespace", "mode", "service", "share", "stack"})
 
 
+#: A name, the services that it means and the words that say so.
+_Named = tuple[Mention, list[Service], set[int]]
+
+
 def _shares(edge: Edge) -> bool:
     """Whether a service uses the network namespace of the one that it depends on."""
     return "compose_network_mode" in edge.methods
+
+
+def _heads(named: list[_Named]) -> list[_Named]:
+    """Of names that follow each other without a word between ("the wiki db") the last, which is the thing
+    meant, with the words of all of them."""
+    heads: list[_Named] = []
+    for mention, services, used in named:
+        if heads and heads[-1][0].last == mention.first and len(named) > 2:
+            used = used | heads.pop()[2]
+        heads.append((mention, services, used))
+    return heads
 
 
 class Networks(Topic):
@@ -188,7 +203,7 @@ class Networks(Topic):
 
     def shared_networks(self, scoped: Scoped) -> Found | None:
         named = [(m, *scoped.services(m)) for m in scoped.mentions]
-        named = [n for n in named if n[1]]
+        named = _heads([n for n in named if n[1]])
         if len(named) < 2:
             return None
         (_, left, used), (_, right, more) = named[0], named[1]

@@ -73,7 +73,7 @@ def _said(p: Placed) -> tuple[_Frame, str]:
         return _Frame(thing, ("is", "is") if _ON.fullmatch(value) else ("is not", "is not"), ""), phrase[1:]
     if phrase:
         variable = f"({path[-1]})" if path[-1].isupper() and path[-1] != key else ""
-        many = phrase.endswith("s") and not phrase.endswith("ss")
+        many = phrase.endswith("s") and not phrase.endswith("ss") and " of " not in phrase
         return _Frame(f"the {phrase} of {thing}", ("are" if many else "is", "are"), variable), value
     if p.service and own == ("volumes",) and ":" in value:
         source, _, target = _MODE.sub("", value).partition(":")

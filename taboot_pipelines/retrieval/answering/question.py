@@ -19,6 +19,10 @@ from taboot_pipelines.retrieval.answering.words import is_slip
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
 
 
+_SOCKET = re.compile(r"(?<![\w/])docker(?:['’]s|-daemon| daemon)?[ .-](?:daemon )?sock(?:et)?\b")
+#: Where the socket of the Docker daemon is.
+_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+
 #: Ways to read one question that are tried.
 MAX_READINGS = 5
 
@@ -73,7 +77,17 @@ class Question:
 
     @cached_property
     def paths(self) -> list[str]:
-        return [w.text for w in self._free_words() if w.text.startswith("/")]
+        held = [w.text for w in self._free_words() if w.text.startswith("/")]
+        return [*held, *_SOCKETS] if self._socket else held
+
+    @cached_property
+    def _socket(self) -> tuple[int, ...]:
+        """The words that mean the socket of the Docker daemon, which everybody calls so."""
+        match = _SOCKET.search(self.linked.text.lower())
+        return tuple(self.words_at(*match.span())) if match else ()
+
+    def words_at(self, start: int, end: int) -> list[int]:
+        return [i for i, w in enumerate(self.linked.words) if start <= w.start and w.end <= end]
 
     @cached_property
     def literals(self) -> dict[str, tuple[int, ...]]:
@@ -81,12 +95,9 @@ class Question:
         found: dict[str, tuple[int, ...]] = {
             w.text: (w.number,) for w in self._free_words() if w.text.startswith("/")
         }
+        found.update((path, self._socket) for path in (_SOCKETS if self._socket else ()))
         for match in _ADDRESS.finditer(self.linked.text):
-            words = tuple(
-                i
-                for i, w in enumerate(self.linked.words)
-                if match.start() <= w.start and w.end <= match.end()
-            )
+            words = tuple(self.words_at(*match.span()))
             other = {
                 i
                 for m in self.mentions

@@ -98,7 +98,8 @@ _LISTS = re.compile(
     rf"{_LISTED}|any (?:services?|containers?|apps?|stacks?|images?)\b"
     rf"|(?:which|what|list|show|how many|all|name|any){_EVERY}"
     r" images?\b"
-    r"|(?:services|containers|apps)\b|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b)"
+    r"|(?:services|containers|apps)\b|(?:[\w-]+ ){1,3}(?:services|containers|apps)\W*$"
+    r"|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b)"
 )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from taboot_pipelines.retrieval.answering.house import Edge, distinct
+from taboot_pipelines.retrieval.answering.linking import Mention
 from taboot_pipelines.retrieval.answering.scoping import Scoped
 from taboot_pipelines.retrieval.answering.statements import (
     MAX_SCOPES,
@@ -41,7 +42,7 @@ class Routes(Topic):
             }
             files = {t.value for t in mention.of("file")}
             addresses = {t.node for t in mention.of("address")}
-            proxies = {t.node for t in mention.of("proxy")}
+            proxies = {t.node for t in mention.of("proxy")} or self._run_by(mention)
             if hosts or files or addresses:
                 every = every if every is not None else self.house.of_type("ROUTES_TO")
                 exact = any(t.kind == "route" and t.how in ("exact", "normalized") for t in mention.things)
@@ -164,6 +165,12 @@ class Routes(Topic):
             by.setdefault(f"{self.target(edge)}", []).append(edge)
         text = listed([f"port {e[0].properties['port']} of {self.target_name(e[0])}" for e in by.values()])
         return Found([Statement(f"Traffic goes to {text}.", cites(edges))], used, looked_for="port")
+
+    def _run_by(self, mention: Mention) -> set[int]:
+        """The proxies that the services of a mention run, which have their names: who says nginx means the
+        proxy whose image that is."""
+        names = {self.house.services[t.node].name for t in mention.of("service")}
+        return {p for p in self.house.of_label("ReverseProxy") if self.house.name(p) in names}
 
     def behind(self, scoped: Scoped) -> Found | None:
         edges, used = self.routes_of(scoped)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from taboot_pipelines.retrieval.answering.describing import description
 from taboot_pipelines.retrieval.answering.house import House, Service
 from taboot_pipelines.retrieval.answering.linking import Mention, Thing
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.statements import MAX_SCOPES
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, LABELS
+from taboot_pipelines.retrieval.answering.words import stem
 
 
 class Scoped:
@@ -92,8 +95,36 @@ class Scoped:
         inside = {s.number for s in scoped}
         held = [h for h in held if h[0].number in inside]
         rank = min(map(_rank, held))
-        best = {s.number: s for s, t in held if _rank((s, t)) == rank}
-        return list(best.values()), used | self.words(mention)
+        best = list({s.number: s for s, t in held if _rank((s, t)) == rank}.values())
+        best, said = self._described(best, mention)
+        return best, used | self.words(mention) | said
+
+    def _described(self, services: list[Service], mention: Mention) -> tuple[list[Service], set[int]]:
+        """Those of ``services`` that the words beside their name describe, and those words: the celery
+        worker."""
+        beside = self._beside(mention)
+        if not beside or len(services) > MAX_SCOPES:
+            return services, set()
+        said = {
+            s.number: {i for i, word in beside.items() if word in description(self.house, s)}
+            for s in services
+        }
+        most = max(map(len, said.values()))
+        kept = [s for s in services if len(said[s.number]) == most]
+        return (kept, set().union(*(said[s.number] for s in kept))) if most else (services, set())
+
+    def _beside(self, mention: Mention) -> dict[int, str]:
+        """The stems of the words right before a name, up to two, and of the one behind it, that are no names
+        themselves and mean something, by their numbers."""
+        words, named = self.question.linked.words, self.question.named
+        found = {}
+        for numbers in ((mention.first - 1, mention.first - 2), (mention.last,)):
+            for i in numbers:
+                word = words[i].text if 0 <= i < len(words) else ""
+                if not word.isalpha() or i in named or word in FILLER or word in LABELS:
+                    break
+                found[i] = stem(word)
+        return found
 
     def nodes(self, mention: Mention, kind: str) -> list[Thing]:
         """The networks, images, hosts or proxies of a mention, narrowed by the projects of the others; the

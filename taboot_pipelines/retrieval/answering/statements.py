@@ -39,13 +39,15 @@ class Statement:
 class Found:
     """What answers a question. ``used``: words that it explains beyond those that asked for the kind;
     ``weight``: less than 1 where it is less sure; ``looked_for``: in words, for who abstains; ``matched``:
-    words that a key holds, of a value of configuration."""
+    words that a key holds, of a value of configuration; ``about``: the document and the service whose
+    values these are, if they are one's."""
 
     statements: list[Statement]
     used: set[int] = field(default_factory=set)
     weight: float = 1.0
     looked_for: str = ""
     matched: int = 0
+    about: tuple[str, str] | None = None
 
 
 def cite(edge: Edge) -> Cite:

@@ -25,6 +25,7 @@ _PHRASES = (
     (re.compile(r"\bback(?:s|ed|ing)?[ -]up\b"), "backup"),
     (re.compile(r"\b(?:log(?:ged|ging)?|sign(?:ed|ing)?)[ -](?:in|on)\b"), "login"),
     (re.compile(r"\bset(?:s|ting)?[ -]up\b"), "setup"),
+    (re.compile(r"\btime[ -]zone(?=s?\b)"), "timezone"),
     (re.compile(r"\b(?:shut(?:s|ting)?|spun)[ -]down\b"), "stop"),
     (re.compile(r"\bturn(?:s|ed)? on\b|\bswitch(?:es|ed)? on\b"), "enable"),
     (re.compile(r"\bturn(?:s|ed)? off\b|\bswitch(?:es|ed)? off\b"), "disable"),
@@ -76,11 +77,19 @@ def _read_synonyms() -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 _GROUPS, _KEYS = _read_synonyms()
+_MEMBERS: dict[str, tuple[str, ...]] = {}
+for _stem, _name in _GROUPS.items():
+    _MEMBERS[_name] = (*_MEMBERS.get(_name, ()), _stem)
 
 
 def group(stemmed: str) -> str | None:
     """The name of the group of synonyms that a stem belongs to; None if it is in none."""
     return _GROUPS.get(stemmed)
+
+
+def alike(stemmed: str) -> tuple[str, ...]:
+    """The stems of the group of synonyms that a stem belongs to."""
+    return _MEMBERS.get(_GROUPS.get(stemmed, ""), ())
 
 
 def key_synonyms(stemmed: str) -> frozenset[str]:
