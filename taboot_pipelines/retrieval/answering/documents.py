@@ -49,6 +49,8 @@ class ReadDocument:
     #: Of each chunk: start and end in ``text``, id, first line (None: not known).
     chunks: list[tuple[int, int, str, int | None]]
     named: frozenset[str]
+    #: Of each section the headings directly below it with their forms, once they were asked for.
+    headings: dict[str, list[tuple[str, frozenset[str]]]] | None = None
     _words: dict[int, Words] = field(default_factory=dict)
     _sections: dict[str, frozenset[str]] = field(default_factory=dict)
 

@@ -30,6 +30,8 @@ class Value(Enum):
     YES_NO = "yes or no"
     MEANING = "what it is"
     COMMAND = "a command"
+    PHONE = "a phone number"
+    EMAIL = "an e-mail address"
 
 
 _UNIT = (
@@ -77,6 +79,9 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.IP: _IP,
         Value.PRICE: r"[$€£¥]|\b\d[\d.,]* ?(?:usd|eur|gbp|chf|dollars?|euros?|pounds?|cents?)\b"
         r"|\bfree\b|\bfor nothing\b",
+        Value.PHONE: r"(?:\+|\b0)\d[\d ()/-]{4,}\d|\b\d{3}[ -]\d{3,4}(?:[ -]\d{2,4})?\b"
+        r"|\bext(?:ension)?\.? ?\d+",
+        Value.EMAIL: r"[\w.+-]+@[\w-]+\.\w+",
         Value.PLACE: rf"[\w.~-]*/[\w./-]+|\b(?:in|on|at|under|below|inside|behind|from|to|into)\s+\S"
         rf"|{_ADDRESS}",
         Value.PATH: r"[\w.~-]*/[\w./-]+|\b[\w-]+\.[a-z][\w]{1,5}\b",
@@ -98,17 +103,24 @@ _PLACEHOLDER = re.compile(r"\$\{?\w|\*{3,}|[=:]\s*[\"'`]*\s*(?:;|$)|<[\w -]+>")
 NOUNS: tuple[tuple[re.Pattern[str], Value], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
+        (r"\b(?:tele)?phone numbers?\b|\bhotline\b", Value.PHONE),
+        (r"\be-?mail address(?:es)?\b", Value.EMAIL),
         (r"\bports?\b", Value.PORT),
         (r"\b(?:versions?|releases?|tag)\b", Value.VERSION),
         (r"\bips?\b", Value.IP),
         (r"\b(?:price|costs?|fee)\b", Value.PRICE),
         (r"\b(?:address(?:es)?|subnet|gateway|ur[li]|(?:sub)?domains?|host ?name)\b", Value.ADDRESS),
         (r"\b(?:date|year|month)\b", Value.DATE),
-        (r"\b(?:time|day|weekday|hour)\b", Value.MOMENT),
+        (r"\b(?:time|day|weekday|hour)\b|\b(?<!retention )(?<!grace )period\b", Value.MOMENT),
         (r"\b(?:path|file|directory|folder|mount ?point)\b", Value.PATH),
         (r"\b(?:location|place)\b", Value.PLACE),
         (r"\b(?:password|passphrase|secret|token|credentials?)\b", Value.SECRET),
         (r"\b(?:number|count|amount|size|limit|percentage|share|threshold|quota|capacity)\b", Value.NUMBER),
+        (
+            r"\b(?:rate|speed|length|width|height|depth|weight|temperature|ratio|voltage|distance|bandwidth"
+            r"|humidity|pressure|altitude|power consumption)\Z",
+            Value.NUMBER,
+        ),
         (r"\b(?:interval|frequency)\b", Value.FREQUENCY),
         (r"\b(?:timeout|duration|retention|uptime|downtime|expiry|ttl)\b", Value.DURATION),
         (r"\b(?:command|alias)\b", Value.COMMAND),
@@ -130,14 +142,33 @@ SAID_BY = {
     Value.IP: frozenset({"ip", "address"}),
     Value.PRICE: frozenset({"cost", "price", "fee", "pay", "paid"}),
     Value.DATE: frozenset({"date", "year", "month", "day"}),
-    Value.MOMENT: frozenset({"time", "date", "day", "old"}),
+    Value.MOMENT: frozenset({"time", "date", "day", "old", "period"}),
     Value.DURATION: frozenset({"durat", "time"}),
     Value.COMMAND: frozenset({"command"}),
     Value.PATH: frozenset({"path", "file", "directori", "folder"}),
     Value.PLACE: frozenset({"locat", "place"}),
     Value.REASON: frozenset({"reason"}),
     Value.PERSON: frozenset({"person"}),
+    Value.PHONE: frozenset({"phone", "telephon", "number"}),
+    Value.EMAIL: frozenset({"email", "mail", "address"}),
 }
+_UNITS = (
+    (
+        ("length", "long", "width", "wide", "height", "high", "tall", "depth", "deep", "distanc"),
+        r"mm|cm|m|km|inch(?:es)?|feet|ft|characters?|chars?|letters?|digits?|bytes|lines|U",
+    ),
+    (("weight", "weigh", "heavi"), r"kg|g|t|tons?|tonnes?|lbs?|pounds"),
+    (("temperatur", "hot", "cold", "warm"), r"°C|°F|° C|degrees?|K"),
+    (
+        ("speed", "rate", "bandwidth", "throughput", "fast"),
+        r"[kMGT]?i?[bB](?:it)?/s|[kmgKMG]?bps|rpm|baud|Hz|per (?:second|minute|hour|day)|requests",
+    ),
+    (("voltag",), r"V|volts?"),
+    (("power", "consumpt"), r"k?W|watts?|k?VA"),
+    (("humid", "percentag", "share", "ratio"), r"%|percent"),
+)
+#: By the stem of a dimension, a number with one of its units.
+UNITS = {stem: re.compile(rf"\d ?(?:{units})(?!\w)") for stems, units in _UNITS for stem in stems}
 #: Of these kinds a value can be told from other words, so that a statement without one does not answer.
 TOLD = frozenset(
     {
@@ -153,6 +184,8 @@ TOLD = frozenset(
         Value.PRICE,
         Value.SECRET,
         Value.PATH,
+        Value.PHONE,
+        Value.EMAIL,
     }
 )
 
