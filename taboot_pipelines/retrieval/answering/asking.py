@@ -38,13 +38,18 @@ _NUMBER = re.compile(rf"\d+(?:[.,]\d+)?|(?:{AMOUNT}|no|none|both|single)")
 _COUNT_FIRST = re.compile(rf"\W*(?:{AMOUNT}) [^\W\d_]", re.IGNORECASE)
 #: Words between a number and what it counts.
 _COUNT_REACH = 3
-_HARD = re.compile(rf"\d|^(?:{MONTH}|{WEEKDAY})$")
+_HARD = re.compile(rf"\d|^(?:{MONTH}|{WEEKDAY}|[b-z])$")
 
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking_words.txt")
 #: Of verbs that say nothing themselves (to do, to take, to come) no form does.
 _ASKING_VERBS = frozenset(map(words.stem, ("do", "take", "come", "happen", "get", "go")))
 #: It tells one of several things from the others, before what is counted so.
 _ORDINAL = re.compile(r"(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:st|nd|rd|th))")
+_CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
+#: Auxiliaries that deny, as they are typed without their apostrophe.
+_CONTRACTED = re.compile(r"(?:do|does|did|is|are|was|were|has|have|had|ca|could|should|would|wo|must|need)nt")
+#: A letter that tells things of one kind apart (hall B); the others are articles or ends of contractions.
+_LETTER = re.compile(r"[b-ce-hj-lnp-rv-z]")
 #: A short name with a digit in it: the word before says what is called so (error E7, phase 2).
 _CALLED = re.compile(r"[a-z]{0,2}\d{1,3}[a-z]?")
 #: They say a little: a statement without them may still answer.
@@ -96,10 +101,15 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
     subjects = frozenset(_SUBJECT.findall(folded))
     unknown = idf(_UNKNOWN)
     asking = set(_ASKING)
+    capitals: set[str] = set()
+    if not question.isupper():
+        # What is written in capitals is called so: a key ON, a button TAKE.
+        capitals = set(_CAPITALS.findall(question))
+        asking -= {w.lower() for w in capitals}
     if re.search(r"\b(?:in|since|until|by|before|after|of|last|this) may\b|\bmay \d", folded):
         asking.discard("may")
     if value in (Value.DURATION, Value.FREQUENCY):
-        asking |= {"last", "lasts", "lasted", "stay", "stays"}
+        asking |= {"last", "lasts", "lasted", "stay", "stays", "valid", "time", "far"}
     elif value is Value.REASON:
         asking |= {"cause", "caused", "causes", "reason"}
     elif value is Value.PLACE:
@@ -125,9 +135,11 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
     for run, following in zip_longest(runs, runs[1:], fillvalue=""):
         run = words.numbered(run)
         form = words.stem(run)
-        if run in STOP_WORDS or run in asking or (len(run) < 2 and not run.isdigit()):
+        if run in STOP_WORDS or run in asking or _CONTRACTED.fullmatch(run):
             continue
-        if form in _ASKING_VERBS:
+        if len(run) < 2 and not run.isdigit() and not _LETTER.fullmatch(run):
+            continue
+        if form in _ASKING_VERBS and run.upper() not in capitals:
             continue
         if form in found or len(found) >= MAX_TERMS:
             continue

@@ -91,7 +91,7 @@ def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
     own = best.statement
     if own.form in (Form.SENTENCE, Form.ITEM) and asked.value in (None, Value.STEPS, Value.REASON):
         labelled = bool(_LABELLED.match(own.said)) and best.own >= _LITTLE
-        if labelled or best.own < _LITTLE or headed(asked, own):
+        if labelled or best.own < _LITTLE or headed(asked, own) or _HAPPENS.search(asked.folded):
             return _continued(best)
     cell = asked_cell(asked, own) is not None
     for s in ranked[1:]:
@@ -110,6 +110,8 @@ def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
     return []
 
 
+#: What follows from something is often said after it.
+_HAPPENS = re.compile(r"\bwhat (?:happens|happened|will happen|would happen)\b")
 #: A short label before what an item says of it.
 _LABELLED = re.compile(r"[^.:;!?]{1,50}: \S")
 _MAX_CONTINUED = 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term
@@ -17,19 +18,26 @@ _MIN_CORRECTED, _MIN_SHORTENED = 5, 4
 _MIN_INITIALS, _MAX_INITIALS = 2, 4
 
 
+#: What is done anew.
+_AGAIN = re.compile(r"re-?(?=\w{4})")
+
+
 def corrected(asked: Asked, held: frozenset[str], texts: Iterable[str]) -> Asked:
     """The question with its strange words (that no document holds) as the passages write them, each if there
     is only one such word. ``held``: the forms of the passages' statements; ``texts``: what they say.
     """
     strange = [t for t in asked.terms if t.unknown and t.text.isalpha() and t.form not in held]
-    if not strange:
+    meant = _joined(asked, held)
+    if not (strange or meant):
         return asked
-    meant: dict[str, str] = {}
     for term in strange:
         near = _longer(term.text, held)
         if not near and len(term.text) >= _MIN_CORRECTED:
             near = sorted(f for f in held if f.isalpha() and words.is_slip(term.form, f))
         near = near or _longer(term.form, held)
+        again = _AGAIN.match(term.form)
+        if not near and again and term.form[again.end() :] in held:
+            near = [term.form[again.end() :]]
         if len(near) == 1:
             meant[term.form] = near[0]
     meant |= _initials(asked, [t for t in strange if t.form not in meant], held, texts)
@@ -38,6 +46,17 @@ def corrected(asked: Asked, held: frozenset[str], texts: Iterable[str]) -> Asked
         for t in asked.terms
     )
     return replace(asked, terms=terms)
+
+
+def _joined(asked: Asked, held: frozenset[str]) -> dict[str, str]:
+    """Of two words of the question that stand together the one that the passages make of them."""
+    runs = words.runs(asked.folded)
+    found: dict[str, str] = {}
+    for left, right in pairwise(runs):
+        form = words.stem(left + right)
+        if len(left) > 1 and len(right) > 1 and form in held and (left + right).isalpha():
+            found |= {words.stem(left): form, words.stem(right): form}
+    return found
 
 
 def _longer(word: str, held: frozenset[str]) -> list[str]:

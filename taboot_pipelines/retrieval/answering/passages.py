@@ -151,8 +151,6 @@ def of_the_house(asked: Asked, places: Sequence[Place]) -> list[Place]:
 
 def _as_held(asked: Asked, places: Sequence[Place]) -> Asked:
     """The question with words that no document holds as the passages write them."""
-    if not any(t.unknown for t in asked.terms):
-        return asked
     held: set[str] = set()
     texts = []
     for place in places:

@@ -21,6 +21,8 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
         (r"\bhow long\b|\bfor how (?:long|many (?:days|hours|minutes|weeks|months|years))\b", Value.DURATION),
+        (r"\bhow (?:much time|far (?:in advance|ahead|back|beforehand))\b", Value.DURATION),
+        (r"\bon (?:which|what) frequency\b", Value.NUMBER),
         (r"\bhow (?:often|frequently)\b", Value.FREQUENCY),
         (r"\bhow old\b|\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
         (r"\bwhat (?:to do|now|do (?:i|we|you) do)\b", Value.STEPS),

@@ -42,8 +42,9 @@ AMOUNT = (
     r"\d+(?:[.,]\d+)?|half an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty"
     r"|thirty|forty|sixty|ninety"
 )
+_HALVES = r"(?:[\s-]and[\s-]a[\s-](?:half|quarter))?"
 #: An amount of time with its unit.
-_SPAN = rf"\b(?:{AMOUNT})[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
+_SPAN = rf"\b(?:{AMOUNT}){_HALVES}[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
 MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?"
@@ -85,7 +86,8 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.PLACE: rf"[\w.~-]*/[\w./-]+|\b(?:in|on|at|under|below|inside|behind|from|to|into)\s+\S"
         rf"|{_ADDRESS}",
         Value.PATH: r"[\w.~-]*/[\w./-]+|\b[\w-]+\.[a-z][\w]{1,5}\b",
-        Value.PERSON: r"(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
+        Value.PERSON: r"\A\W*(?-i:[A-Z][a-z]+ (?:[a-z]+s|[a-z]+ed|will|has)\b)"
+        r"|(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
         r"|admin\w*|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we|you"
         r"|by \w+)\b",
         Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore"
@@ -163,6 +165,7 @@ _UNITS = (
         ("speed", "rate", "bandwidth", "throughput", "fast"),
         r"[kMGT]?i?[bB](?:it)?/s|[kmgKMG]?bps|rpm|baud|Hz|per (?:second|minute|hour|day)|requests",
     ),
+    (("frequenc",), r"[kMGT]?Hz"),
     (("voltag",), r"V|volts?"),
     (("power", "consumpt"), r"k?W|watts?|k?VA"),
     (("humid", "percentag", "share", "ratio"), r"%|percent"),

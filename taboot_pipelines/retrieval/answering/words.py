@@ -30,7 +30,7 @@ _PHRASES = (
     (re.compile(r"\bturn(?:s|ed)? off\b|\bswitch(?:es|ed)? off\b"), "disable"),
     (re.compile(r"\btak(?:es?|ing) place\b|\btook place\b"), "happen"),
     (re.compile(r"\bth(?:rew|row|rows|rown|rowing) (?:out|away)\b|\bphas(?:e|es|ed|ing) out\b"), "retire"),
-    (re.compile(r"\b(?:gave|gives?|given) way to\b|\bt(?:ook|akes?|aken) over\b"), "replace"),
+    (re.compile(r"\b(?:gave|gives?|given) way to\b|\bt(?:ook|akes?|aken|aking) over\b"), "replace"),
     (re.compile(r"\bby hand\b"), "manually"),
     (re.compile(r"\b(?:at least|no (?:less|fewer) than)\b"), "minimum"),
     (re.compile(r"\b(?:at most|no more than)\b"), "maximum"),
