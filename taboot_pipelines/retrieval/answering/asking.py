@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.reading import Reading, read
-from taboot_pipelines.retrieval.answering.values import AMOUNT, MONTH, SAID_BY, WEEKDAY, Value, carries
+from taboot_pipelines.retrieval.answering.values import AMOUNT, MONTH, SAID_BY, UNITS, WEEKDAY, Value, carries
 from taboot_pipelines.shards.analyzer import STOP_WORDS, analyze
 
 #: Terms of a question that are looked at; the rest of a longer one is taken to repeat them.
@@ -37,9 +38,20 @@ _NUMBER = re.compile(rf"\d+(?:[.,]\d+)?|(?:{AMOUNT}|no|none|both|single)")
 _COUNT_FIRST = re.compile(rf"\W*(?:{AMOUNT}) [^\W\d_]", re.IGNORECASE)
 #: Words between a number and what it counts.
 _COUNT_REACH = 3
-_HARD = re.compile(rf"\d|^(?:{MONTH}|{WEEKDAY})$")
+_HARD = re.compile(rf"\d|^(?:{MONTH}|{WEEKDAY}|[b-z])$")
 
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking_words.txt")
+#: Of verbs that say nothing themselves (to do, to take, to come) no form does.
+_ASKING_VERBS = frozenset(map(words.stem, ("do", "take", "come", "happen", "get", "go")))
+#: It tells one of several things from the others, before what is counted so.
+_ORDINAL = re.compile(r"(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:st|nd|rd|th))")
+_CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
+#: Auxiliaries that deny, as they are typed without their apostrophe.
+_CONTRACTED = re.compile(r"(?:do|does|did|is|are|was|were|has|have|had|ca|could|should|would|wo|must|need)nt")
+#: A letter that tells things of one kind apart (hall B); the others are articles or ends of contractions.
+_LETTER = re.compile(r"[b-ce-hj-lnp-rv-z]")
+#: A short name with a digit in it: the word before says what is called so (error E7, phase 2).
+_CALLED = re.compile(r"[a-z]{0,2}\d{1,3}[a-z]?")
 #: They say a little: a statement without them may still answer.
 _LITTLE = word_list("taboot_pipelines.retrieval.answering", "faint_words.txt")
 
@@ -89,10 +101,15 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
     subjects = frozenset(_SUBJECT.findall(folded))
     unknown = idf(_UNKNOWN)
     asking = set(_ASKING)
+    capitals: set[str] = set()
+    if not question.isupper():
+        # What is written in capitals is called so: a key ON, a button TAKE.
+        capitals = set(_CAPITALS.findall(question))
+        asking -= {w.lower() for w in capitals}
     if re.search(r"\b(?:in|since|until|by|before|after|of|last|this) may\b|\bmay \d", folded):
         asking.discard("may")
     if value in (Value.DURATION, Value.FREQUENCY):
-        asking |= {"last", "lasts", "lasted", "stay", "stays"}
+        asking |= {"last", "lasts", "lasted", "stay", "stays", "valid", "time", "far"}
     elif value is Value.REASON:
         asking |= {"cause", "caused", "causes", "reason"}
     elif value is Value.PLACE:
@@ -114,15 +131,22 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
             "up",
         }
     found: dict[str, Term] = {}
-    for run in words.runs(folded):
-        run = run.removesuffix("'s")
-        if run in STOP_WORDS or run in asking or (len(run) < 2 and not run.isdigit()):
-            continue
+    runs = [run.removesuffix("'s") for run in words.runs(folded)]
+    for run, following in zip_longest(runs, runs[1:], fillvalue=""):
+        run = words.numbered(run)
         form = words.stem(run)
+        if run in STOP_WORDS or run in asking or _CONTRACTED.fullmatch(run):
+            continue
+        if len(run) < 2 and not run.isdigit() and not _LETTER.fullmatch(run):
+            continue
+        if form in _ASKING_VERBS and run.upper() not in capitals:
+            continue
         if form in found or len(found) >= MAX_TERMS:
             continue
         own = (
-            tuple(words.stem(p) for p in words.parts(run) if p not in STOP_WORDS) if not run.isalnum() else ()
+            tuple(words.stem(p) for p in words.parts(run) if p not in STOP_WORDS)
+            if not run.isalnum() and not words.is_dotted(run)
+            else ()
         )
         known = [idf(t) for t in analyze(run)[0]]
         weight = min(max(max(known, default=_MAX_WEIGHT), _MIN_WEIGHT), _MAX_WEIGHT)
@@ -131,7 +155,9 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         name = weight >= _MIN_NAME and run in names
         strange = max(known, default=0.0) >= unknown
         missing = 1.0
-        if _HARD.search(run):
+        if run.isalpha() and _CALLED.fullmatch(following) and not name:
+            weight *= _FAINT
+        elif _HARD.search(run) or (_ORDINAL.fullmatch(run) and _is_content(following, asking)):
             missing = _WITHOUT_NUMBER
         elif run in subjects and run not in _LITTLE:
             missing = _WITHOUT_SUBJECT
@@ -145,6 +171,10 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
     return Asked(**{f.name: getattr(reading, f.name) for f in fields(reading)}, terms=tuple(found.values()))
 
 
+def _is_content(run: str, asking: Collection[str]) -> bool:
+    return bool(run) and not (run in STOP_WORDS or run in asking or run in _LITTLE)
+
+
 _BYTES = re.compile(r"\b\d+(?:\.\d+)? ?[kmgt]i?b?\b", re.IGNORECASE)
 _MEASURED = frozenset({"memori", "ram", "storag", "size", "space"})
 
@@ -153,7 +183,10 @@ def implied(term: Term, value: Value | None, said: str) -> bool:
     """Whether a statement that carries the kind of value thereby says the term."""
     if value is not None and term.form in SAID_BY.get(value, ()):
         return True
-    return term.form in _MEASURED and bool(_BYTES.search(said))
+    if term.form in _MEASURED and _BYTES.search(said):
+        return True
+    unit = UNITS.get(term.form) if value is Value.NUMBER else None
+    return unit is not None and bool(unit.search(said))
 
 
 def counted(asked: Asked, said: str, above: Collection[str] = ()) -> bool:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.asking import Asked
+from taboot_pipelines.retrieval.answering.asking import Asked, says
 from taboot_pipelines.retrieval.answering.passages import SWITCH, Scored, headed
+from taboot_pipelines.retrieval.answering.releases import asks_for_changes, dated_by, release_of
 from taboot_pipelines.retrieval.answering.tables import asked_cell
 from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.sentences import Form, split_sentences
@@ -45,9 +46,25 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
         chosen = sorted(block, key=lambda s: s.statement.start)
     elif asked.value is Value.STEPS:
         chosen += _commands(best)
+    release = asks_for_changes(asked, best.statement)
+    if release:
+        chosen = _of_release(release, best, ranked)
     if len(chosen) == 1:
         chosen += _more(asked, ranked)
     return chosen[:limit]
+
+
+def _of_release(release: str, best: Scored, ranked: Sequence[Scored]) -> list[Scored]:
+    """What came with a version, in the order of its document."""
+    listed = [
+        s
+        for s in ranked
+        if s.place.document is best.place.document
+        and s.statement.form is best.statement.form
+        and release_of(s.statement.section) == release
+        and s.features.coverage >= _SAME_LIST * best.features.coverage
+    ]
+    return sorted(listed, key=lambda s: s.statement.start)
 
 
 def _commands(best: Scored) -> list[Scored]:
@@ -74,7 +91,7 @@ def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
     own = best.statement
     if own.form in (Form.SENTENCE, Form.ITEM) and asked.value in (None, Value.STEPS, Value.REASON):
         labelled = bool(_LABELLED.match(own.said)) and best.own >= _LITTLE
-        if labelled or best.own < _LITTLE or headed(asked, own):
+        if labelled or best.own < _LITTLE or headed(asked, own) or _HAPPENS.search(asked.folded):
             return _continued(best)
     cell = asked_cell(asked, own) is not None
     for s in ranked[1:]:
@@ -93,6 +110,8 @@ def _more(asked: Asked, ranked: Sequence[Scored]) -> list[Scored]:
     return []
 
 
+#: What follows from something is often said after it.
+_HAPPENS = re.compile(r"\bwhat (?:happens|happened|will happen|would happen)\b")
 #: A short label before what an item says of it.
 _LABELLED = re.compile(r"[^.:;!?]{1,50}: \S")
 _MAX_CONTINUED = 2
@@ -146,6 +165,9 @@ def _read(asked: Asked, s: Scored) -> str:
     statement = s.statement
     if statement.form is Form.ROW:
         return asked_cell(asked, statement) or statement.said
+    release = dated_by(asked, statement)
+    if release and not says(asked, statement.said):
+        return f"{release}: {statement.said}"
     if statement.form is not Form.CODE:
         return statement.said
     code = statement.said.removeprefix("$ ")

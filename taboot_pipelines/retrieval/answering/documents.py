@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.retrieval.answering.questions import under_questions
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.sentences import Form, Statement, statements
 from taboot_pipelines.retrieval.session import View
@@ -49,6 +50,8 @@ class ReadDocument:
     #: Of each chunk: start and end in ``text``, id, first line (None: not known).
     chunks: list[tuple[int, int, str, int | None]]
     named: frozenset[str]
+    #: Of each section the headings directly below it with their forms, once they were asked for.
+    headings: dict[str, list[tuple[str, frozenset[str]]]] | None = None
     _words: dict[int, Words] = field(default_factory=dict)
     _sections: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -149,7 +152,7 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
     path = PurePosixPath(doc["path"].split("?")[0])
     names = " ".join([doc["title"], path.name, *path.parent.parts[-2:]])
     code = code and "```" not in text and "~~~" not in text and path.suffix not in (".md", ".html", ".rst")
-    found = statements(text, code=code)
+    found = under_questions(statements(text, code=code))
     if section:
         found = [s if s.section else _under(s, section) for s in found]
     return ReadDocument(

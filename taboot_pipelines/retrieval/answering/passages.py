@@ -16,21 +16,24 @@ from typing import NamedTuple
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
+from taboot_pipelines.retrieval.answering.contrasts import told_elsewhere
+from taboot_pipelines.retrieval.answering.corrections import corrected
 from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
 from taboot_pipelines.retrieval.answering.nearest import Near
+from taboot_pipelines.retrieval.answering.releases import dated_by
 from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries, to_come
 from taboot_pipelines.retrieval.sentences import Form, Statement
 
 #: How much of a term counts where it stands.
 _REACH = {"own": 1.0, "lead": 0.9, "section": 0.85, "named": 0.8, "before": 0.65}
+#: What is left of the coverage of a statement that names nobody, where somebody is asked for.
+_NOBODY = 0.7
 #: What a synonym counts of the word itself.
 _SYNONYM = 0.85
 #: What the parts of a compound count, where they stand apart.
 _PARTS = 0.9
 #: What a term counts that the value itself says.
 _IMPLIED = 0.8
-#: Shorter words have too many others beside them to be corrected.
-_MIN_CORRECTED = 5
 #: Less than that, and a term is not there.
 _STANDS = 0.6
 #: The first statements of a document that is called what is asked say what it is.
@@ -96,7 +99,7 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     """
     if not asked.terms:
         return []
-    asked = _corrected(asked, places)
+    asked = _as_held(asked, places)
     question_runs = frozenset(words.runs(words.fold(asked.question)))
     best: dict[tuple[str, int], Scored] = {}
     for place in of_the_house(asked, places):
@@ -130,7 +133,7 @@ def compared(asked: Asked, ranked: list[Scored], near: Near) -> list[Scored]:
     lost = [t for t in asked.terms if t.defining and _covers(t, held, best.place.document.named)[0] < _STANDS]
     if lost or asked.value is Value.SECRET or statement.said.endswith("?") or statement.keys:
         return ranked  # a line of configuration is compared as a value of what is named
-    if not carries(asked.value, statement.said, frozenset()):
+    if not carries(asked.value, _values_of(asked, statement), frozenset()):
         return ranked
     heading = statement.section.rsplit(" > ", 1)[-1] or best.place.document.title
     said = statement.said[:_MAX_COMPARED]
@@ -146,35 +149,26 @@ def of_the_house(asked: Asked, places: Sequence[Place]) -> list[Place]:
     return [p for p in places if p.own]
 
 
-def _corrected(asked: Asked, places: Sequence[Place]) -> Asked:
-    """The question without slips of the pen: of a word that no document holds, the one that the passages hold
-    and that looks like it, if there is only one.
-    """
-    strange = [t for t in asked.terms if t.unknown and t.text.isalpha() and len(t.text) >= _MIN_CORRECTED]
-    if not strange:
-        return asked
+def _as_held(asked: Asked, places: Sequence[Place]) -> Asked:
+    """The question with words that no document holds as the passages write them."""
     held: set[str] = set()
+    texts = []
     for place in places:
         for number in place.document.between(place.start, place.end):
             held |= place.document.words(number).own
-    meant: dict[str, str] = {}
-    for term in strange:
-        if term.form not in held:
-            near = sorted(f for f in held if f.isalpha() and words.is_slip(term.form, f))
-            if len(near) == 1:
-                meant[term.form] = near[0]
-    terms = tuple(
-        replace(t, form=meant[t.form], group=words.group(meant[t.form])) if t.form in meant else t
-        for t in asked.terms
-    )
-    return replace(asked, terms=terms)
+            texts.append(place.document.statements[number].said)
+    return corrected(asked, frozenset(held), texts)
 
 
 def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: int) -> Scored | None:
     document = place.document
     statement, held = document.statements[number], document.words(number)
-    fits = carries(asked.value, statement.said, question_runs)
+    fits = carries(asked.value, _values_of(asked, statement), question_runs)
+    release = "" if fits else dated_by(asked, statement)
+    fits = fits or bool(release)
     if not fits and asked.value in TOLD:
+        return None
+    if asked.ordered and statement.ordinal is None and not _SEQUENCE.search(statement.said):
         return None
     if not counted(asked, statement.said, held.section | held.lead):
         return None
@@ -194,8 +188,11 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     total = covered = own = 0.0
     names = 1.0
     kept = 1.0
+    elsewhere = told_elsewhere(asked, document, number)
     for term in asked.terms:
         reach, itself = _covers(term, held, document.named)
+        if term.form in elsewhere:
+            reach = itself
         if reach < _IMPLIED and fits and implied(term, asked.value, statement.said):
             reach = _IMPLIED
         total += term.weight
@@ -205,7 +202,9 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
             names = min(names, reach)
         if reach < _STANDS:
             kept = min(kept, term.missing)
-    if not covered:
+    if asked.value is Value.PERSON and not fits:
+        kept = min(kept, _NOBODY)
+    if not covered or (release and not own):
         return None
     coverage, own = kept * covered / total, own / total
     # It must say something that the question does not.
@@ -259,6 +258,17 @@ _TELLS = re.compile(
     r"\b(?:to \w+,|must|should|need to|have to|you can|make sure|by \w+ing|simply|then)\b"
     r"|^\W*[A-Z][a-z]+ (?:the|a|an|your|it|into|up|this|that|all|and)\b"
 )
+
+
+#: What says in which order things are done, beside a list.
+_SEQUENCE = re.compile(r"\b(?:first|then|before|after\w*|followed|finally|last)\b|->|→", re.IGNORECASE)
+
+
+def _values_of(asked: Asked, statement: Statement) -> str:
+    """Where in a statement a value is looked for: the header of a table's column is no person."""
+    if asked.value is Value.PERSON and statement.cells:
+        return "; " + "; ".join(cell for _, cell in statement.cells)
+    return statement.said
 
 
 def headed(asked: Asked, statement: Statement, section: str | None = None) -> bool:

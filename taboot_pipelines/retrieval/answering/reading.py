@@ -21,10 +21,15 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
         (r"\bhow long\b|\bfor how (?:long|many (?:days|hours|minutes|weeks|months|years))\b", Value.DURATION),
+        (r"\bhow (?:much time|far (?:in advance|ahead|back|beforehand))\b", Value.DURATION),
+        (r"\bon (?:which|what) frequency\b", Value.NUMBER),
         (r"\bhow (?:often|frequently)\b", Value.FREQUENCY),
         (r"\bhow old\b|\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
         (r"\bwhat (?:to do|now|do (?:i|we|you) do)\b", Value.STEPS),
         (r"\bwhat (?:should|must|can|shall) (?:i|we|you|one) do\b", Value.STEPS),
+        (r"\bwhat (?:must|should|has to|have to|needs? to|is to|can) be (?:done|checked)\b", Value.STEPS),
+        (r"\bwhat (?:do|does) (?:i|we|you|one) (?:need|have) to do\b", Value.STEPS),
+        (r"\b(?:which|what) (?:order|sequence)\b", Value.STEPS),
         (r"\bhow (?:much|expensive)\b.*\b(?:costs?|pay|paid|charges?|expensive|price)\b", Value.PRICE),
         (r"\bwhat (?:does|do|did|will)\b.*\bcost\b", Value.PRICE),
         (r"\bhow (?:many|much|big|large|high|far|fast|few)\b", Value.NUMBER),
@@ -57,6 +62,13 @@ _TRUTH = re.compile(
 )
 #: Who asks whether one could tell asks for what is to be told.
 _POLITE = re.compile(r"(?:can|could|would|will) (?:you|somebody|someone|anybody|anyone) (?:please )?\w+ ")
+#: What begins with a word before an article is an instruction: nothing is called "reset the".
+_IMPERATIVE = re.compile(
+    r"(?:please )?(?!(?:in|on|at|for|of|is|by|to|with|from|and|or|if|as|after|before|behind|during|over|under"
+    r"|all|both|not|about|list|show|tell|give|name|say|find|explain|describe|define|count|compare|get)\b)[a-z]{3,}"
+    r" (?:the|an?|my|our|your|this)\b"
+)
+_ORDERED = re.compile(r"\b(?:which|what) (?:order|sequence)\b")
 _FUTURE = re.compile(r"\b(?:will|going to|shall|next|planned for|upcoming|future|tomorrow)\b")
 _HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
 #: What the house consists of.
@@ -111,7 +123,7 @@ class Reading:
     counts too; ``future``: what is to come is asked; ``many``: several things are; ``ours``: the house's own
     are; ``inventory``: which of the house's things are so, what no vendor knows; ``lists``: which things are
     so, named or not, and ``lists_services``: which services, called so; ``compares``: the words that ask for
-    a comparison or a sum, in lower case.
+    a comparison or a sum, in lower case; ``ordered``: what comes after what is asked.
     """
 
     question: str
@@ -130,6 +142,7 @@ class Reading:
     lists: bool
     lists_services: bool
     compares: str
+    ordered: bool
 
 
 @lru_cache(maxsize=1024)
@@ -157,6 +170,7 @@ def read(question: str) -> Reading:
         lists=bool(_LISTS.match(lower)),
         lists_services=bool(_LISTS_SERVICES.match(lower)),
         compares=compares[0] if compares else "",
+        ordered=bool(_ORDERED.search(folded)),
     )
 
 
@@ -171,11 +185,13 @@ def _read(folded: str) -> tuple[Value | None, str]:
     which = _WHICH.search(folded)
     if which:
         # The noun ends before a verb or a preposition; what stands behind is no longer it.
-        noun = _NOUN_END.split(which[1], maxsplit=1)[0]
+        noun = _NOUN_END.split(which[1], maxsplit=1)[0].strip()
     elif _TRUTH.match(folded) and not _POLITE.match(folded):
         return Value.YES_NO, ""
+    elif _IMPERATIVE.match(folded):
+        return Value.STEPS, ""
     else:
-        noun = _HEAD_END.split(folded, maxsplit=1)[0]
+        noun = _HEAD_END.split(folded, maxsplit=1)[0].strip()
     for pattern, kind in NOUNS:
         if pattern.search(noun):
             return kind, noun

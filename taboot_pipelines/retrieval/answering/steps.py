@@ -13,6 +13,7 @@ from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features,
 from taboot_pipelines.retrieval.answering.documents import ReadDocument
 from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, forms_of, headed, of_the_house
 from taboot_pipelines.retrieval.answering.values import Value
+from taboot_pipelines.retrieval.sentences import Form
 
 _ORDINALS = {
     word: n
@@ -37,7 +38,14 @@ _STEP_WORDS = frozenset(
     for w in (*_ORDINALS, "step", "last", "final", "next", "before", "after", "follow", "task", "come")
 )
 #: Headings that say only that steps follow.
-_GENERIC = frozenset(words.stem(w) for w in ("step", "procedure", "instruction", "how", "checklist", "todo"))
+_GENERIC = frozenset(
+    words.stem(w)
+    for w in ("step", "procedure", "instruction", "how", "checklist", "todo", "order", "sequence", "first")
+)
+#: What comes before something, in questions and in headings.
+_PRIOR = re.compile(
+    r"\b(?:before|prior to|beforehand|prerequisites?|preparations?|requirements?|you(?:'ll)? need)\b"
+)
 #: So much of what is asked must stand in the headings of a list, its title or what leads in to it.
 _MIN_COVERED = 0.65
 _MIN_LISTED = 2
@@ -50,8 +58,12 @@ def find_steps(asked: Asked, places: Sequence[Place], limit: int) -> list[Said]:
     folded = words.fold(asked.question).rstrip("?!. ")
     count, numbered, nth = _COUNT.search(folded), _NUMBERED.search(folded), _NTH.search(folded)
     beside = _BESIDE.search(folded)
-    whole = asked.value is Value.STEPS
-    if not (count or numbered or nth or beside or whole):
+    if _PRIOR.search(folded) and asked.value in (None, Value.STEPS) and not (count or numbered or nth):
+        ahead = _best(asked, places, frozenset(), prior=True)
+        if ahead:
+            place, items, features = ahead
+            return [said for item in items for said in _said(place, item, features)][:limit]
+    if not (count or numbered or nth or beside or asked.value is Value.STEPS):
         return []
     anchor = words.forms(beside[2]) if beside else frozenset()
     found = _best(asked, places, anchor, whole=not (count or numbered or nth or beside))
@@ -74,9 +86,16 @@ def find_steps(asked: Asked, places: Sequence[Place], limit: int) -> list[Said]:
 
 
 def _best(
-    asked: Asked, places: Sequence[Place], anchor: frozenset[str], *, whole: bool
+    asked: Asked,
+    places: Sequence[Place],
+    anchor: frozenset[str],
+    *,
+    whole: bool = False,
+    prior: bool = False,
 ) -> tuple[Place, list[list[int]], Features] | None:
-    """The list that is most about what is asked, if any is enough."""
+    """The list that is most about what is asked, if any is enough. ``whole``: under a heading that asks the
+    same; ``prior``: under one that says what comes before it, ordered or not.
+    """
     topic = [t for t in asked.terms if t.form not in _STEP_WORDS]
     best: tuple[float, Place, list[list[int]], Features] | None = None
     seen: set[tuple[str, int]] = set()
@@ -87,9 +106,11 @@ def _best(
         if not topic or key in seen:
             continue
         seen.add(key)
-        for items in _lists(place.document):
+        for items in _lists(place.document, ordered=not prior):
             features = _features(place, items, topic, anchor)
             head = place.document.statements[items[0][0]]
+            if prior and not _PRIOR.search(words.fold(head.section.rsplit(" > ", 1)[-1])):
+                continue
             if whole:
                 path = head.section.split(" > ")
                 generic = len(path) > 1 and forms_of(path[-1]) <= _GENERIC
@@ -102,8 +123,13 @@ def _best(
     return best[1:] if best else None
 
 
-def _lists(document: ReadDocument) -> Iterator[list[list[int]]]:
-    """The ordered lists of a document: of each its items, of each item the numbers of its statements."""
+def _lists(document: ReadDocument, *, ordered: bool) -> Iterator[list[list[int]]]:
+    """The lists of a document, the ordered ones or all: of each its items, of each item the numbers of its
+    statements.
+    """
+    if not ordered:
+        yield from _any_lists(document)
+        return
     items: list[list[int]] = []
     last: tuple[str, int, int | None] | None = None
     for number, s in enumerate(document.statements):
@@ -119,6 +145,15 @@ def _lists(document: ReadDocument) -> Iterator[list[list[int]]]:
         last = here if s.ordinal is not None and items else None
     if len(items) >= _MIN_LISTED:
         yield items
+
+
+def _any_lists(document: ReadDocument) -> Iterator[list[list[int]]]:
+    """The lists of a document, each item of which is one statement."""
+    blocks: dict[tuple[str, int], list[list[int]]] = {}
+    for number, s in enumerate(document.statements):
+        if s.form is Form.ITEM:
+            blocks.setdefault((s.section, s.block), []).append([number])
+    yield from (items for items in blocks.values() if len(items) >= _MIN_LISTED)
 
 
 def _features(

@@ -30,6 +30,8 @@ class Value(Enum):
     YES_NO = "yes or no"
     MEANING = "what it is"
     COMMAND = "a command"
+    PHONE = "a phone number"
+    EMAIL = "an e-mail address"
 
 
 _UNIT = (
@@ -40,8 +42,9 @@ AMOUNT = (
     r"\d+(?:[.,]\d+)?|half an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty"
     r"|thirty|forty|sixty|ninety"
 )
+_HALVES = r"(?:[\s-]and[\s-]a[\s-](?:half|quarter))?"
 #: An amount of time with its unit.
-_SPAN = rf"\b(?:{AMOUNT})[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
+_SPAN = rf"\b(?:{AMOUNT}){_HALVES}[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
 MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?"
@@ -77,10 +80,14 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.IP: _IP,
         Value.PRICE: r"[$€£¥]|\b\d[\d.,]* ?(?:usd|eur|gbp|chf|dollars?|euros?|pounds?|cents?)\b"
         r"|\bfree\b|\bfor nothing\b",
+        Value.PHONE: r"(?:\+|\b0)\d[\d ()/-]{4,}\d|\b\d{3}[ -]\d{3,4}(?:[ -]\d{2,4})?\b"
+        r"|\bext(?:ension)?\.? ?\d+",
+        Value.EMAIL: r"[\w.+-]+@[\w-]+\.\w+",
         Value.PLACE: rf"[\w.~-]*/[\w./-]+|\b(?:in|on|at|under|below|inside|behind|from|to|into)\s+\S"
         rf"|{_ADDRESS}",
         Value.PATH: r"[\w.~-]*/[\w./-]+|\b[\w-]+\.[a-z][\w]{1,5}\b",
-        Value.PERSON: r"(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
+        Value.PERSON: r"\A\W*(?-i:[A-Z][a-z]+ (?:[a-z]+s|[a-z]+ed|will|has)\b)"
+        r"|(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
         r"|admin\w*|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we|you"
         r"|by \w+)\b",
         Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore"
@@ -98,17 +105,24 @@ _PLACEHOLDER = re.compile(r"\$\{?\w|\*{3,}|[=:]\s*[\"'`]*\s*(?:;|$)|<[\w -]+>")
 NOUNS: tuple[tuple[re.Pattern[str], Value], ...] = tuple(
     (re.compile(pattern), kind)
     for pattern, kind in (
+        (r"\b(?:tele)?phone numbers?\b|\bhotline\b", Value.PHONE),
+        (r"\be-?mail address(?:es)?\b", Value.EMAIL),
         (r"\bports?\b", Value.PORT),
         (r"\b(?:versions?|releases?|tag)\b", Value.VERSION),
         (r"\bips?\b", Value.IP),
         (r"\b(?:price|costs?|fee)\b", Value.PRICE),
         (r"\b(?:address(?:es)?|subnet|gateway|ur[li]|(?:sub)?domains?|host ?name)\b", Value.ADDRESS),
         (r"\b(?:date|year|month)\b", Value.DATE),
-        (r"\b(?:time|day|weekday|hour)\b", Value.MOMENT),
+        (r"\b(?:time|day|weekday|hour)\b|\b(?<!retention )(?<!grace )period\b", Value.MOMENT),
         (r"\b(?:path|file|directory|folder|mount ?point)\b", Value.PATH),
         (r"\b(?:location|place)\b", Value.PLACE),
         (r"\b(?:password|passphrase|secret|token|credentials?)\b", Value.SECRET),
         (r"\b(?:number|count|amount|size|limit|percentage|share|threshold|quota|capacity)\b", Value.NUMBER),
+        (
+            r"\b(?:rate|speed|length|width|height|depth|weight|temperature|ratio|voltage|distance|bandwidth"
+            r"|humidity|pressure|altitude|power consumption)\Z",
+            Value.NUMBER,
+        ),
         (r"\b(?:interval|frequency)\b", Value.FREQUENCY),
         (r"\b(?:timeout|duration|retention|uptime|downtime|expiry|ttl)\b", Value.DURATION),
         (r"\b(?:command|alias)\b", Value.COMMAND),
@@ -130,14 +144,34 @@ SAID_BY = {
     Value.IP: frozenset({"ip", "address"}),
     Value.PRICE: frozenset({"cost", "price", "fee", "pay", "paid"}),
     Value.DATE: frozenset({"date", "year", "month", "day"}),
-    Value.MOMENT: frozenset({"time", "date", "day", "old"}),
+    Value.MOMENT: frozenset({"time", "date", "day", "old", "period"}),
     Value.DURATION: frozenset({"durat", "time"}),
     Value.COMMAND: frozenset({"command"}),
     Value.PATH: frozenset({"path", "file", "directori", "folder"}),
     Value.PLACE: frozenset({"locat", "place"}),
     Value.REASON: frozenset({"reason"}),
     Value.PERSON: frozenset({"person"}),
+    Value.PHONE: frozenset({"phone", "telephon", "number"}),
+    Value.EMAIL: frozenset({"email", "mail", "address"}),
 }
+_UNITS = (
+    (
+        ("length", "long", "width", "wide", "height", "high", "tall", "depth", "deep", "distanc"),
+        r"mm|cm|m|km|inch(?:es)?|feet|ft|characters?|chars?|letters?|digits?|bytes|lines|U",
+    ),
+    (("weight", "weigh", "heavi"), r"kg|g|t|tons?|tonnes?|lbs?|pounds"),
+    (("temperatur", "hot", "cold", "warm"), r"°C|°F|° C|degrees?|K"),
+    (
+        ("speed", "rate", "bandwidth", "throughput", "fast"),
+        r"[kMGT]?i?[bB](?:it)?/s|[kmgKMG]?bps|rpm|baud|Hz|per (?:second|minute|hour|day)|requests",
+    ),
+    (("frequenc",), r"[kMGT]?Hz"),
+    (("voltag",), r"V|volts?"),
+    (("power", "consumpt"), r"k?W|watts?|k?VA"),
+    (("humid", "percentag", "share", "ratio"), r"%|percent"),
+)
+#: By the stem of a dimension, a number with one of its units.
+UNITS = {stem: re.compile(rf"\d ?(?:{units})(?!\w)") for stems, units in _UNITS for stem in stems}
 #: Of these kinds a value can be told from other words, so that a statement without one does not answer.
 TOLD = frozenset(
     {
@@ -153,6 +187,8 @@ TOLD = frozenset(
         Value.PRICE,
         Value.SECRET,
         Value.PATH,
+        Value.PHONE,
+        Value.EMAIL,
     }
 )
 

@@ -31,12 +31,19 @@ _PHRASES = (
     (re.compile(r"\bturn(?:s|ed)? off\b|\bswitch(?:es|ed)? off\b"), "disable"),
     (re.compile(r"\btak(?:es?|ing) place\b|\btook place\b"), "happen"),
     (re.compile(r"\bth(?:rew|row|rows|rown|rowing) (?:out|away)\b|\bphas(?:e|es|ed|ing) out\b"), "retire"),
-    (re.compile(r"\b(?:gave|gives?|given) way to\b|\bt(?:ook|akes?|aken) over\b"), "replace"),
+    (re.compile(r"\b(?:gave|gives?|given) way to\b|\bt(?:ook|akes?|aken|aking) over\b"), "replace"),
+    (re.compile(r"\bby hand\b"), "manually"),
+    (re.compile(r"\b(?:at least|no (?:less|fewer) than)\b"), "minimum"),
+    (re.compile(r"\b(?:at most|no more than)\b"), "maximum"),
+    (re.compile(r"\b(?:roll|rolls|rolled|rolling)[ -]back\b"), "rollback"),
+    (re.compile(r"\bfail(?:s|ed|ing)?[ -]over\b"), "failover"),
     (re.compile(r"\bget(?:s|ting)? rid of\b"), "remove"),
 )
 #: The form of every word that denies.
 DENIAL = "~not"
 DENIES = re.compile(r"\b(?:not|never|none|cannot|without|nothing|no)\b|n't\b")
+#: A dotted number, a version with its mark too: 3.2.1 is also of 3.2.
+_DOTTED = re.compile(r"v?(\d+(?:\.\d+)+)")
 _CAMEL = re.compile(r"\b[A-Z]?[a-z]+(?:[A-Z][a-z]+)+\b")
 _HUMP = re.compile(r"[A-Z]?[a-z]+")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
@@ -117,6 +124,25 @@ def parts(run: str) -> list[str]:
     return [run] if run.isalnum() else _PART.findall(run)
 
 
+def numbered(run: str) -> str:
+    """A dotted number without the mark of a version (``v3.2``); any other word as it is."""
+    dotted = _DOTTED.fullmatch(run)
+    return dotted[1] if dotted else run
+
+
+def is_dotted(run: str) -> bool:
+    """Whether a word is a dotted number: a version, an address. Its parts say nothing alone."""
+    return bool(_DOTTED.fullmatch(run))
+
+
+def _dotted(run: str) -> list[str]:
+    """What a dotted number may be found by: itself and its beginnings of two parts or more."""
+    if not is_dotted(run):
+        return []
+    numbers = numbered(run).split(".")
+    return [".".join(numbers[:n]) for n in range(2, len(numbers) + 1)]
+
+
 def one_off(left: str, right: str) -> bool:
     """Whether one letter added, left out, changed or swapped with its neighbour makes one into the other."""
     return OSA.distance(left, right, score_cutoff=1) == 1
@@ -142,6 +168,7 @@ def forms(text: str) -> frozenset[str]:
     for run in runs(folded):
         if not run.isalnum():
             found.add(run)
+            found.update(_dotted(run))
         for word in parts(run):
             if word in STOP_WORDS:
                 continue
