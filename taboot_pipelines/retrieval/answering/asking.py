@@ -163,7 +163,7 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
             missing = _WITHOUT_SUBJECT
         elif run in focus and run not in _LITTLE:
             missing = _WITHOUT_FOCUS
-        elif strange:
+        elif strange and run not in _LITTLE:
             missing = _WITHOUT_UNKNOWN
         found[form] = Term(run, form, own, words.group(form), weight, missing, name, strange)
     if words.DENIES.search(folded) and value is not Value.YES_NO:
