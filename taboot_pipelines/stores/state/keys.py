@@ -55,14 +55,14 @@ RETRY_AFTER = Pattern("retry_after:", DAY, "none: RFC 9110 §10.2.3")
 QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
 LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
 
-# Patterns of the seeds that nothing uses yet, each with the issue it waits for.
+# Patterns of the seeds that nothing uses, or not yet.
 #: Answers of a model by the hash of window, model, prompt and schema, and what made them: Tier C (issue 13).
 EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
 EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
-#: Crawling (issue 11).
+#: A crawl's URLs in the catalog say how long an answer holds, and who has claimed it.
 CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
 LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
-#: Vectors by text (issue 10).
+#: Vectors by text: in the table of vectors.
 CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
 #: Webhooks on the status of runs; no issue asks for them by name yet (seed 001 §5.5).
 QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
