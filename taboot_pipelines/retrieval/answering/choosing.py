@@ -32,7 +32,7 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
     best = ranked[0]
     chosen = [best]
     listed = best.statement.form in (Form.ITEM, Form.ROW, Form.CODE)
-    introduced = best.own < _LITTLE or (asked.many and headed(asked, best.statement))
+    introduced = best.own < _LITTLE or asked.ordered or (asked.many and headed(asked, best.statement))
     if listed and introduced and (asked.many or asked.value is Value.STEPS):
         block = [
             s
@@ -41,7 +41,7 @@ def choose(asked: Asked, ranked: Sequence[Scored], limit: int) -> list[Scored]:
             and s.statement.block == best.statement.block
             and s.statement.form is best.statement.form
             and s.statement.section == best.statement.section
-            and s.features.coverage >= _SAME_LIST * best.features.coverage
+            and (asked.ordered or s.features.coverage >= _SAME_LIST * best.features.coverage)
         ]
         chosen = sorted(block, key=lambda s: s.statement.start)
     elif asked.value is Value.STEPS:

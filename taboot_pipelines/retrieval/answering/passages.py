@@ -16,11 +16,11 @@ from typing import NamedTuple
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
 from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
-from taboot_pipelines.retrieval.answering.contrasts import told_elsewhere
+from taboot_pipelines.retrieval.answering.contrasts import names_another, told_elsewhere
 from taboot_pipelines.retrieval.answering.corrections import corrected
 from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
 from taboot_pipelines.retrieval.answering.nearest import Near
-from taboot_pipelines.retrieval.answering.releases import dated_by
+from taboot_pipelines.retrieval.answering.releases import asks_for_changes, dated_by
 from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries, to_come
 from taboot_pipelines.retrieval.sentences import Form, Statement
 
@@ -180,6 +180,8 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
         return None
     if asked.future and not to_come(statement.said):
         return None
+    if names_another(asked, statement.said):
+        return None
     if not _holds_what_is_denied(asked, held) or not _compared(asked, held):
         return None
     length = len(statement.said.split())
@@ -207,6 +209,8 @@ def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: in
     if not covered or (release and not own):
         return None
     coverage, own = kept * covered / total, own / total
+    if kept == 1.0 and asks_for_changes(asked, statement):
+        coverage = 1.0
     # It must say something that the question does not.
     said = held.own | held.lead if statement.keys else held.own
     news = said - {f for t in asked.terms for f in (t.form, *t.parts)}

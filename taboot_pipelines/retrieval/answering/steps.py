@@ -46,6 +46,7 @@ _GENERIC = frozenset(
 _PRIOR = re.compile(
     r"\b(?:before|prior to|beforehand|prerequisites?|preparations?|requirements?|you(?:'ll)? need)\b"
 )
+_NEEDED = words.group(words.stem("need"))
 #: So much of what is asked must stand in the headings of a list, its title or what leads in to it.
 _MIN_COVERED = 0.65
 _MIN_LISTED = 2
@@ -97,6 +98,8 @@ def _best(
     same; ``prior``: under one that says what comes before it, ordered or not.
     """
     topic = [t for t in asked.terms if t.form not in _STEP_WORDS]
+    if prior:
+        topic = [t for t in topic if not (_PRIOR.fullmatch(t.text) or t.group == _NEEDED)]
     best: tuple[float, Place, list[list[int]], Features] | None = None
     seen: set[tuple[str, int]] = set()
     for place in sorted(
