@@ -150,6 +150,8 @@ def main(chunks: int, count: int) -> None:
             "open and first search, files hashed before",
             timed(lambda i: (KnowledgeBase.open(settings=settings), search(i)), 1),
         )
+        # Words that are asked for the first time in a process are looked up in every shard.
+        show("search, hybrid, words asked for the first time", timed(search, count))
         ours = {
             mode: show(f"search, {mode}", timed(lambda i, m=mode: search(i, m), count))
             for mode in ("hybrid", "vector", "keyword")
