@@ -12,8 +12,8 @@ from taboot_pipelines.crawl.following import Flight, Following, StoredPage
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.links import denies
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.crawls import FRESH, MAX_ATTEMPTS, DoneUrl, HandedPage, Outcome
-from taboot_pipelines.model.records import Event, Failed, Fetched, Gone, Known, NotModified, Skipped
+from taboot_pipelines.model.crawls import FRESH, MAX_ATTEMPTS, DoneUrl, Outcome
+from taboot_pipelines.model.records import Event, Failed, Fetched, Gone, Known, NotModified, Skipped, Stored
 
 #: What servers without a better word say; then the name decides.
 UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
@@ -116,8 +116,8 @@ class Settling:
             children = self._following.read(flight, stored, answer.url)
         canonical = self._following.canonical(flight, stored, answer.headers, answer.url)
         outcome = Outcome.NOT_MODIFIED if same else Outcome.FETCHED
-        described = _described(page, content) if self._hands_over else None
-        self._end(flight, outcome, answer, content, children, canonical, described)
+        handed = _stored(page, content) if self._hands_over else None
+        self._end(flight, outcome, answer, content, children, canonical, handed)
         return page
 
     def reuses(self, flight: Flight) -> bool:
@@ -194,7 +194,7 @@ class Settling:
         content: str | None,
         children: list[bytes] | None,
         canonical: str | None,
-        page: HandedPage | None = None,
+        page: Stored | None = None,
     ) -> None:
         last, fresh = flight.last, None
         # Whoever was sent on to another URL may be sent to a third one next time.
@@ -227,17 +227,20 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _described(page: Fetched, sha256: str | None) -> HandedPage:
-    assert sha256 is not None and page.url is not None and page.final_url is not None
-    return HandedPage(
+def _stored(page: Fetched, sha256: str | None) -> Stored:
+    """What is told of a page once its bytes are in the blob store."""
+    assert sha256 is not None
+    return Stored(
+        page.path,
         sha256,
         len(page.data),
-        page.mime,
-        page.charset,
-        page.url,
-        page.final_url,
-        page.etag,
-        page.last_modified,
+        role=page.role,
+        mime=page.mime,
+        charset=page.charset,
+        url=page.url,
+        final_url=page.final_url,
+        etag=page.etag,
+        last_modified=page.last_modified,
     )
 
 

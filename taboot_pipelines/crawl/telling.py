@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import HandedUrl, Outcome, SettledUrl
-from taboot_pipelines.model.records import Event, Failed, Gone, Known, NotModified, Skipped, Stored
+from taboot_pipelines.model.records import Event, Failed, Gone, Known, NotModified, Skipped
 
 
 def told(url: SettledUrl) -> Event | None:
@@ -29,17 +29,7 @@ def handed(url: HandedUrl, known: Mapping[str, Known], tombstoned: Callable[[str
     if tombstoned(key):
         return Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose.")
     if page is not None:
-        return Stored(
-            key,
-            page.sha256,
-            page.byte_size,
-            mime=page.mime,
-            charset=page.charset,
-            url=page.url,
-            final_url=page.final_url,
-            etag=page.etag,
-            last_modified=page.last_modified,
-        )
+        return page
     if settled.outcome is Outcome.NOT_MODIFIED:
         return NotModified(key) if key in known else None
     return told(settled)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from taboot_pipelines.model.ids import canonical_json, doc_id
+from taboot_pipelines.model.records import Stored
 
 #: How often a page is tried before it has failed (seed 002).
 MAX_ATTEMPTS = 3
@@ -170,21 +171,6 @@ class LastAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedPage:
-    """What is stored of a page, and what its origin said of it: all that whoever leads a crawl has to know of
-    a page that another process has read."""
-
-    sha256: str
-    byte_size: int
-    mime: str | None
-    charset: str | None
-    url: str
-    final_url: str
-    etag: str | None
-    last_modified: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class DoneUrl:
     """What became of a claimed URL.
 
@@ -208,7 +194,7 @@ class DoneUrl:
     address: str | None = None
     content: str | None = None
     children: bytes | None = None
-    page: HandedPage | None = None
+    page: Stored | None = None
     canonical: str | None = None
     fresh: Fresh | None = None
 
@@ -230,7 +216,7 @@ class HandedUrl:
     """A URL that another process than the crawl's leader has settled, and the page if it has bytes."""
 
     settled: SettledUrl
-    page: HandedPage | None
+    page: Stored | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.records import Stored
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import retried
 from taboot_pipelines.stores.catalog.frontier.rows import CrawlRows, U, settled_url
@@ -35,7 +36,7 @@ class HandingOver(CrawlRows):
             found = []
             for r in c.execute(query):
                 page = json.loads(r.handed)
-                found.append(m.HandedUrl(settled_url(r), m.HandedPage(**page) if page else None))
+                found.append(m.HandedUrl(settled_url(r), Stored(**page) if page else None))
             return found
 
     @retried
@@ -46,6 +47,6 @@ class HandingOver(CrawlRows):
                 c.execute(sa.update(t.crawl_url).where(*self._scope, U.url_id.in_(part)).values(handed=None))
 
 
-def handed_text(page: m.HandedPage | None) -> str:
+def handed_text(page: Stored | None) -> str:
     """A page as the column ``handed`` holds it; an empty object stands for a URL without bytes."""
     return canonical_json({} if page is None else asdict(page))
