@@ -194,18 +194,10 @@ def join(source: str, wait: float, as_json: bool) -> None:
 
     The process that ingests the source leads its crawl and takes in what is read here.
     """
-    from taboot_pipelines.cli.admin import require_catalog
-    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages.joining import join_crawl
-    from taboot_pipelines.stages.workspace import Workspace
 
-    settings = load_settings()
-    require_catalog(settings)
-    workspace = Workspace(settings)
-    try:
+    with _opened(None) as (workspace, _):
         report = join_crawl(workspace, source, wait_seconds=wait)
-    finally:
-        workspace.close()
     if as_json:
         emit_json({"source": source, "seconds": round(report.seconds, 3), **report.counts})
         return
