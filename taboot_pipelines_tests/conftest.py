@@ -18,6 +18,7 @@ from taboot_pipelines_tests.workers import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_configure_node,
+    pytest_make_parametrize_id,
     pytest_runtest_protocol,
     pytest_unconfigure,
     pytest_xdist_auto_num_workers,
