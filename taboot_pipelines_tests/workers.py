@@ -30,12 +30,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     servers.RUN.close()
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
-    """Name binary test data by its argument: workers must name a test alike, and packed bytes hold a clock."""
+    """Name binary data by its argument: workers must name a test alike, and packed bytes hold a clock."""
     return argname if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()) else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a server and what is slow, note the groups, and put what is slow first.
 
