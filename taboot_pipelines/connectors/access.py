@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 
@@ -45,10 +45,7 @@ Secrets = Callable[[str], SecretStr]
 
 
 def environment_secret(name: str) -> SecretStr:
-    """Read a secret from the environment variable ``name``. Raises ``E_CONFIG`` if it is unset or empty.
-
-    Waiting for issue 12 (sources with an API), whose clients are its first users.
-    """
+    """Read a secret from the environment variable ``name``. Raises ``E_CONFIG`` if it is unset or empty."""
     value = os.environ.get(name)
     if not value:
         raise TabootError("E_CONFIG", f"The environment variable {name} is not set.", settings=[name])
@@ -56,17 +53,31 @@ def environment_secret(name: str) -> SecretStr:
 
 
 class SourceState(Protocol):
-    """What a connector keeps of its source from one run to the next, such as an API's cursor. (A crawl keeps
-    more: see ``crawl.frontier``.)
-
-    Waiting for issue 12 (sources with an API), its first user, which implements it on the catalog.
+    """What a connector keeps of its source from one run to the next, such as an API's cursor: values of JSON
+    by key. Nothing of it is content, and without it a run enumerates the source as for the first time: so it
+    does when the entry changed, when a stored blob is damaged, after an erasure, and while deletions are
+    held. (A crawl keeps more: see ``crawl.frontier``.)
     """
 
-    def load(self) -> bytes | None:
-        """What was saved last; None at the first run."""
+    def load(self, key: str) -> Any:
+        """What was saved last under ``key``; None where nothing was."""
 
-    def save(self, value: bytes) -> None:
-        """Keep ``value`` once all that was yielded before is stored, so that a killed run loses nothing."""
+    def save(self, key: str, value: Any) -> None:
+        """Keep ``value``, or forget the key if it is None. It is written once all that was yielded before is
+        stored, so that a killed run loses nothing."""
+
+
+class MemoryState:
+    """A :class:`SourceState` that ends with the process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def load(self, key: str) -> Any:
+        return self._values.get(key)
+
+    def save(self, key: str, value: Any) -> None:
+        self._values[key] = value
 
 
 #: ``frontier(plan)``: the URLs of the source's crawl that has not ended, else of a new one.
@@ -125,7 +136,7 @@ class Access:
     whole projects. ``clock``: the time of day in
     UTC; time-outs and waits run on the monotonic clock. ``frontier``: see :data:`OpenFrontier`; None: a crawl
     is kept in memory, and begins anew with each process. ``stored_page``: see :data:`ReadStoredPage`.
-    ``secrets`` and ``state``: see :data:`Secrets` and :class:`SourceState`; no connector reads them yet.
+    ``secrets`` and ``state``: see :data:`Secrets` and :class:`SourceState`.
     """
 
     root: Path
@@ -138,7 +149,7 @@ class Access:
     frontier: OpenFrontier | None = None
     stored_page: ReadStoredPage = lambda _: None
     secrets: Secrets = environment_secret
-    state: SourceState | None = None
+    state: SourceState = field(default_factory=MemoryState)
 
     @classmethod
     def of(
@@ -153,6 +164,7 @@ class Access:
         frontier: OpenFrontier | None = None,
         stored_page: ReadStoredPage = lambda _: None,
         proxies: ProxyLists | None = None,
+        state: SourceState | None = None,
     ) -> Access:
         """What ``settings`` allow for an entry of the sources file in ``root``."""
         return cls(
@@ -171,6 +183,7 @@ class Access:
             project_files=project_files,
             frontier=frontier,
             stored_page=stored_page,
+            state=state or MemoryState(),
         )
 
     def renderer(self, allowed: Sequence[Network], *, captures: bool) -> Client:

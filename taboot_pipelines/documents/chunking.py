@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 from taboot_pipelines.documents.blocks import Cut, Kind, Outline, scan_code, scan_markdown
+from taboot_pipelines.documents.mime import reads_as
 from taboot_pipelines.documents.tokens import TOKENIZER, TOKENIZER_SHA256
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import Chunk, ContentType
@@ -91,7 +92,7 @@ class Chunker:
         if not text.strip():
             return []
         lines = _lines(text)
-        markdown = mime.split(";", 1)[0].strip().lower() in _PROSE_TYPES
+        markdown = reads_as(mime.split(";", 1)[0].strip().lower()) in _PROSE_TYPES
         outline = scan_markdown(lines) if markdown else scan_code(lines)
         pieces = _Pieces(lines, outline, self._limit, self._least, self._overlap)
         ranges = self._pack(pieces)

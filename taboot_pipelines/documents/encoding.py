@@ -9,8 +9,12 @@ from __future__ import annotations
 import codecs
 import re
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.offsets import OffsetMap
 
 #: Longest first: the UTF-32-LE mark begins with the UTF-16-LE one.
 _BOMS = (
@@ -34,6 +38,7 @@ _REFUSED = re.compile(
 _SAMPLE = 65536
 #: Texts shorter than this say too little for statistics.
 _MIN_STATISTICS = 400
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -163,3 +168,19 @@ def _by_content(body: bytes, bom: int, html: bool) -> tuple[str, str]:
         f"The file is in no charset that could be told; it stops being UTF-8 at byte {damaged}.",
         byte=damaged,
     )
+
+
+def byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The byte at which each code point of ``source`` begins, and the end: n + 1 offsets. A surrogate stands
+    for one escaped byte."""
+    exact = OffsetMap.of_text(source, codec) if not _SURROGATES.search(source) else None
+    if exact is not None:
+        widths = np.repeat(exact.width, exact.doc_end - exact.doc_start)
+    else:
+        points = np.frombuffer(source.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        if codec == "utf-8":
+            widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
+            widths[(points >= 0xD800) & (points <= 0xDFFF)] = 1
+        else:
+            widths = np.array([len(c.encode(codec, "surrogateescape")) for c in source], dtype=np.int64)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(widths)))

@@ -110,6 +110,10 @@ _LOOKS_HTML = re.compile(
     rb"\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype html|html[\s>]|head[\s>]|body[\s>])", re.I | re.S
 )
 _SNIFF = 8192
+#: Resources of an API as this product stores them; what stands behind the prefix says which.
+RESOURCE = "application/vnd.taboot."
+#: Further types whose documents are Markdown that a form renders from their bytes.
+RENDERED: frozenset[str] = frozenset()
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 
@@ -170,6 +174,21 @@ def is_text(mime: str) -> bool:
     return mime.startswith("text/") or mime.endswith(("+json", "+yaml", "+xml")) or mime in _READABLE
 
 
+def has_form(mime: str) -> bool:
+    """Whether documents of this type are Markdown that one of ``documents.forms`` renders."""
+    return mime in RENDERED or mime.startswith(RESOURCE)
+
+
+def reads_as(mime: str) -> str:
+    """As what a document of this type is chunked, masked and searched for links."""
+    return MARKDOWN if has_form(mime) else mime
+
+
+def is_rendered(mime: str) -> bool:
+    """Whether documents of this type are rendered from their blob rather than decoded."""
+    return "html" in mime or has_form(mime)
+
+
 def is_code(mime: str) -> bool:
     """Whether the whole document is code (YAML, JSON, a conf), not text with code in it."""
-    return mime not in (HTML, MARKDOWN, PLAIN, "text/x-rst") and "html" not in mime
+    return reads_as(mime) not in (HTML, MARKDOWN, PLAIN, "text/x-rst") and "html" not in mime

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from taboot_pipelines.documents import language, metadata
-from taboot_pipelines.documents.encoding import decode
+from taboot_pipelines.documents.encoding import byte_ends, decode
+from taboot_pipelines.documents.forms import FORMS, Given
 from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import Segment, join
 from taboot_pipelines.documents.html_tree import parse as parse_html
-from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of
+from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of, reads_as
 from taboot_pipelines.documents.secrets import mask, mask_value
 from taboot_pipelines.documents.structured import structured
 from taboot_pipelines.errors import TabootError, raised_at
@@ -45,7 +46,8 @@ def parse_document(
     exact map. HTML gives the Markdown of its main content; its map leads each block (in code, each line) to
     the source of the element that holds it, and covers every code point. By ``extraction`` HTML gives its
     structured data instead, as Markdown too, or its source, as plain text with an exact map. Secret values
-    are masked in text, title and metadata (rule ``secrets-stop-at-the-blob``).
+    are masked in text, title and metadata (rule ``secrets-stop-at-the-blob``). What
+    :data:`~taboot_pipelines.documents.forms.FORMS` lists is rendered to Markdown by its form.
 
     ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1
     codes that are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds
@@ -84,22 +86,27 @@ def _parse(
     if not data.strip():
         raise TabootError("E_EMPTY", f"{path} is empty.", path=path)
     mime = mime_of(path, data, declared)
-    if not is_text(mime):
+    form = FORMS.get(mime)
+    if form is None and not is_text(mime):
         if magic_of(data) or mime == "application/octet-stream":
             raise TabootError("E_BINARY", f"{path} is not text but {mime}.", path=path, mime=mime)
         raise TabootError(
             "E_MIME", f"{path} has the content type {mime}, which is not read.", path=path, mime=mime
         )
     # No charset takes more than 4 bytes for a code point, so this much cannot fit.
-    if mime != HTML and len(data) > 4 * max_chars + 4:
+    if mime != HTML and form is None and len(data) > 4 * max_chars + 4:
         raise TabootError(
             "E_TOO_LARGE", f"{path} is longer than {max_chars} characters.", path=path, bytes=len(data)
         )
-    source, codec, bom = decode(data, charset, html=mime == HTML)
-    if mime == HTML:
+    if form is not None:
+        formed = form(data, Given(path, mime, charset, max_chars))
+        text, facts, offsets, codec = formed.text, formed.facts, formed.offsets, formed.charset
+    elif mime == HTML:
+        source, codec, bom = decode(data, charset, html=True)
         text, facts, offsets = _html(source, codec, bom, len(data), extraction, max_chars)
         mime = _MIMES[extraction]
     else:
+        source, codec, bom = decode(data, charset)
         if "\x00" in source:
             raise TabootError(
                 "E_BINARY",
@@ -132,7 +139,7 @@ def _parse(
             chars=len(text),
         )
     lang = language.UNDETERMINED
-    if mime in _PROSE:
+    if mime in _PROSE or form is not None:
         lang = language.detect(text, [facts.lang, *languages])
         if not language.allowed(lang, languages):
             raise TabootError(
@@ -142,7 +149,7 @@ def _parse(
                 language=lang,
             )
     return ParsedDocument(
-        text=mask(text, MARKDOWN if mime == HTML else mime),
+        text=mask(text, MARKDOWN if mime == HTML else reads_as(mime)),
         title=mask(facts.title, PLAIN) or metadata.title_of_path(path),
         mime=mime,
         charset=codec,
@@ -214,19 +221,3 @@ def _ends(source: str, codec: str, bom: int, size: int) -> np.ndarray[Any, np.dt
             "E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec
         )
     return ends
-
-
-def byte_ends(source: str, codec: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The byte at which each code point of ``source`` begins, and the end: n + 1 offsets. A surrogate stands
-    for one escaped byte."""
-    exact = OffsetMap.of_text(source, codec) if not _SURROGATES.search(source) else None
-    if exact is not None:
-        widths = np.repeat(exact.width, exact.doc_end - exact.doc_start)
-    else:
-        points = np.frombuffer(source.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        if codec == "utf-8":
-            widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
-            widths[(points >= 0xD800) & (points <= 0xDFFF)] = 1
-        else:
-            widths = np.array([len(c.encode(codec, "surrogateescape")) for c in source], dtype=np.int64)
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(widths)))

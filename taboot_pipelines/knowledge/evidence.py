@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from taboot_pipelines.documents.mime import is_rendered
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.offsets import OffsetMap
 
@@ -77,8 +78,3 @@ def quoted_document(
     return QuotedText(
         text, OffsetMap.loads(offsets), blob_sha256, read_blob(blob_sha256) if is_rendered(mime) else None
     )
-
-
-def is_rendered(mime: str) -> bool:
-    """Whether documents of this type are rendered from their blob rather than decoded."""
-    return "html" in mime

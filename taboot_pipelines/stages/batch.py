@@ -33,6 +33,7 @@ from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines.stages.opening import open_source, tombstoned_paths
 from taboot_pipelines.stages.present_locators import KnownLocators, PresentLocators
 from taboot_pipelines.stages.report import StageReport
+from taboot_pipelines.stages.source_state import BatchState
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, now_micros
 
@@ -77,6 +78,7 @@ class Batch:
     #: How often bytes were stored under a new path: a rename is not a
     #: deletion (rule ``complete-enumeration``).
     appeared: Counter[str] = field(default_factory=Counter)
+    state: BatchState | None = None
 
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
@@ -117,7 +119,8 @@ class Batch:
         done, left = uploads.drain(self.workspace, self.namespace)
         if done or left:
             self.report.counts |= {"uploads_done": done, "uploads_waiting": left}
-        connector = open_source(self.workspace, self.entry, self.known, self._frontier)
+        self.state = BatchState(self.catalog, self.entry, damaged=self.damaged)
+        connector = open_source(self.workspace, self.entry, self.known, self._frontier, self.state)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
         known = KnownLocators(self.known, self.damaged)
         enumerated = Enumerated(False, "the connector ended early")
@@ -141,6 +144,11 @@ class Batch:
             cancelled.pop_all()
         self._flush()
         self._remove(enumerated, confirm_deletes)
+        if self.report.held:
+            # What a cursor has gone past would not be told again once the deletions are confirmed.
+            self.state.forget()
+        else:
+            self.state.commit()
         counts = self.report.counts
         self.catalog.dead_letters.record(
             self.namespace,
@@ -366,6 +374,9 @@ class Batch:
         )
         self.catalog.locators.touch(self.namespace, self.source_id, self.touched)
         self.changed, self.touched = [], []
+        if self.state is not None and not self.gone:
+            # What is gone is recorded at the end, and no cursor may be past it before.
+            self.state.commit()
 
     def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
         """Mark as absent what a complete enumeration did not see, and what the origin called gone."""

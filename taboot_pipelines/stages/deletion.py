@@ -143,6 +143,8 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
     with workspace.leases.several(namespace, {source for source, _ in located}):
         catalog.locators.restore(namespace, [x.doc_id for x in stored])
         catalog.tombstones.remove(namespace, wanted)
+        # A connector that goes by what changed since would not come past them again.
+        catalog.source_states.forget(namespace, {source for source, _ in located})
         _take_out_of_receipts(catalog, namespace, set(wanted))
         catalog.audit_log.record(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
         failure = _run_chain(workspace, namespace, {source for source, _ in located}).failure
@@ -183,6 +185,7 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
         workspace.catalog.pointers.drop(entry.namespace, entry.source_id)
         workspace.tables.drop_owner(entry.namespace, entry.source_id)
         workspace.catalog.crawls.forget_source(entry.namespace, entry.source_id)
+        workspace.catalog.source_states.forget(entry.namespace, [entry.source_id])
         workspace.catalog.sources.set_state(entry.namespace, entry.source_id, "retired")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from taboot_pipelines.connectors import Access, Connector, open_connector
-from taboot_pipelines.connectors.access import OpenFrontier
+from taboot_pipelines.connectors.access import MemoryState, OpenFrontier, SourceState
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
@@ -19,9 +19,14 @@ from taboot_pipelines.stores.catalog import Locator
 
 
 def open_source(
-    workspace: Workspace, entry: Entry, present: Mapping[str, Locator], frontier: OpenFrontier
+    workspace: Workspace,
+    entry: Entry,
+    present: Mapping[str, Locator],
+    frontier: OpenFrontier,
+    state: SourceState | None = None,
 ) -> Connector:
-    """The connector of an entry; ``present``: the source's locators by path, whose bytes it may read."""
+    """The connector of an entry; ``present``: the source's locators by path, whose bytes it may read;
+    ``state``: what it keeps from run to run, by default nothing."""
     catalog, hints, settings = workspace.catalog, workspace.hints, workspace.settings
     namespace = entry.namespace
 
@@ -44,6 +49,7 @@ def open_source(
         frontier=frontier,
         stored_page=stored_page,
         proxies=partial(open_proxies, catalog, hints, namespace),
+        state=state or MemoryState(),
     )
     return open_connector(entry.config, access)
 

@@ -13,7 +13,7 @@ from taboot_pipelines.documents.links.markdown import markdown_links
 from taboot_pipelines.documents.links.page import page_links
 from taboot_pipelines.documents.links.plain import asciidoc_links, plain_links
 from taboot_pipelines.documents.links.restructured import restructured_links
-from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN
+from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, reads_as
 
 __all__ = ["LINKS_VERSION", "Hyperlink", "LinkKind", "page_links", "read_from_blob", "text_links"]
 
@@ -37,5 +37,5 @@ def read_from_blob(mime: str) -> bool:
 
 def text_links(text: str, mime: str) -> list[Hyperlink]:
     """The links that a document's text holds, in their order; configuration and code have none."""
-    reader = _READERS.get(mime)
+    reader = _READERS.get(reads_as(mime))
     return [] if reader is None else sorted(reader(text), key=lambda link: (link.start, link.end))

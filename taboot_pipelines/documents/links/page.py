@@ -10,13 +10,12 @@ from urllib.parse import urljoin
 
 import numpy as np
 
-from taboot_pipelines.documents.encoding import decode
+from taboot_pipelines.documents.encoding import byte_ends, decode
 from taboot_pipelines.documents.html_markdown import is_hidden
 from taboot_pipelines.documents.html_tree import Element, decoded
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.documents.links.hyperlink import MAX_TARGET, Hyperlink, hyperlink
 from taboot_pipelines.documents.mime import PLAIN
-from taboot_pipelines.documents.parse import byte_ends
 from taboot_pipelines.documents.secrets import mask
 from taboot_pipelines.model.offsets import OffsetMap
 

@@ -16,6 +16,7 @@ from taboot_pipelines.stores.catalog.locators import Locator, Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.receipts import Receipts
 from taboot_pipelines.stores.catalog.runs import Runs
+from taboot_pipelines.stores.catalog.source_states import SourceStates
 from taboot_pipelines.stores.catalog.sources import Sources
 from taboot_pipelines.stores.catalog.tombstones import Tombstones
 from taboot_pipelines.stores.catalog.uploads import Uploads
@@ -32,6 +33,7 @@ class Catalog:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.sources = Sources(database)
+        self.source_states = SourceStates(database)
         self.jobs = Jobs(database)
         self.blobs = Blobs(database)
         self.locators = Locators(database, self.blobs)
@@ -59,6 +61,7 @@ class Catalog:
                 paths = {x.path for x in documents}
                 self.locators.forget(c, namespace, source_id, paths)
                 self.crawls.forget(c, namespace, source_id, paths)
+                self.source_states.forget_within(c, namespace, source_id)
                 names = paths | {x.doc_id for x in documents}
                 units = self.runs.forget(c, namespace, source_id, names, paths)
                 self.dead_letters.forget(c, namespace, source_id, names, paths | units)

@@ -41,6 +41,18 @@ source_entry = Table(
     Column("updated_at", BigInteger, nullable=False),
 )
 
+#: What a connector keeps of its source from one run to the next: cursors, ETags, signatures of files. Nothing
+#: of it is content, and without it a source is enumerated as for the first time.
+source_state = Table(
+    "source_state",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("source_id", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("configuration", Text, nullable=False),  # a hash of what the value holds for
+    Column("value", Text, nullable=False),
+)
+
 tombstone = Table(
     "tombstone",
     metadata,

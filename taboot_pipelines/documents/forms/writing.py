@@ -1,0 +1,117 @@
+"""Text and the map to the bytes that say it, made together, piece by piece."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+
+from taboot_pipelines.documents.encoding import byte_ends
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.json_text import Run, Value
+from taboot_pipelines.model.offsets import OffsetMap
+
+#: What no text may hold: it becomes U+FFFD, one for one.
+_UNREADABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Writer:
+    """A document in the making. Raises ``E_TOO_LARGE`` as soon as it has more than ``max_chars`` code
+    points."""
+
+    def __init__(self, max_chars: int) -> None:
+        self._max = max_chars
+        self._parts: list[str] = []
+        self._rows: list[tuple[int, int, int, int, int]] = []
+        #: Code points written so far.
+        self.length = 0
+
+    @property
+    def text(self) -> str:
+        """What is written so far."""
+        return "".join(self._parts)
+
+    def put(self, text: str) -> None:
+        """Write what no byte says: a heading's ``#``, a blank line."""
+        self.length += len(text)
+        if self.length > self._max:
+            raise TabootError("E_TOO_LARGE", f"The document has more than {self._max} characters.")
+        self._parts.append(_UNREADABLE.sub("\ufffd", text))
+
+    def block(self, text: str, byte_start: int, byte_end: int) -> None:
+        """Write what bytes ``[byte_start, byte_end)`` say as a whole, such as a date in another form."""
+        if text:
+            self._rows.append((self.length, self.length + len(text), byte_start, byte_end, 0))
+            self.put(text)
+
+    def mapped(self, text: str, offsets: OffsetMap) -> None:
+        """Write a text that has a map of its own."""
+        at = self.length
+        columns = (offsets.doc_start, offsets.doc_end, offsets.byte_start, offsets.byte_end, offsets.width)
+        for start, end, *rest in zip(*(column.tolist() for column in columns), strict=True):
+            self._rows.append((at + start, at + end, *rest))
+        self.put(text)
+
+    def exact(self, text: str, charset: str, byte_start: int) -> None:
+        """Write a text that stands at ``byte_start`` as it is, in ``charset``."""
+        self.mapped(text, OffsetMap.of_text(text, charset, byte_start))
+
+    def offsets(self) -> OffsetMap:
+        """The map of what is written."""
+        return OffsetMap.of(self._rows)
+
+
+class JsonWriter(Writer):
+    """A document made from values of a JSON text. Each code point of a string leads to the bytes of its own
+    characters, escapes included; what is said in other words leads to its whole value."""
+
+    def __init__(self, source: str, max_chars: int, *, bom: int = 0) -> None:
+        """``source``: the text, which is UTF-8 behind ``bom`` bytes of a mark."""
+        super().__init__(max_chars)
+        self._source = source
+        self._ascii = source.isascii()
+        self._bom = bom
+        self._ends = None if self._ascii else byte_ends(source, "utf-8") + bom
+
+    def _byte(self, position: int) -> int:
+        return position + self._bom if self._ends is None else int(self._ends[position])
+
+    def said(self, text: str, value: Value) -> None:
+        """Write ``text``, which a value says."""
+        self.block(text, self._byte(value.start), self._byte(value.end))
+
+    def string(self, value: Value, *, prefix: str = "") -> None:
+        """Write a string's content, with ``prefix`` before each of its lines but the first. Line breaks
+        become ``\\n``; whoever wants the first line prefixed writes that."""
+        held: Run | None = None  # a carriage return, which a line feed may follow
+        for run in value.runs(self._source):
+            if held is not None and (run.verbatim or run.text != "\n"):
+                self._line_break(held.start, held.end, prefix)
+            if run.verbatim:
+                self._verbatim(run.start, run.end)
+            elif run.text == "\n":
+                self._line_break(run.start if held is None else held.start, run.end, prefix)
+            elif run.text != "\r":
+                self.block(run.text, self._byte(run.start), self._byte(run.end))
+            held = run if not run.verbatim and run.text == "\r" else None
+        if held is not None:
+            self._line_break(held.start, held.end, prefix)
+
+    def _line_break(self, start: int, end: int, prefix: str) -> None:
+        self.block("\n", self._byte(start), self._byte(end))
+        if prefix:
+            self.put(prefix)
+
+    def _verbatim(self, start: int, end: int) -> None:
+        text = self._source[start:end]
+        at = self.length
+        if self._ends is None:
+            self._rows.append((at, at + len(text), start + self._bom, end + self._bom, 1))
+        else:
+            ends = self._ends[start : end + 1]
+            widths = np.diff(ends)
+            cuts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(text)]
+            for a, b in pairwise(cuts):
+                self._rows.append((at + a, at + b, int(ends[a]), int(ends[b]), int(widths[a])))
+        self.put(text)

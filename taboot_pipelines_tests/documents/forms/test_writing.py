@@ -1,0 +1,64 @@
+"""What a form writes leads back to the bytes that say it, whatever stands in the JSON it is made from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taboot_pipelines.documents.forms.writing import JsonWriter, Writer
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.json_text import parse
+
+texts = st.text(alphabet=st.sampled_from("ab \n\r\t\"\\é€😀\x01/'"), max_size=30)
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.booleans(), st.sampled_from([0, 3]))
+def test_each_code_point_leads_to_its_bytes(strings: list[str], ascii_only: bool, bom: int) -> None:
+    source = json.dumps(strings, ensure_ascii=ascii_only)
+    data = b"\xef\xbb\xbf"[:bom] + source.encode()
+    writer = JsonWriter(source, 10_000, bom=bom)
+    spans = []
+    for value in parse(source).data:
+        writer.put("## ")
+        start = writer.length
+        writer.string(value, prefix="> ")
+        spans.append((start, writer.length, value))
+        writer.put("\n")
+    text, offsets = writer.text, writer.offsets()
+    assert writer.length == len(text)
+    for start, end, value in spans:
+        plain = value.data.replace("\r\n", "\n").replace("\r", "\n").replace("\x01", "\ufffd")
+        assert text[start:end] == plain.replace("\n", "\n> ")
+        for at in range(start, end):
+            low, high = offsets.to_bytes(at, at + 1)
+            literal = data[low:high].decode()
+            if text[at] in "\n> \ufffd":
+                continue
+            assert json.loads(f'"{literal}"') == text[at]
+
+
+def test_what_is_said_in_other_words_leads_to_its_value() -> None:
+    source = '{"at": 1700000000, "é": [1, 2]}'
+    value = parse(source)
+    writer = JsonWriter(source, 100)
+    stamp, both = value.at("at"), value.at("é")
+    assert stamp is not None and both is not None
+    writer.said("2023-11-14", stamp)
+    writer.put("\n")
+    writer.said("one and two", both)
+    data, offsets = source.encode(), writer.offsets()
+    assert data[slice(*offsets.to_bytes(0, 4))] == b"1700000000"
+    assert data[slice(*offsets.to_bytes(14, 15))] == b"[1, 2]"
+
+
+def test_a_text_with_a_map_of_its_own_and_the_limit() -> None:
+    writer = Writer(12)
+    writer.put("> ")
+    writer.exact("é€", "utf-8", 100)
+    writer.block("", 5, 9)
+    assert writer.offsets().to_bytes(3, 4) == (102, 105)
+    with pytest.raises(TabootError, match="E_TOO_LARGE"):
+        writer.put("123456789")
