@@ -29,6 +29,8 @@ _BY_SUFFIX = {
     "jsonl": "application/json",
     "ndjson": "application/json",
     "json5": "application/json",
+    "jsonc": "application/json",
+    "hujson": "application/json",
     "toml": "application/toml",
     "xml": "text/xml",
     "csv": "text/csv",

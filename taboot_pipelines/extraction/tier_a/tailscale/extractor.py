@@ -156,6 +156,8 @@ class _Claims:
         for device in devices:
             for sightings in device.in_files().values():
                 self._device(device, sightings)
+            for route in device.routes if device.authorized and device.principal else ():
+                self._route(device, route)
         self._access(tailnet, devices)
 
     # --- devices --------------------------------------------------------------------------------------------
@@ -189,11 +191,6 @@ class _Claims:
             self._node(node, first.key.evidence, self._properties(device, first))
             for host in hosts if device.authorized else ():
                 self._edge("USES_VPN", host, node, first.key.evidence, "tailscale_device", {})
-        if device.authorized and device.principal:
-            paths = {e.path for s in sightings for e in _places(s)}
-            for route in device.routes:
-                if route.evidence.path in paths:
-                    self._route(device, route)
 
     def _properties(self, device: _Device, first: Sighting) -> dict[str, Any]:
         addresses = [str(a.value) for a in first.addresses if a.value in TAILNET]
