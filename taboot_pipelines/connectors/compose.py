@@ -64,7 +64,7 @@ class ComposeSource(DirectorySource):
     def folder(self, root: Path) -> str | None:
         """The directory's own name, as Compose names a project there: links are not followed."""
         # Path.absolute keeps `..`, which is no name.
-        return os.path.basename(os.path.abspath(source_directory(self, root))) or None  # noqa: PTH100, PTH119
+        return os.path.basename(os.path.abspath(source_directory(self.path, root))) or None  # noqa: PTH100, PTH119
 
 
 #: What lies beneath the root, by path.
@@ -75,7 +75,7 @@ class ComposeConnector:
     """Reads the projects beneath ``path`` of ``entry``, and what its globs take there."""
 
     def __init__(self, entry: ComposeSource, access: Access) -> None:
-        self._directory = source_directory(entry, access.root)
+        self._directory = source_directory(entry.path, access.root)
         self._access = access
         self._include = Globs(entry.include)
         self._exclude = Globs(entry.exclude)

@@ -59,14 +59,14 @@ def is_env(name: str) -> bool:
     return ".env" in name.lower() and _ENV.fullmatch(name) is not None
 
 
-def source_directory(entry: DirectorySource, root: Path) -> Path:
-    """Where the entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or
+def source_directory(path: str, root: Path) -> Path:
+    """Where an entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or
     from ``~``.
     """
     try:
-        return root / Path(entry.path).expanduser()
+        return root / Path(path).expanduser()
     except RuntimeError:  # no such home: a directory of that name does not exist either
-        return root / entry.path
+        return root / path
 
 
 class FilesConnector:
@@ -79,7 +79,7 @@ class FilesConnector:
         *,
         default_include: tuple[str, ...] = DEFAULT_INCLUDE,
     ) -> None:
-        self._directory = source_directory(entry, access.root)
+        self._directory = source_directory(entry.path, access.root)
         self._access = access
         #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
         self._fold = not entry.include
