@@ -212,11 +212,13 @@ class _Resolver:
         return holding(self._peers, tuple(spans))
 
     def networks(self, selector: str, via: tuple[str, ...]) -> Mapping[Range, Versions]:
-        """The subnet routes that a destination overlaps, those of the routers ``via`` alone if there are
-        any."""
-        spans = EVERYWHERE if selector in _EVERYBODY else self._policy.spans(selector)
-        routers = [p for p in self._peers if not via or not p.tags.isdisjoint(via)]
-        return routed(routers, spans or ())
+        """The subnet routes that a destination overlaps. With ``via`` those that it names as they are, of the
+        routers with such a tag."""
+        spans = EVERYWHERE if selector in _EVERYBODY else self._policy.spans(selector) or ()
+        if not via:
+            return routed(self._peers, spans)
+        routers = [p for p in self._peers if not p.tags.isdisjoint(via)]
+        return {r: v for r, v in routed(routers, spans).items() if span_of(r) in spans}
 
     def same_user(
         self, sources: Mapping[Peer, Versions]
