@@ -212,13 +212,16 @@ class _Resolver:
         return holding(self._peers, tuple(spans))
 
     def networks(self, selector: str, via: tuple[str, ...]) -> Mapping[Range, Versions]:
-        """The subnet routes that a destination overlaps. With ``via`` those that it names as they are, of the
-        routers with such a tag."""
+        """The subnet routes that a destination overlaps. With ``via`` those of routers that have such a tag
+        and serve a route that is the destination as it is."""
         spans = EVERYWHERE if selector in _EVERYBODY else self._policy.spans(selector) or ()
         if not via:
             return routed(self._peers, spans)
-        routers = [p for p in self._peers if not p.tags.isdisjoint(via)]
-        return {r: v for r, v in routed(routers, spans).items() if span_of(r) in spans}
+        found: dict[Range, Versions] = {}
+        for router in self._peers:
+            if not router.tags.isdisjoint(via):
+                found |= routed((router,), [s for s in spans if s in map(span_of, router.routes)])
+        return found
 
     def same_user(
         self, sources: Mapping[Peer, Versions]
