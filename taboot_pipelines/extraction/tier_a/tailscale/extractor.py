@@ -28,6 +28,7 @@ from taboot_pipelines.model.records import (
     SourceFacts,
     UnitSpec,
 )
+from taboot_pipelines.model.tailnets import Form, form_of
 
 #: Edges of one tailnet that rest on its policy: 316 devices that all may reach each other.
 MAX_POLICY_EDGES = 100_000
@@ -73,14 +74,15 @@ class TailscaleExtractor:
                 continue
             try:
                 document = JsonText(path, text)
-                said = forms.read(document, source.source_id)
+                form = form_of(document.root)
+                said = forms.read(document, form, source.source_id) if form is not None else None
             except TabootError as error:
                 claims.problems.append(Problem(path, error.code, error.message))
                 continue
             claims.texts[path] = text
             if said is None:
                 claims.note(path, "E_UNRESOLVED", "holds nothing of a tailnet in a form that is known")
-            elif forms.is_capture(document):
+            elif form is Form.CAPTURE:
                 claims.add(said)
             else:
                 shared.take(said)

@@ -1,4 +1,4 @@
-"""Recognizes the forms in which a tailnet is written down, by what they hold and never by a file's name:
+"""Reads the forms in which a tailnet is written down (``model.tailnets`` tells them apart):
 
 - answers of Tailscale's API: devices, users, DNS, the policy (also as a string beside its warnings);
 - ``tailscale status --json``;
@@ -6,9 +6,6 @@
 - answers of Headscale's API and output of its command line: nodes, machines, routes, users, the policy;
 - captures of headscale's policy tests, each of which is a tailnet by itself;
 - policy files.
-
-Field names are compared without case and underscores, since the same things are ``nodeId``, ``node_id`` and
-``NodeID`` in these.
 """
 
 from __future__ import annotations
@@ -18,16 +15,8 @@ from collections.abc import Iterable, Mapping
 from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
 from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText, Said, Sighting, Tailnet
 from taboot_pipelines.model.json_text import Value
+from taboot_pipelines.model.tailnets import Form, fields
 
-# fmt: off
-_POLICY = frozenset((
-    "acls", "grants", "groups", "hosts", "tagowners", "autoapprovers", "ssh", "nodeattrs", "tests",
-    "sshtests", "ipsets", "postures", "defaultsrcposture", "attrconfig", "derpmap", "disableipv4",
-    "onecgnatroute", "randomizeclientport",
-))
-_DNS = frozenset(("dns", "nameservers", "magicdns", "searchpaths", "splitdns", "preferences", "resolvers"))
-# fmt: on
-_DEVICE = frozenset(("addresses", "ipaddresses", "tailscaleips", "nodekey", "machinekey"))
 #: What a time that is not set is written as.
 _NO_TIME = "0001-01-01"
 #: Exit nodes that Tailscale rents out are in everybody's list of peers and in nobody's tailnet.
@@ -36,20 +25,12 @@ _RENTED = ".mullvad.ts.net"
 Fields = Mapping[str, Value]
 
 
-def read(text: JsonText, source_id: str) -> Tailnet | None:
-    """What a text says; None where it is in none of the forms. A capture says so by :func:`is_capture`."""
+def read(text: JsonText, form: Form, source_id: str) -> Tailnet:
+    """What a text of this form says. Raises ``E_PARSE`` for a policy in it that is neither JSON nor
+    HuJSON."""
     reader = _Reader(text, source_id)
-    return reader.found if reader.document(text.root) else None
-
-
-def is_capture(text: JsonText) -> bool:
-    """Whether a text is a recording that is whole in itself."""
-    return bool({"captures", "topology"} & text.root.members().keys())
-
-
-def fields(value: Value) -> Fields:
-    """The members of an object by name without case and underscores."""
-    return {name.replace("_", "").lower(): member for name, member in value.members().items()}
+    reader.document(form)
+    return reader.found
 
 
 class _Reader:
@@ -60,54 +41,50 @@ class _Reader:
         #: {a user's number: the names that policies may call them by}
         self._users: dict[str, frozenset[str]] = {}
 
-    def document(self, root: Value) -> bool:
-        """Read a whole text; False where it is in none of the forms."""
+    def document(self, form: Form) -> None:
+        """Read the whole text."""
+        root = self._text.root
         known = fields(root)
-        if isinstance(root.data, list):
-            return self._list(root)
-        if is_capture(self._text):
-            self._capture(known)
-        elif "selfnode" in known or "stableid" in fields(known.get("node", root)):
-            self._netmap(known)
-        elif "self" in known or "peer" in known:
-            self._status(known)
-        elif _DEVICE & known.keys() and not {"devices", "nodes", "machines"} & known.keys():
-            self._device(root)
-        elif {"devices", "nodes", "machines", "users", "routes"} & known.keys():
-            for name in ("devices", "nodes", "machines"):
-                for item in _items(known.get(name)):
-                    self._device(item)
-            for item in _items(known.get("users")):
-                self._user(item)
-            for item in _items(known.get("routes")):
-                self._route(item)
-        elif "node" in known or "device" in known or "machine" in known:
-            for name in ("node", "device", "machine"):
-                if name in known:
-                    self._device(known[name])
-        elif _POLICY & known.keys():
-            self.found.policies.append((self._text, root))
-        elif isinstance((policy := known.get("policy", known.get("acl", root))).data, str):
-            self._policy(policy)
-        else:
-            return bool(_DNS & known.keys() or {"enabledroutes", "advertisedroutes"} & known.keys())
-        return True
+        match form:
+            case Form.CAPTURE:
+                self._capture(known)
+            case Form.NETMAP:
+                self._netmap(known)
+            case Form.STATUS:
+                self._status(known)
+            case Form.DEVICE:
+                named = [known[name] for name in ("node", "device", "machine") if name in known]
+                for value in named or (root,):
+                    self._device(value)
+            case Form.LISTS:
+                for name in ("devices", "nodes", "machines"):
+                    for item in _items(known.get(name)):
+                        self._device(item)
+                for item in _items(known.get("users")):
+                    self._user(item)
+                for item in _items(known.get("routes")):
+                    self._route(item)
+            case Form.BARE_LIST:
+                for item in root.items():
+                    self._bare(item)
+            case Form.USER:
+                self._user(root)
+            case Form.POLICY:
+                self.found.policies.append((self._text, root))
+            case Form.POLICY_TEXT:
+                self._policy(known["policy"] if "policy" in known else known["acl"])
+            case Form.SETTINGS:
+                pass
 
-    def _list(self, root: Value) -> bool:
-        """The command line of Headscale gives lists without a name around them."""
-        known = False
-        for item in root.items():
-            names = fields(item).keys()
-            if _DEVICE & names:
-                self._device(item)
-            elif "prefix" in names:
-                self._route(item)
-            elif {"loginname", "email", "provider"} & names:
-                self._user(item)
-            else:
-                continue
-            known = True
-        return known or not root.items()
+    def _bare(self, item: Value) -> None:
+        """An item of a list that does not say what it lists."""
+        names = fields(item)
+        if "prefix" in names:
+            self._route(item)
+        elif "loginname" in names or "profilepicurl" in names:
+            self._user(item)
+        else:
+            self._device(item)
 
     def _policy(self, value: Value) -> None:
         """A policy, as an object or as the text of one. Raises ``E_PARSE``."""

@@ -207,8 +207,10 @@ def test_captures_beside_each_other_do_not_mix():
         {"users": [{"loginName": "anna@example.com", "role": "owner"}]},
         {"acls": [{"action": "accept", "src": ["*"], "dst": ["*:*"]}]},
         {"policy": '{"acls": []} // empty', "updatedAt": "2026-01-01T00:00:00Z"},
+        {"corp.example.com": ["10.0.0.53"], "lab.example.com": None},
         {"devices": []},
         [],
+        {},
     ],
 )
 def test_what_names_no_device_says_nothing(said):

@@ -1,0 +1,91 @@
+"""The forms in which a tailnet is written down, told by what a JSON or HuJSON text holds, never by its name.
+
+Field names are compared without case and underscores, since the same things are ``nodeId``, ``node_id`` and
+``NodeID`` in Tailscale's API, Headscale's command line and Tailscale's own types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from taboot_pipelines.model.json_text import Value
+
+
+class Form(StrEnum):
+    """What a whole text is."""
+
+    #: A recording of headscale's policy tests, which is a tailnet by itself.
+    CAPTURE = "capture"
+    #: A netmap, or an answer to a map request.
+    NETMAP = "netmap"
+    #: ``tailscale status --json``.
+    STATUS = "status"
+    #: One device of Tailscale's API, or one node of Headscale's, bare or under its name.
+    DEVICE = "device"
+    #: Devices, users or routes under their names, as APIs give them.
+    LISTS = "lists"
+    #: The same without a name around them, as Headscale's command line gives them.
+    BARE_LIST = "bare list"
+    USER = "user"
+    POLICY = "policy"
+    #: An object that holds the text of a policy.
+    POLICY_TEXT = "policy text"
+    #: DNS, or the routes of a device that it does not name: of a tailnet, and no fact by itself.
+    SETTINGS = "settings"
+
+
+#: Fields of a device in any of the forms, of a user, and of a route that stands apart from its device.
+_DEVICE = frozenset(("addresses", "ipaddresses", "tailscaleips", "nodekey", "machinekey"))
+_USER = frozenset(("loginname", "profilepicurl"))
+_ROUTE = frozenset(("prefix",))
+_LISTS = frozenset(("devices", "nodes", "machines", "users", "routes"))
+_ONE = frozenset(("node", "device", "machine"))
+# fmt: off
+_POLICY = frozenset((
+    "acls", "grants", "groups", "hosts", "tagowners", "autoapprovers", "ssh", "nodeattrs", "tests",
+    "sshtests", "ipsets", "postures", "defaultsrcposture", "attrconfig", "derpmap", "disableipv4",
+    "onecgnatroute", "randomizeclientport",
+))
+_SETTINGS = frozenset((
+    "dns", "nameservers", "magicdns", "searchpaths", "splitdns", "preferences", "resolvers", "enabledroutes",
+    "advertisedroutes",
+))
+# fmt: on
+
+
+def fields(value: Value) -> Mapping[str, Value]:
+    """The members of an object by name without case and underscores."""
+    return {name.replace("_", "").lower(): member for name, member in value.members().items()}
+
+
+def form_of(root: Value) -> Form | None:
+    """The form of a whole text; None where it is of no tailnet that is known."""
+    if isinstance(root.data, list):
+        items = [fields(item).keys() for item in root.items()]
+        known = not items or any((_DEVICE | _USER | _ROUTE) & names for names in items)
+        return Form.BARE_LIST if known else None
+    known_by = fields(root)
+    names = known_by.keys()
+    if {"captures", "topology"} & names:
+        return Form.CAPTURE
+    if "selfnode" in names or "stableid" in fields(known_by.get("node", root)):
+        return Form.NETMAP
+    if {"self", "peer"} & names:
+        return Form.STATUS
+    if _LISTS & names:
+        return Form.LISTS
+    if _DEVICE & names or _ONE & names:
+        return Form.DEVICE
+    if _USER & names:
+        return Form.USER
+    if _POLICY & names:
+        return Form.POLICY
+    if isinstance(known_by.get("policy", known_by.get("acl", root)).data, str):
+        return Form.POLICY_TEXT
+    # Split DNS is domains with their resolvers, and nothing where there are none.
+    split = isinstance(root.data, dict) and all(
+        "." in name and (value.data is None or isinstance(value.data, list))
+        for name, value in root.members().items()
+    )
+    return Form.SETTINGS if _SETTINGS & names or split else None
