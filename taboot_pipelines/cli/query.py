@@ -1,4 +1,4 @@
-"""``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``, ``cache``: questions to the knowledge base.
+"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``; and their ``cache``.
 
 They load no Dagster and open no catalog.
 """
