@@ -42,10 +42,10 @@ _ROUTE = frozenset(("prefix",))
 _LISTS = frozenset(("devices", "nodes", "machines", "users", "routes"))
 _ONE = frozenset(("node", "device", "machine"))
 # fmt: off
+#: Sections that nothing but a policy has. What others have too (groups, hosts, tests) is looked into.
 _POLICY = frozenset((
-    "acls", "grants", "groups", "hosts", "tagowners", "autoapprovers", "ssh", "nodeattrs", "tests",
-    "sshtests", "ipsets", "postures", "defaultsrcposture", "attrconfig", "derpmap", "disableipv4",
-    "onecgnatroute", "randomizeclientport",
+    "acls", "grants", "tagowners", "autoapprovers", "nodeattrs", "sshtests", "ipsets", "postures",
+    "defaultsrcposture", "attrconfig", "onecgnatroute", "randomizeclientport",
 ))
 _SETTINGS = frozenset((
     "dns", "nameservers", "magicdns", "searchpaths", "splitdns", "preferences", "resolvers", "enabledroutes",
@@ -65,6 +65,8 @@ def form_of(root: Value) -> Form | None:
         items = [fields(item).keys() for item in root.items()]
         known = not items or any((_DEVICE | _USER | _ROUTE) & names for names in items)
         return Form.BARE_LIST if known else None
+    if not isinstance(root.data, dict):
+        return None
     known_by = fields(root)
     names = known_by.keys()
     if {"captures", "topology"} & names:
@@ -79,13 +81,20 @@ def form_of(root: Value) -> Form | None:
         return Form.DEVICE
     if _USER & names:
         return Form.USER
-    if _POLICY & names:
+    if _POLICY & names or _has_sections(known_by):
         return Form.POLICY
     if isinstance(known_by.get("policy", known_by.get("acl", root)).data, str):
         return Form.POLICY_TEXT
     # Split DNS is domains with their resolvers, and nothing where there are none.
-    split = isinstance(root.data, dict) and all(
+    split = all(
         "." in name and (value.data is None or isinstance(value.data, list))
         for name, value in root.members().items()
     )
     return Form.SETTINGS if _SETTINGS & names or split else None
+
+
+def _has_sections(known_by: Mapping[str, Value]) -> bool:
+    """Whether an object has a section of a policy that is known by what stands in it."""
+    groups = known_by["groups"].members() if "groups" in known_by else {}
+    rules = known_by["ssh"].items() if "ssh" in known_by else []
+    return any(name.startswith("group:") for name in groups) or any(rule.at("src") for rule in rules)

@@ -286,7 +286,7 @@ class _Reader:
         if _text(given.get("apiresponsecode"))[:1] in ("4", "5"):
             return  # it was refused, so what is recorded is not its doing
         for name in ("fullpolicy", "policy"):
-            if name in given and given[name].data:
+            if name in given and (isinstance(given[name].data, dict) or _text(given[name])):
                 self._policy(given[name])
                 return
         if _text(given.get("scenariohujson")):

@@ -1,7 +1,7 @@
 """Tailscale's and Headscale's policy files: the rules that let connections through, and the words they use.
 
-Access is given by ``acls`` and by ``grants`` with ``ip``; nothing takes it away. Section and field names are
-taken in any case, as the services do, and the fields ``users`` and ``ports`` of old ACLs like ``src`` and
+Access is given by ``acls`` and by ``grants`` with ``ip``, and nothing takes it away. Section and field names
+are taken in any case, as the services do, and the fields ``users`` and ``ports`` of old ACLs like ``src`` and
 ``dst``. Format: tailscale.com/docs/reference/syntax/policy-file.
 """
 
@@ -120,7 +120,10 @@ class Policy:
 
 
 def parse_policy(text: JsonText, root: Value, problem: Callable[[Evidence, str], None]) -> Policy:
-    """The policy in an object of a text; ``problem`` is told of what is no rule, with its place."""
+    """The policy in an object of a text; ``problem`` is told of what is no rule, with its place.
+
+    One that has neither ``acls`` nor ``grants`` lets everybody through; an empty list of them lets nobody.
+    """
     sections = _lower(root)
     policy = Policy()
     for name, value in _members(sections.get("groups")):
@@ -134,6 +137,11 @@ def parse_policy(text: JsonText, root: Value, problem: Callable[[Evidence, str],
     for name, value in _members(sections.get("ipsets")):
         policy._sets[name] = tuple(_strings(value))
     everybody = tuple(_strings(sections.get("defaultsrcposture")))
+    given = [sections[name] for name in ("acls", "grants") if name in sections]
+    if all(section.data is None for section in given):
+        policy.rules.append(
+            Rule(text.evidence(root), ("*",), (Target("*", (_allowance(None, [ALL_PORTS]),)),))
+        )
     for value in sections["acls"].items() if "acls" in sections else ():
         policy.rules += _acl(text, value, everybody, problem)
     for value in sections["grants"].items() if "grants" in sections else ():

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from benchmarks.gold import tailscale as gold
 from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
 from taboot_pipelines.model.graph import Basis
+from taboot_pipelines.model.json_text import parse
+from taboot_pipelines.model.tailnets import Form, form_of
 from taboot_pipelines_tests.extraction.tier_a.tailscale.reading import (
     TAILSCALE,
     access,
@@ -216,6 +218,23 @@ def test_captures_beside_each_other_do_not_mix():
 def test_what_names_no_device_says_nothing(said):
     found = read({"x.json": said})
     assert (found.nodes, found.edges, found.problems) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("root", "form"),
+    [
+        ({"groups": {"group:a": []}}, Form.POLICY),
+        ({"ssh": [{"action": "accept", "src": ["a@"]}]}, Form.POLICY),
+        ({"TagOwners": {}}, Form.POLICY),
+        ({"groups": ["wheel"], "hosts": {"a": "b"}, "tests": []}, None),
+        ({"ssh": {"port": 22}}, None),
+        ({"name": "x", "version": "1"}, None),
+        ("text", None),
+        ([{"a": 1}], None),
+    ],
+)
+def test_the_form_is_told_by_what_only_it_holds(root, form):
+    assert form_of(parse(json.dumps(root))) == form
 
 
 def test_what_is_none_of_the_forms_is_noted_and_what_is_no_json_is_told():

@@ -294,6 +294,14 @@ def test_sections_and_fields_may_be_written_in_any_case():
     assert allows(policy) == {("laptop", "nas", "-", "22")}
 
 
+@pytest.mark.parametrize("section", ["acls", "grants"])
+def test_a_policy_without_any_rules_lets_everybody_through_and_an_empty_list_nobody(section):
+    policy = {"tagOwners": {"tag:nas": []}}
+    assert {(s, t) for s, t, *_ in allows(policy)} >= {("laptop", "nas"), ("nas", "10.1.0.0/16")}
+    assert allows(policy | {section: None}) == allows(policy)
+    assert allows(policy | {section: []}) == set()
+
+
 def test_roles_come_from_an_answer_about_users():
     policy = {"acls": [{"action": "accept", "src": ["autogroup:admin"], "dst": ["tag:nas:22"]}]}
     assert allows(policy) == set()
