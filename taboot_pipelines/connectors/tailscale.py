@@ -157,7 +157,8 @@ class TailnetConnector:
         self._service = "Headscale" if self._headscale else "Tailscale"
 
     def plan(self) -> Iterator[Planned]:
-        """The requests of a run. Nothing is asked."""
+        """The requests of a run. Nothing is asked; raises ``E_CONFIG`` where a secret is not set."""
+        _Credentials(self._entry, self._access)
         yield Planned("devices", requests=1, note="one answer with all of them")
         yield Planned("policy", requests=1, items=1)
         if not self._headscale:

@@ -209,11 +209,14 @@ def test_an_old_headscale_is_asked_for_its_routes(tailnet):
     assert json.loads(store.blobs["routes.json"]) == {"routes": tailnet.routes}
 
 
-def test_a_plan_asks_nothing(tailnet):
+def test_a_plan_asks_nothing(tailnet, monkeypatch):
     connector = open_connector(parse_entry(entry(tailnet)), Access.of(Settings(), Path()))
     assert isinstance(connector, Planner)
     assert sum(part.requests or 0 for part in connector.plan()) == 6
     assert not tailnet.hits
+    monkeypatch.delenv("TS_TOKEN")
+    with pytest.raises(TabootError, match="TS_TOKEN"):
+        list(connector.plan())
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------

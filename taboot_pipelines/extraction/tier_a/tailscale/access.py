@@ -25,8 +25,10 @@ from taboot_pipelines.extraction.tier_a.tailscale.spans import (
 from taboot_pipelines.model.json_text import Value
 from taboot_pipelines.model.records import Evidence
 
+#: Connections of one tailnet: those of 316 devices that all may reach each other.
+MAX_REACHES = 100_000
 #: Pairs of a source and a target that are looked at, so that a hostile policy ends.
-MAX_PAIRS = 3_000_000
+MAX_PAIRS = 1_000_000
 
 #: Of a device: the IP versions by which it takes part in a rule.
 Versions = frozenset[int]
@@ -76,7 +78,8 @@ class Grounds:
 
 
 class Reaches:
-    """Collects what may be reached. ``full`` once there are more pairs to look at than :data:`MAX_PAIRS`."""
+    """Collects what may be reached. ``full`` once it has more than :data:`MAX_REACHES`, or has looked at
+    :data:`MAX_PAIRS`."""
 
     def __init__(self) -> None:
         self.found: dict[Reach, Grounds] = {}
@@ -94,17 +97,18 @@ class Reaches:
         """Note that each source reaches each target and network that shares an IP version with it, but for
         itself and what it serves."""
         allowed = tuple(allowances)
-        self._pairs += len(sources) * (len(targets) + len(networks))
-        if self._pairs > MAX_PAIRS:
-            self.full = True
-            return
+        ranges = [(network, str(network), others) for network, others in networks.items()]
         for source, versions in sources.items():
+            self._pairs += len(targets) + len(networks)
+            if self._pairs > MAX_PAIRS or len(self.found) > MAX_REACHES:
+                self.full = True
+                return
             for target, others in targets.items():
                 if target is not source and versions & others:
                     self._add(source.host, "Host", target.host, allowed, rule)
-            for network, others in networks.items():
+            for network, cidr, others in ranges:
                 if versions & others and network not in source.routes:
-                    self._add(source.host, "Network", str(network), allowed, rule)
+                    self._add(source.host, "Network", cidr, allowed, rule)
 
     def _add(
         self, source: str, label: str, target: str, allowances: tuple[Allowance, ...], rule: Rule
@@ -157,6 +161,7 @@ class _Resolver:
         self._peers = peers
         self._roles_known = roles_known or any(p.roles for p in peers)
         self._known: dict[str, Mapping[Peer, Versions] | None] = {}
+        self._routed: dict[tuple[str, tuple[str, ...]], Mapping[Range, Versions]] = {}
 
     def devices(self, selector: str, rule: Rule, problem: Problem) -> Mapping[Peer, Versions]:
         """The devices that a word selects, each with the IP versions by which it does."""
@@ -214,6 +219,11 @@ class _Resolver:
     def networks(self, selector: str, via: tuple[str, ...]) -> Mapping[Range, Versions]:
         """The subnet routes that a destination overlaps. With ``via`` those of routers that have such a tag
         and serve a route that is the destination as it is."""
+        if (selector, via) not in self._routed:
+            self._routed[selector, via] = self._networks(selector, via)
+        return self._routed[selector, via]
+
+    def _networks(self, selector: str, via: tuple[str, ...]) -> Mapping[Range, Versions]:
         spans = EVERYWHERE if selector in _EVERYBODY else self._policy.spans(selector) or ()
         if not via:
             return routed(self._peers, spans)
@@ -292,6 +302,8 @@ def holding(peers: Iterable[Peer], spans: tuple[Span, ...]) -> dict[Peer, Versio
 def routed(peers: Iterable[Peer], spans: Iterable[Span]) -> dict[Range, Versions]:
     """The subnet routes of devices that overlap one of the spans."""
     wanted = tuple(spans)
+    if not wanted:
+        return {}
     routes = {r for p in peers for r in p.routes if any(span_of(r).meets(s) for s in wanted)}
     return {r: frozenset((r.version,)) for r in sorted(routes, key=str)}
 

@@ -30,9 +30,11 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.model.tailnets import Form, form_of
 
-#: Edges of one tailnet that rest on its policy: 316 devices that all may reach each other.
+#: Quoted rules of all connections of a unit.
 MAX_POLICY_EDGES = 100_000
 _MAX_PROBLEMS = 100
+#: A longer quote is a rule, which is no name or address in another form.
+_MAX_WRITTEN = 300
 
 _SUFFIXES = (".json", ".hujson", ".jsonc", ".json5")
 #: Folders that hold a part of a tailnet: what is in one belongs to what is beside it.
@@ -268,7 +270,7 @@ class _Claims:
             self.note(
                 path,
                 "E_TOO_LARGE",
-                f"lets through more than {MAX_POLICY_EDGES} connections; the rest was left out",
+                f"lets through more than {access.MAX_REACHES} connections; the rest was left out",
             )
 
     # --- claims ---------------------------------------------------------------------------------------------
@@ -375,6 +377,8 @@ def _basis(node: NodeRef, quote: str) -> Basis:
         if not _BEFORE.match(quote[at - 1 : at] if at else "") and not _BEHIND.match(quote[end : end + 1]):
             return Basis.BYTES
         at = quote.find(node.name, at + 1)
+    if len(quote) > _MAX_WRITTEN:
+        return Basis.DERIVED
     written = quote.strip('"')
     if node.label == "Host":
         return Basis.NORMALIZED if host_name(written) == node.name else Basis.DERIVED

@@ -205,8 +205,11 @@ class _Reader:
             for value in _items(known.get(name)):
                 self._node(value)
         rules = known.get("packetfilterrules", known.get("packetfilter"))
-        if own is not None and rules is not None:
-            self.found.filters.append((self._text, rules, own))
+        # Newer answers to a map request name several filters, which all hold.
+        named = known["packetfilters"].members().values() if "packetfilters" in known else ()
+        for each in (*([rules] if rules is not None else ()), *named):
+            if own is not None:
+                self.found.filters.append((self._text, each, own))
         return own
 
     def _node(self, value: Value) -> Sighting:

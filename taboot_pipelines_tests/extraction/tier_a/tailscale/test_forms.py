@@ -133,6 +133,17 @@ def test_the_forms_of_one_tailnet_say_the_same(form):
     assert router["tags"] == ["tag:router"] and router["name"] == "router.tail1.ts.net"
 
 
+def test_a_netmap_without_a_policy_says_who_its_filters_let_in():
+    assert access(read({"netmap.json": NETMAP})) == {("router", "laptop", "tcp", "22")}
+    answer = {name: value for name, value in NETMAP.items() if name != "PacketFilterRules"}
+    named = {"base": NETMAP["PacketFilterRules"], "more": None}
+    assert access(read({"answer.json": answer | {"PacketFilters": named}})) == {
+        ("router", "laptop", "tcp", "22")
+    }
+    policy = {"acls": []}
+    assert access(read({"netmap.json": NETMAP, "policy.json": policy})) == set()
+
+
 def test_what_is_advertised_and_not_enabled_is_a_property():
     router = nodes(read({"devices.json": API}), "TailscaleNode")["n2"]
     assert router["advertisedRoutes"] == ["0.0.0.0/0", "10.9.0.0/16", "192.168.7.0/24"]
