@@ -201,8 +201,8 @@ class _Resolver:
         return self._where(lambda p: not p.tags and role in p.roles)
 
     def _of_users(self, names: Iterable[str]) -> Mapping[Peer, Versions]:
-        wanted = {n.lower() for n in names}
-        domains = tuple(n.removeprefix("user:").removeprefix("*") for n in wanted if "*@" in n)
+        wanted = {n.lower().removeprefix("user:") for n in names}
+        domains = tuple(n.removeprefix("*") for n in wanted if n.startswith("*@"))
         return self._where(
             lambda p: (
                 not p.tags

@@ -111,8 +111,13 @@ class _Reader:
         sighting = self._sighting(key, known, names, ("ipaddresses",) if headscale else ("addresses",))
         approved, offered = known.get("enabledroutes"), known.get("advertisedroutes")
         if headscale:
-            approved = known.get("approvedroutes", known.get("subnetroutes"))
-            offered = known.get("availableroutes")
+            approved, offered = known.get("approvedroutes"), known.get("availableroutes")
+            if approved is None:
+                # What it serves is both.
+                approved, offered = known.get("subnetroutes"), None
+            elif offered is None:
+                # Its command line leaves empty lists out.
+                approved = None
             sighting.users |= _user_names(known.get("user")) | _user_names(known.get("namespace"))
             for name in ("forcedtags", "validtags"):
                 sighting.tags |= _texts(known.get(name))

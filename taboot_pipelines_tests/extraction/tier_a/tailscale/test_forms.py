@@ -183,6 +183,20 @@ def test_headscale_nodes_by_its_api_and_by_its_command_line():
         assert nodes(found, "TailscaleNode")["home/7"]["tags"] == ["tag:pi"]
 
 
+@pytest.mark.parametrize(
+    ("routes", "wanted"),
+    [
+        ({"approved_routes": ["10.1.0.0/16"], "available_routes": ["10.1.0.0/16", "10.9.0.0/16"]}, True),
+        ({"approved_routes": ["10.1.0.0/16"]}, False),
+        ({"available_routes": ["10.1.0.0/16"]}, False),
+        ({"subnet_routes": ["10.1.0.0/16"]}, True),
+    ],
+)
+def test_a_route_of_headscale_is_approved_and_offered(routes, wanted):
+    found = read({"nodes.json": [{"id": 7, "given_name": "pi", "ip_addresses": ["100.64.0.7"], **routes}]})
+    assert edges(found, "CONNECTS_TO") == ({("pi", "10.1.0.0/16")} if wanted else set())
+
+
 def test_headscale_routes_that_stand_apart():
     bare = {k: v for k, v in HEADSCALE_NODE.items() if not k.endswith("Routes")}
     routes = [
