@@ -12,6 +12,7 @@ from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
+from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentUnits
 from taboot_pipelines.knowledge.project_units import ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier
@@ -28,7 +29,11 @@ TIER = Tier(EdgeSource.TIER_A, STAGE, "observations", VERSION, extractor_type="r
 
 #: Interpretation follows the source's type (rule ``unit-of-interpretation``); a source of any other type
 #: gives documents and prose only.
-EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {"compose": ComposeExtractor, "swag": NginxExtractor}
+EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {
+    "compose": ComposeExtractor,
+    "swag": NginxExtractor,
+    "unifi": UnifiExtractor,
+}
 
 #: A mention in prose says less than a declaration.
 _MENTION_CONFIDENCE = 0.95
