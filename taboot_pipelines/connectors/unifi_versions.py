@@ -34,6 +34,8 @@ _TABLES = frozenset(
         "dpi_stats",
         "reboot_duration",
         "statistics",
+        "mac_table",
+        "port_delta",
     )
 )
 _NAMES = re.compile(
@@ -54,7 +56,7 @@ _NAMES = re.compile(
     r"|locating|scanning|spectrum_scanning"
 )
 #: Of clients and uplinks; where a radio is configured, the channel is.
-_ROAMING = frozenset(("channel", "channel_width", "radio", "radio_proto", "radio_name"))
+_ROAMING = frozenset(("channel", "channel_width", "tx_power", "radio", "radio_proto", "radio_name"))
 
 
 def stable(resource: Any) -> Any:

@@ -15,7 +15,7 @@ _VALUE = (
 )
 _PRIVATE = re.compile(r'"(?P<name>x_[a-z0-9_]{1,80})"' + _VALUE)
 _NAMED = re.compile(
-    r'"(?P<name>syslog_key|voucher_code|mgmt_key|openvpn_configuration|wireguard_client_configuration_file)"'
+    r'"(?P<name>syslog_key|voucher_code|mgmt_key|sso_app_sec|openvpn_configuration|wireguard_client_configuration_file)"'
     + _VALUE
 )
 _VOUCHER = re.compile(r'"(?P<name>code)"' + _VALUE)
