@@ -44,6 +44,17 @@ SECRETS = {"UNIFI_KEY": KEY, "UNIFI_PASSWORD": PASSWORD, "WRONG": "planted-wrong
 BY_KEY = {"api_key": "${UNIFI_KEY}"}
 BY_ACCOUNT = {"username": USER, "password_env": "UNIFI_PASSWORD"}
 DAY = {"last_seen": 1_700_000_000}
+DEVICES = (
+    "access_point_ac_pro",
+    "gateway_usg3",
+    "pdu_pro",
+    "plug_up1",
+    "strip_up6",
+    "switch_16_port_poe",
+    "switch_8_port",
+    "switch_flex_mini_5_port",
+)
+CLIENTS = ("wired_client", "wireless_client")
 
 
 def recorded(name: str) -> Any:
@@ -52,12 +63,11 @@ def recorded(name: str) -> Any:
 
 def house() -> dict[str, list[Any]]:
     """The recorded objects as the lists of a site."""
-    names = ("gateway_usg3", "pdu_pro", "strip_up6", "switch_16_port_poe", "switch_flex_mini_5_port")
     return {
-        "devices": [recorded(name) for name in names],
+        "devices": [recorded(name) for name in DEVICES],
         "clients": [
-            {"mac": f"02:00:5e:00:00:0{n}", "oui": "", "hostname": f"c{n}", "ip": f"10.0.0.{n}", **DAY}
-            for n in range(1, 5)
+            *(recorded(name) for name in CLIENTS),
+            *({"mac": f"02:00:5e:00:00:0{n}", "oui": "", "ip": f"10.0.0.{n}", **DAY} for n in range(1, 4)),
         ],
         "users": [
             {"mac": f"02:00:5e:00:00:0{n}", "oui": "", "hostname": f"c{n}", **DAY} for n in range(1, 9)
