@@ -463,9 +463,7 @@ def counters(value: Any, grow: int) -> Any:
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["gateway_usg3", "pdu_pro", "strip_up6", "switch_16_port_poe", "switch_flex_mini_5_port"]
-)
+@pytest.mark.parametrize("name", [*DEVICES, *CLIENTS])
 def test_counters_and_clocks_make_no_version_and_anything_else_does(name: str) -> None:
     device = recorded(name)
     assert version(counters(device, 7)) == version(device)
