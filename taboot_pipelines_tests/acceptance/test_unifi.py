@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from taboot_pipelines_tests.acceptance import ingest_process
 from taboot_pipelines_tests.connectors.test_unifi import counters, house
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.fakes.unifi import KEY, PASSWORD, USER, FakeController
@@ -115,6 +120,46 @@ def test_changes_and_failures_end_as_from_scratch(world: World, fake: FakeContro
         assert differences(logical(world.workspace), logical(scratch)) == {}
     finally:
         scratch.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_number", [2, 6, 12])
+def test_a_killed_run_loses_nothing(
+    tmp_path: Path, tei: FakeTei, fake: FakeController, request_number: int
+) -> None:
+    world = World(tmp_path, tei.url)
+    world.source("house", "unifi", path=None, base_url=fake.url, api_key="${UNIFI_KEY}")
+    arguments = (str(world.home), str(world.directory / "sources.yaml"), tei.url, "60", "house")
+    running = subprocess.Popen(
+        [sys.executable, "-m", ingest_process.__name__, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    seen = itertools.count(1)
+
+    def odd(_: str) -> None:
+        if next(seen) == request_number:
+            running.kill()
+
+    fake.odd = odd
+    running.communicate(b"\n", timeout=120)
+    assert running.returncode == -signal.SIGKILL
+    fake.odd = None
+    world.ingest()
+    assert new_blobs(world) == 0
+    undisturbed = World(tmp_path / "other", tei.url)
+    undisturbed.source("house", "unifi", path=None, base_url=fake.url, api_key="${UNIFI_KEY}")
+    undisturbed.ingest()
+    for made in (world, undisturbed):
+        made.workspace.close()
+
+    def rows(made: World) -> set[tuple[str, ...]]:
+        table = (
+            made.kb().edges().select(["type", "start_key", "end_key", "properties", "doc_id", "blob_sha256"])
+        )
+        return {tuple(map(str, row.values())) for row in table.to_pylist()}
+
+    assert rows(world) == rows(undisturbed) != set()
 
 
 def test_no_secret_is_anywhere_but_in_the_blobs(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
@@ -24,8 +25,12 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis, is_public
 from taboot_pipelines.model.records import EdgeClaim, NodeClaim, NodeRef, Problem, SourceFacts
 
+#: Names of a device times its addresses.
+MAX_STATEMENTS = 10_000
 #: CNAMEs in one another; DNS servers follow about as many.
 _MAX_ALIASES = 16
+#: Addresses of what a CNAME leads to.
+_MAX_OF_AN_ALIAS = 100
 
 
 class Owner:
@@ -81,7 +86,8 @@ def owners(devices: Iterable[Device]) -> list[Owner]:
         if not device.identity:
             nameless.append(device)
             continue
-        known = [key for key in (device.mac, *device.ids) if key in by_identity]
+        # What has another MAC address is another device, whatever else is the same.
+        known = [key for key in ((device.mac,) if device.mac else device.ids) if key in by_identity]
         owner = by_identity[known[0]] if known else Owner()
         owner.devices.append(device)
         for key in (device.mac, *device.ids):
@@ -168,10 +174,20 @@ class Claims:
         for said_there in by_path.values():
             for key, said in said_there.items():
                 self._named(key, said)
-        for key in owner.hosts:
-            for device in owner.devices:
-                for said in device.addresses:
-                    self._resolves(key, said)
+        said_of = [said for device in owner.devices for said in device.addresses]
+        for key in islice(owner.hosts, max(1, MAX_STATEMENTS // max(1, len(said_of)))):
+            for said in said_of[:MAX_STATEMENTS]:
+                self._resolves(key, said)
+        if len(owner.hosts) * len(said_of) > MAX_STATEMENTS:
+            path = said_of[0].evidence.path
+            self._problems.append(
+                Problem(
+                    path,
+                    "E_TOO_LARGE",
+                    f"{path}: a device has more than {MAX_STATEMENTS} names of addresses; the rest was left"
+                    " out.",
+                )
+            )
 
     def _named(self, key: str, said: Said) -> None:
         written = said.text.strip()
@@ -295,7 +311,7 @@ class Claims:
                 if target in self._addresses or target not in canonical:
                     break
                 target = canonical[target]
-            for address in self._addresses.get(target, ()):
+            for address in islice(self._addresses.get(target, ()), _MAX_OF_AN_ALIAS):
                 ip = NodeRef("IP", (address,), address)
                 self._edge("RESOLVES_TO", _host(key), ip, record.value, recordType="CNAME", ttl=record.ttl)
 

@@ -148,7 +148,7 @@ def _client(read: _Reader) -> None:
         fallbacks=read.sayings(("mac",), ("_id",)),
         addresses=read.sayings(("ip",)),
         mac=mac_address(value.string("mac")),
-        ids=read.ids("_id", "user_id"),
+        ids=read.ids("_id"),
     )
     if any(held_address(said.text) is not None for said in device.addresses):
         device.networks = [

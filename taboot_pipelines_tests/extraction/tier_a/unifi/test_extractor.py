@@ -216,6 +216,21 @@ def test_a_device_that_two_interfaces_describe_is_one():
     ]
 
 
+def test_what_has_another_mac_address_is_another_device():
+    # As recorded: what one client is called as a user, another is called as a client.
+    one, two = client(1, hostname="one"), {**client(2, hostname="two"), "_id": "c1", "user_id": "c1"}
+    expected = [("one", "10.0.1.1"), ("two", "10.0.1.2")]
+    assert edges_of({"a.json": one, "b.json": two}, "RESOLVES_TO") == expected
+
+
+def test_a_device_that_is_said_endlessly_costs_no_more_than_its_bound():
+    many = [
+        client(1, name=f"n{n}", hostname=f"h{n}") | {"ip": f"10.1.{n >> 8}.{n & 255}"} for n in range(3000)
+    ]
+    _, edges, problems = interpret({"a.json": many})
+    assert len(edges) <= 10_000 and [p.code for p in problems] == ["E_TOO_LARGE"]
+
+
 def test_a_controller_is_the_device_of_its_name():
     system = {"hostname": "nas", "ip_addrs": ["10.0.0.31"], "version": "9.0.114"}
     assert edges_of({"a.json": CLIENT, "s.json": system}, "RESOLVES_TO") == [
