@@ -8,6 +8,7 @@ a rule; where that is not known to the page's object, else to the file.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,13 +28,14 @@ MAX_MEMORY = 1 << 30
 MAX_PAGES = 5000
 #: What programs write where nobody gave a title.
 _NO_TITLES = ("untitled", "untitled document", "(anonymous)")
+_OBJECT = re.compile(rb"[0-9][\x00\t\n\f\r ]+obj\b")
 _READER = Path(__file__).with_name("pdf_pages.py")
 
 
 def render(data: bytes, given: Given) -> Formed:
     """The text of a PDF, page by page.
 
-    Raises ``E_EMPTY`` where no page has text, ``E_UNREADABLE`` for a file that needs a password, ``E_PARSE``
+    Raises ``E_EMPTY`` where no page has text, ``E_UNREADABLE`` for a file that needs a password, ``E_BINARY``
     for a damaged one, and ``E_TOO_LARGE`` beyond the limits above.
     """
     found = _read(data, given)
@@ -61,6 +63,8 @@ def render(data: bytes, given: Given) -> Formed:
 
 def _read(data: bytes, given: Given) -> Mapping[str, Any]:
     """What the process that reads the file answers, if it does so in time."""
+    if not _OBJECT.search(data):
+        raise _error("damaged", given)
     limits = {"seconds": MAX_SECONDS, "bytes": MAX_MEMORY, "pages": MAX_PAGES, "chars": given.max_chars}
     try:
         done = subprocess.run(
@@ -91,8 +95,8 @@ def _error(kind: str, given: Given) -> TabootError:
         )
     if kind == "damaged":
         return TabootError(
-            "E_PARSE",
-            f"{path} is damaged, or no PDF.",
+            "E_BINARY",
+            f"{path} is a PDF that is damaged, or only begins as one.",
             path=path,
             remedy="Save it anew, or exclude it in the sources file.",
         )
