@@ -34,10 +34,12 @@ class Known(NamedTuple):
 class KnownItems(Mapping[str, Known]):
     """What the catalog remembers of all locators of a source, by path.
 
-    ``etags`` has the ETag of each, so that whoever compares these alone need not ask for the rest.
+    ``etags`` has the ETag of each, ``roles`` the role, so that whoever needs these alone need not ask for the
+    rest.
     """
 
     etags: Mapping[str, str | None]
+    roles: Mapping[str, Role]
 
 
 @dataclass(frozen=True, slots=True)

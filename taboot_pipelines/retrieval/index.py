@@ -252,6 +252,25 @@ class Index:
                 return row
         return None
 
+    def row_at(self, doc_id: str, start: int) -> int | None:
+        """The row of the chunk that holds code point ``start`` of a document; of several the last that begins
+        before it. None if there is no such document."""
+        at = self.document_row(doc_id)
+        if at is None:
+            return None
+        found: int | None = None
+        first, behind = np.searchsorted(self.document, (at, at + 1)).tolist()
+        for row in range(first, behind):
+            shard, local = self.locate(row)
+            if found is None or self.shards[shard].chunks.column("start")[local].as_py() <= start:
+                found = row
+        return found
+
+    def section_at(self, doc_id: str, start: int) -> str:
+        """The section in which a code point of a document stands; empty if there is none."""
+        row = self.row_at(doc_id, start)
+        return "" if row is None else str(self.chunk(row)["section"])
+
     def document_row(self, doc_id: str) -> int | None:
         """The row of ``documents`` of a document, if it is one of the manifest's."""
         ids = self.documents.column("doc_id")

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taboot_pipelines.documents.forms import docx, notebook, pdf
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {}
+FORMS: Mapping[str, Form] = {
+    DOCX: docx.render,
+    NOTEBOOK: notebook.render,
+    PDF: pdf.render,
+}
