@@ -43,6 +43,9 @@ DEFAULT_INCLUDE = (
     "*.cfg",
     "*.ini",
     "*.toml",
+    "*.vtt",
+    "*.srt",
+    "*.sbv",
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 

@@ -56,6 +56,13 @@ _BY_SUFFIX = {
     "rst": "text/x-rst",
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",
+    "vtt": "text/vtt",
+    "srt": "application/x-subrip",
+    "sbv": "text/x-sbv",
+    "json3": "application/vnd.taboot.timedtext+json",
+    "srv1": "application/vnd.taboot.timedtext+xml",
+    "srv2": "application/vnd.taboot.timedtext+xml",
+    "srv3": "application/vnd.taboot.timedtext+xml",
 }
 _BY_NAME = {
     "dockerfile": "text/x-dockerfile",
@@ -81,6 +88,8 @@ _ALIASES = {
     "application/xml": "text/xml",
     "application/x-sh": "text/x-shellscript",
     "text/toml": "application/toml",
+    "text/srt": "application/x-subrip",
+    "application/srt": "application/x-subrip",
 }
 _OTHER_TEXT = frozenset(("application/javascript", "application/sql", "message/rfc822"))
 _UNSPECIFIC = ("", PLAIN, BINARY, "binary/octet-stream", "application/unknown", "application/x-unknown")
@@ -113,7 +122,7 @@ _SNIFF = 8192
 #: Resources of an API as this product stores them; what stands behind the prefix says which.
 RESOURCE = "application/vnd.taboot."
 #: Further types whose documents are Markdown that a form renders from their bytes.
-RENDERED: frozenset[str] = frozenset()
+RENDERED: frozenset[str] = frozenset({"text/vtt", "application/x-subrip", "text/x-sbv"})
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 

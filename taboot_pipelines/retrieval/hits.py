@@ -22,7 +22,7 @@ def make_hit(
     return Hit(
         doc_id=doc["doc_id"],
         chunk_id=chunk["chunk_id"],
-        url=view.shown_url(doc["source_id"], doc["path"], doc["url"]),
+        url=view.passage_url(doc, chunk["start"]),
         title=doc["title"],
         text=chunk["text"],
         score=ranked.score,

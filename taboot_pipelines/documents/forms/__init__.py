@@ -12,9 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {}
+FORMS: Mapping[str, Form] = {
+    "text/vtt": captions,
+    "application/x-subrip": captions,
+    "text/x-sbv": captions,
+    "application/vnd.taboot.timedtext+json": captions,
+    "application/vnd.taboot.timedtext+xml": captions,
+}

@@ -50,8 +50,9 @@ def _pass(view: View, request: SearchRequest, facts: FactAnswer) -> bool:
 def _citation(view: View, cited: FactCitation, number: int) -> Citation:
     index = view.index
     at = index.documents.column("doc_id").index(cited.doc_id).as_py()
-    chunk, title = "", ""
+    chunk, title, url = "", "", view.document_url(cited.doc_id)
     if at >= 0:
+        url = view.passage_url(index.document_fields(at), cited.start)
         title = index.documents.column("title")[at].as_py()
         for row in np.flatnonzero(index.document == at).tolist():
             shard, local = index.locate(row)
@@ -63,7 +64,7 @@ def _citation(view: View, cited: FactCitation, number: int) -> Citation:
         text=cited.text,
         doc_id=cited.doc_id,
         chunk_id=chunk,
-        url=view.document_url(cited.doc_id),
+        url=url,
         title=title,
         line=cited.line,
         start=cited.start,
