@@ -14,6 +14,8 @@ from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.video import video
+from taboot_pipelines.model import videos
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
@@ -22,6 +24,7 @@ FORMS: Mapping[str, Form] = {
     "text/vtt": captions,
     "application/x-subrip": captions,
     "text/x-sbv": captions,
-    "application/vnd.taboot.timedtext+json": captions,
-    "application/vnd.taboot.timedtext+xml": captions,
+    videos.TRANSCRIPT_JSON: captions,
+    videos.TRANSCRIPT_XML: captions,
+    videos.VIDEO: video,
 }
