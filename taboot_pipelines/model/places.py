@@ -41,6 +41,25 @@ class Places:
         columns = ([b - a for a, b in pairwise((0, *column))] for column in (self.starts, self.values))
         return {"query": self.query, **dict(zip(("starts", "values"), columns, strict=True))}
 
+    def nearest(self, start: int, marks: Iterable[tuple[int, str]]) -> int:
+        """Where in a passage that begins at ``start`` to lead: to the place that has the most of the words
+        ``marks`` (position, word), together with the next place, since words that belong together may be
+        parted; to ``start`` where no place has as many as what lies before all of them.
+        """
+        found: dict[int, set[str]] = {}
+        for position, word in marks:
+            found.setdefault(bisect_right(self.starts, position) - 1, set()).add(word)
+        before = len(found.pop(-1, ()))
+        if not found:
+            return start
+        # Of two places that join the same words, the one with more of them itself, else the first.
+        best = max(found, key=lambda n: (len(found[n] | found.get(n + 1, set())), len(found[n]), -n))
+        return (
+            max(start, self.starts[best])
+            if len(found[best] | found.get(best + 1, set())) >= before
+            else start
+        )
+
     def url(self, url: str, position: int) -> str:
         """The URL of the passage that begins at ``position``; only URLs of the web have places."""
         at = bisect_right(self.starts, position) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,11 +89,14 @@ class View:
             return str(Path(entry.root) / path)
         return url
 
-    def passage_url(self, document: Mapping[str, Any], position: int) -> str:
-        """The URL, as it is shown, of what stands at ``position`` of a document of the index."""
+    def passage_url(
+        self, document: Mapping[str, Any], start: int, marks: Iterable[tuple[int, str]] = ()
+    ) -> str:
+        """The URL, as it is shown, of the passage that begins at ``start`` of a document of the index.
+        ``marks``: the words (position, word) for whose sake it is shown."""
         url = self.shown_url(document["source_id"], document["path"], document["url"])
         places = read_places(document["places"]) if document["places"] else None
-        return url if places is None else places.url(url, position)
+        return url if places is None else places.url(url, places.nearest(start, marks))
 
     def holding(self, doc_ids: Collection[str]) -> set[str]:
         """Those of ``doc_ids`` that are documents of the manifest."""

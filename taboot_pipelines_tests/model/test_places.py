@@ -48,3 +48,24 @@ def test_what_is_no_place_is_none() -> None:
     assert stored_places('{"author":"places"}') is None
     assert read_places(json.dumps({"query": 'x" onclick', "starts": [0], "values": [1]})) is None
     assert read_places(json.dumps({"query": "t={}", "starts": [0], "values": []})) is None
+
+
+@pytest.mark.parametrize(
+    ("marks", "position"),
+    [
+        ([], 5),  # nothing was looked for: the passage itself
+        ([(22, "restic")], 20),
+        ([(12, "a"), (22, "a"), (23, "b")], 20),
+        ([(12, "a"), (22, "b"), (32, "c")], 10),  # parted by a place
+        ([(12, "a"), (22, "b"), (32, "c"), (33, "b")], 30),
+        ([(12, "a"), (32, "a")], 10),
+        ([(6, "a"), (7, "b"), (12, "a")], 5),  # what lies before all places has more
+        ([(6, "a"), (12, "a")], 10),
+    ],
+)
+def test_a_passage_leads_to_where_the_words_are(marks: list[tuple[int, str]], position: int) -> None:
+    assert Places("t={}s", (10, 20, 30), (1, 2, 3)).nearest(5, marks) == position
+
+
+def test_words_of_the_place_that_a_passage_begins_in() -> None:
+    assert Places("t={}s", (10, 20), (1, 2)).nearest(15, [(16, "a")]) == 15
