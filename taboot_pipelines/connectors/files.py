@@ -52,7 +52,7 @@ _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
-    """A directory of documents: Markdown, HTML, text, YAML, JSON, conf."""
+    """A directory of documents: Markdown, HTML, text, YAML, JSON, conf, captions."""
 
     type: Literal["files"]
 

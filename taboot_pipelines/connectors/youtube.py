@@ -50,7 +50,9 @@ _VOLATILE = frozenset(
 #: Of the player's answer what says something of the video; the rest is for playing it.
 _SHOWN = ("videoDetails", "microformat")
 #: After these nothing more can be had in this run.
-_ENDS = frozenset(("E_REQUESTS", "E_429_RATE", "E_CIRCUIT_OPEN", "E_CREDENTIALS", "E_CONFIG"))
+_ENDS = frozenset(("E_REQUESTS", "E_429_RATE", "E_CIRCUIT_OPEN"))
+#: With these no run has any use.
+_FAILS = frozenset(("E_CREDENTIALS", "E_CONFIG"))
 #: So many refusals in a row are no matter of single videos.
 _MAX_BLOCKED = 3
 #: A video without a transcript is looked at again after so many days: YouTube makes one in hours.
@@ -162,7 +164,7 @@ class YoutubeConnector:
                     try:
                         items = service.api.count(playlist() or "")
                     except TabootError as error:
-                        if error.code in _ENDS:
+                        if error.code in _ENDS | _FAILS:
                             raise
                         yield Planned(name, note=error.message)
                         total = None
@@ -182,8 +184,8 @@ class YoutubeConnector:
             )
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        """Raises ``E_CONFIG`` where the key is not set. What fails of a list makes the enumeration partial;
-        anything else is one item."""
+        """Raises ``E_CONFIG`` where the key is not set, ``E_CREDENTIALS`` where it is refused. What fails of a
+        list makes the enumeration partial; anything else is one item."""
         with _Service(self._entry, self._access) as service:
             yield from _Run(service, self._entry, self._access, known, tombstoned).events()
 
@@ -279,8 +281,7 @@ class _Run:
                     raise TabootError("E_NOT_FOUND", f"There is no {name}.")
                 ids, changed = api.playlist(uploads)
             except TabootError as error:
-                if error.code in _ENDS:
-                    raise _EndError(error.message) from None
+                _let_through(error)
                 self.reason = self.reason or f"{name} could not be read to its end"
                 yield Failed(name, error)
                 continue
@@ -291,6 +292,8 @@ class _Run:
         for batch in _batches(ids, PAGE):
             yield from self._batch(api, batch)
             yield Checkpoint()
+        if not self.reason:
+            api.forget_unused()
 
     def _wanted(self, texts: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(found for text in texts if (found := video_id(text)) is not None))
@@ -309,13 +312,13 @@ class _Run:
             ):
                 items = api.videos(wanted)
         except TabootError as error:
-            if error.code in _ENDS:
-                raise _EndError(error.message) from None
+            _let_through(error)
             for video in wanted:
                 yield Failed(video, error)
             return
         for video in wanted:
             if video not in versions:
+                self.access.state.save(f"video/{video}", None)
                 yield Gone(video, "E_NOT_FOUND", f"The video {video} is not available, or not to everybody.")
             elif self._too_old(api.published(video)):
                 continue
@@ -378,8 +381,7 @@ class _Run:
             yield from self._asked(video, listed)
             self._blocked = 0
         except TabootError as error:
-            if error.code in _ENDS:
-                raise _EndError(error.message) from None
+            _let_through(error)
             self._blocked = self._blocked + 1 if error.code == "E_403_WAF" else 0
             if error.code == "E_403_WAF" and listed is not None and video not in self.known:
                 # What the Data API says is worth having; the next run asks for the transcript.
@@ -456,6 +458,14 @@ class _EndError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def _let_through(error: TabootError) -> None:
+    """Raise what is no matter of one item: an error of the whole source, or the end of the run."""
+    if error.code in _FAILS:
+        raise error
+    if error.code in _ENDS:
+        raise _EndError(error.message) from None
 
 
 def connect(entry: YoutubeSource, access: Access) -> Connector:

@@ -21,6 +21,8 @@ PAGE = 50
 #: No list of YouTube has so many pages.
 _MAX_PAGES = 2000
 _PARTS = "snippet,contentDetails,status"
+#: The state's names of what is remembered of lists.
+_LISTS = "lists"
 _ID = re.compile(r"[A-Za-z0-9_-]{2,64}")
 
 
@@ -31,6 +33,7 @@ class DataApi:
         self._client = client
         self._state = state
         self._spend = spend
+        self._used: set[str] = set()
         self._items: dict[str, Any] = {}
         self._published: dict[str, str] = {}
 
@@ -112,6 +115,12 @@ class DataApi:
             self._take(self._ask("videos", {"part": _PARTS, "id": ",".join(ids)}, None).json())
         return {video: self._items[video] for video in ids if video in self._items}
 
+    def forget_unused(self) -> None:
+        """Forget what is remembered of lists that the run, which is complete, did not ask for."""
+        for name in set(self._state.load(_LISTS) or ()) - self._used:
+            self._state.save(name, None)
+        self._state.save(_LISTS, sorted(self._used))
+
     def _take(self, said: Any) -> None:
         self._items = {v["id"]: v for v in _items(said) if isinstance(v.get("id"), str)}
 
@@ -120,6 +129,7 @@ class DataApi:
     ) -> tuple[Any, bool] | None:
         """What ``read`` makes of an answer, and whether that was sent anew; None where there is nothing."""
         name = f"{path}/{sha256_hex(repr(sorted(params.items())))[:32]}"
+        self._used.add(name)
         before = self._state.load(name)
         answer = self._ask(path, params, before[0] if before else None)
         if answer.not_modified and before:

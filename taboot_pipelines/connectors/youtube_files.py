@@ -1,8 +1,9 @@
 """Recorded and exported files of videos: answers of the player and the Data API, what yt-dlp writes, and
-captions in any of their formats."""
+watch pages, and captions in any of their formats."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -22,6 +23,7 @@ DEFAULT_INCLUDE = (
     "*.srv1",
     "*.srv2",
     "*.srv3",
+    "*.html",
     "*.static",
 )
 #: Files that say by their names that they are captions: whether they are is told when they are read.
@@ -34,6 +36,8 @@ _ARROW = re.compile(rf"^[ \t]*{_TIME}[ \t]*-{{1,3}}>[ \t]*{_TIME}", re.M)
 _SBV = re.compile(rf"^[ \t]*{_TIME}[ \t]*,[ \t]*{_TIME}[ \t]*\r?$", re.M)
 #: How yt-dlp names the video of a file.
 _NAMED = re.compile(r"\[([A-Za-z0-9_-]{11})\](?=\.[^/]*\Z)")
+_PLAYER = re.compile(r"ytInitialPlayerResponse\s*=\s*(?=\{)")
+_IN_BETWEEN = re.compile(r"consent\.(?:youtube|google)\.com|g-recaptcha")
 #: In so much of a file its first cue is looked for.
 _SNIFFED = 65_536
 
@@ -63,12 +67,35 @@ class VideoReader:
             yield from _json(file.path, data, url)
         elif _TRANSCRIPT.match(head):
             yield Part(data, mime=TRANSCRIPT_XML, url=url)
-        elif begin != "<" and _ARROW.search(head):
+        elif begin == "<":
+            yield from _page(file.path, data)
+        elif _ARROW.search(head):
             yield Part(data, mime=_CAPTIONS["vtt" if head.lstrip().startswith("WEBVTT") else "srt"], url=url)
-        elif begin != "<" and _SBV.search(head):
+        elif _SBV.search(head):
             yield Part(data, mime=_CAPTIONS["sbv"], url=url)
         else:
             raise TabootError("E_MIME", f"{file.path} holds no video and no captions.", path=file.path)
+
+
+def _page(path: str, data: bytes) -> Iterator[Part]:
+    """The player's answer in a saved watch page."""
+    text = data.decode("utf-8", "replace")
+    found = _PLAYER.search(text)
+    if found is not None:
+        try:
+            answer, _ = json.JSONDecoder().raw_decode(text, found.end())
+        except (ValueError, RecursionError):
+            raise TabootError("E_PARSE", f"{path}: the player's answer in the page breaks off.") from None
+        shown = answer.get("videoDetails") if isinstance(answer, dict) else None
+        own = video_id(str(shown.get("videoId", ""))) if isinstance(shown, dict) else None
+        url = watch_url(own) if own else None
+        yield Part(canonical(answer), own or "player", mime=VIDEO, charset="utf-8", url=url)
+        return
+    if _IN_BETWEEN.search(text):
+        raise TabootError(
+            "E_MIME", f"{path} is a page of YouTube that asks who is there, and shows no video."
+        )
+    raise TabootError("E_MIME", f"{path} holds no video and no captions.", path=path)
 
 
 def _json(path: str, data: bytes, url: str | None) -> Iterator[Part]:

@@ -41,6 +41,8 @@ _REASONS = (
         None,
     ),
 )
+#: So much of what is said of a refusal is looked at.
+_MAX_SAID = 20_000
 _REASON_PATTERNS = [(re.compile(p, re.I), *rest) for p, *rest in _REASONS]
 
 
@@ -86,13 +88,16 @@ def unplayable(player: Value, what: str) -> TabootError | None:
             "E_TRANSCRIPT", f"{what} has not begun.", remedy="It is asked for at the next run."
         )
     told = player.at("playabilityStatus")
-    said = " ".join(v.data for v in told.walk() if isinstance(v.data, str)) if told is not None else ""
-    for pattern, code, meaning, remedy in _REASON_PATTERNS:
-        if pattern.search(said[:20_000]):
-            return TabootError(code, f"{what} {meaning}.", remedy=remedy)
+    texts = [v.data for v in told.walk() if isinstance(v.data, str)] if told is not None else []
+    # The reason says more than the buttons and explanations around it.
+    for said in (player.string("playabilityStatus", "reason"), " ".join(texts)[:_MAX_SAID]):
+        for pattern, code, meaning, remedy in _REASON_PATTERNS:
+            if pattern.search(said):
+                return TabootError(code, f"{what} {meaning}.", remedy=remedy)
     if status == "ERROR":
         return TabootError("E_NOT_FOUND", f"{what} is not available any more.")
-    return TabootError("E_FORBIDDEN", f"{what} is not shown without an account.", remedy=_ACCOUNT)
+    meaning = "cannot be played here" if status == "UNPLAYABLE" else "is not shown without an account"
+    return TabootError("E_FORBIDDEN", f"{what} {meaning}.", remedy=_ACCOUNT)
 
 
 def kind_of(root: Value) -> str | None:

@@ -430,8 +430,9 @@ def test_a_key_that_is_refused_or_missing_and_is_told_nowhere(
 ) -> None:
     fake.videos[A] = talk()
     with caplog.at_level(logging.DEBUG):
-        events = Runs(tmp_path, fake.entry(videos=[A], key_env="YT_KEY"), key="expired-swordfish")()
-        assert events == [Enumerated(False, "The YouTube Data API refuses the key, or a name in the entry.")]
+        with pytest.raises(TabootError, match="refuses the key") as raised:
+            Runs(tmp_path, fake.entry(videos=[A], key_env="YT_KEY"), key="expired-swordfish")()
+        assert raised.value.code == "E_CREDENTIALS"
         runs = Runs(tmp_path, fake.entry(videos=[A], key_env="YT_KEY"))
         runs()
     assert "swordfish" not in caplog.text and KEY not in str(runs.state.__dict__)
@@ -560,6 +561,8 @@ def test_files_of_every_kind_and_those_that_are_something_else(fake: FakeYoutube
         "t.srv3": '<?xml version="1.0"?>\n<timedtext><body><p t="0" d="1">Hi</p></body></timedtext>',
         "t.static": "1\n00:00:01,000 --> 00:00:02,000\nHello\n",
         "page.static": "<html><title>Sign in</title></html>",
+        "bot.html": '<html><div class="g-recaptcha"></div></html>',
+        "watch.html": f"<html><script>var ytInitialPlayerResponse = {json.dumps(fake.player(B))};</script>",
         "package.json": '{"name": "left-pad"}',
         "cut.json": '{"videoDetails": {"title": ',
         "words.xml": "<rss/>",
@@ -571,6 +574,7 @@ def test_files_of_every_kind_and_those_that_are_something_else(fake: FakeYoutube
     found = codes(runs())
     assert {path: code for path, code in found.items() if code != "Fetched"} == {
         "page.static": "E_MIME",
+        "bot.html": "E_MIME",
         "package.json": "E_MIME",
         "words.xml": "E_MIME",
         "cut.json": "E_PARSE",
@@ -581,6 +585,7 @@ def test_files_of_every_kind_and_those_that_are_something_else(fake: FakeYoutube
     assert runs.blobs[f"videos.json#{B}"].url == f"https://www.youtube.com/watch?v={B}"
     assert documents[f"Three [{C}].info.json"].text == "# Three\n\n2026-01-02 · 1:05"
     assert runs.blobs[f"Three [{C}].en.vtt"].url == f"https://www.youtube.com/watch?v={C}"
+    assert documents[f"watch.html#{B}"].title == "Two"
     assert documents["t.srv3"].text == "**0:00** Hi" and documents["t.static"].text == "**0:01** Hello"
 
 
