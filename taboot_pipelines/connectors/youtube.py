@@ -184,8 +184,8 @@ class YoutubeConnector:
             )
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        """Raises ``E_CONFIG`` where the key is not set, ``E_CREDENTIALS`` where it is refused. What fails of a
-        list makes the enumeration partial; anything else is one item."""
+        """Raises ``E_CONFIG`` where the key is not set, ``E_CREDENTIALS`` where it is refused. What fails of
+        a list makes the enumeration partial; anything else is one item."""
         with _Service(self._entry, self._access) as service:
             yield from _Run(service, self._entry, self._access, known, tombstoned).events()
 
