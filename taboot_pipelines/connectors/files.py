@@ -50,12 +50,15 @@ DEFAULT_INCLUDE = (
     "*.ini",
     "*.toml",
     "*.csv",
+    "*.vtt",
+    "*.srt",
+    "*.sbv",
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
-    """A directory of documents: Markdown, HTML, text, notebooks, PDF, Word, YAML, JSON, conf."""
+    """A directory of documents: Markdown, HTML, text, notebooks, PDF, Word, captions, YAML, JSON, conf."""
 
     type: Literal["files"]
 

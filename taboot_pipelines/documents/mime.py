@@ -62,6 +62,13 @@ _BY_SUFFIX = {
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",
     "ipynb": NOTEBOOK,
+    "vtt": "text/vtt",
+    "srt": "application/x-subrip",
+    "sbv": "text/x-sbv",
+    "json3": "application/vnd.taboot.timedtext+json",
+    "srv1": "application/vnd.taboot.timedtext+xml",
+    "srv2": "application/vnd.taboot.timedtext+xml",
+    "srv3": "application/vnd.taboot.timedtext+xml",
 }
 #: Types whose bytes are those of another format, which they are held in. Their names refine that format.
 _WITHIN = {"docx": DOCX, "docm": DOCX, "dotx": DOCX, "dotm": DOCX}
@@ -94,6 +101,8 @@ _ALIASES = {
     "application/vnd.jupyter.notebook": NOTEBOOK,
     "application/vnd.ms-word.document.macroenabled.12": DOCX,
     "application/vnd.openxmlformats-officedocument.wordprocessingml.template": DOCX,
+    "text/srt": "application/x-subrip",
+    "application/srt": "application/x-subrip",
 }
 _OTHER_TEXT = frozenset(("application/javascript", "application/sql", "message/rfc822"))
 _UNSPECIFIC = ("", PLAIN, BINARY, "binary/octet-stream", "application/unknown", "application/x-unknown")
@@ -127,7 +136,7 @@ _SNIFF = 8192
 #: Resources of an API as this product stores them; what stands behind the prefix says which.
 RESOURCE = "application/vnd.taboot."
 #: Further types whose documents are Markdown that a form renders from their bytes.
-RENDERED: frozenset[str] = frozenset((NOTEBOOK, PDF, DOCX))
+RENDERED: frozenset[str] = frozenset({NOTEBOOK, PDF, DOCX, "text/vtt", "application/x-subrip", "text/x-sbv"})
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 

@@ -34,6 +34,7 @@ NOTHING: dict[str, dict[str, Any]] = {
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
     "tailscale": {"path": "."},
     "unifi": {"path": "."},
+    "youtube": {"path": "."},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)

@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms import docx, notebook, pdf
+from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.video import video
 from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
+from taboot_pipelines.model import videos
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
@@ -23,4 +26,10 @@ FORMS: Mapping[str, Form] = {
     DOCX: docx.render,
     NOTEBOOK: notebook.render,
     PDF: pdf.render,
+    "text/vtt": captions,
+    "application/x-subrip": captions,
+    "text/x-sbv": captions,
+    videos.TRANSCRIPT_JSON: captions,
+    videos.TRANSCRIPT_XML: captions,
+    videos.VIDEO: video,
 }
