@@ -43,12 +43,13 @@ DEFAULT_INCLUDE = (
     "*.cfg",
     "*.ini",
     "*.toml",
+    "*.eml",
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
-    """A directory of documents: Markdown, HTML, text, YAML, JSON, conf."""
+    """A directory of documents: Markdown, HTML, text, mail, YAML, JSON, conf."""
 
     type: Literal["files"]
 

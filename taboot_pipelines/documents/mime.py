@@ -56,6 +56,7 @@ _BY_SUFFIX = {
     "rst": "text/x-rst",
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",
+    "eml": "message/rfc822",
 }
 _BY_NAME = {
     "dockerfile": "text/x-dockerfile",
@@ -113,7 +114,7 @@ _SNIFF = 8192
 #: Resources of an API as this product stores them; what stands behind the prefix says which.
 RESOURCE = "application/vnd.taboot."
 #: Further types whose documents are Markdown that a form renders from their bytes.
-RENDERED: frozenset[str] = frozenset()
+RENDERED: frozenset[str] = frozenset(("message/rfc822",))
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 
