@@ -23,10 +23,11 @@ from pydantic import AfterValidator, Field
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, ProxyName
-from taboot_pipelines.connectors.files import is_env, items, names, source_directory
+from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.walk import Directory, File, Item, read
+from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import Event, Known, Role
@@ -84,11 +85,21 @@ class ComposeConnector:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
         all.
         """
-        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
-        listing = directory.list()
-        found = {path: item for path, item in listing.items().items() if not self._exclude.matches(path)}
-        roles = self._roles(found, tombstoned)
+        directory, listing = self._list()
+        roles = self._roles(self._found(listing), tombstoned)
         yield from items(directory, listing, roles, self._access.max_blob_bytes, known, tombstoned)
+
+    def plan(self) -> Iterator[Planned]:
+        """How many files a run would look at. Raises as :meth:`events` does."""
+        _, listing = self._list()
+        yield planned(self._directory, listing, self._roles(self._found(listing), lambda _: False))
+
+    def _list(self) -> tuple[Directory, Listing]:
+        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
+        return directory, directory.list()
+
+    def _found(self, listing: Listing) -> _Found:
+        return {path: item for path, item in listing.items().items() if not self._exclude.matches(path)}
 
     def _roles(self, found: _Found, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
         roles: dict[str, Role] = {}

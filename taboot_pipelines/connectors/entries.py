@@ -125,7 +125,7 @@ class DirectorySource(SourceEntry):
 
 
 class RecordedSource(SourceEntry):
-    """A source that is asked by its API, or whose exported or recorded files lie in the directory ``path``."""
+    """A source that is asked by its API, or whose exported files lie in the directory ``path``."""
 
     path: PathText | None = Field(
         None, description="A directory of exported files, relative to the sources file; then no API is asked."

@@ -8,13 +8,14 @@ globs say, nor are links to them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Content, Directory, File, Item, Listing, read_signed
 from taboot_pipelines.model.records import (
@@ -87,6 +88,11 @@ class FilesConnector:
         self._include = Globs(entry.include or default_include)
         self._exclude = Globs(entry.exclude)
 
+    def plan(self) -> Iterator[Planned]:
+        """How many files a run would look at. Raises as :meth:`events` does."""
+        listing = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home).list()
+        yield planned(self._directory, listing, self._roles(listing))
+
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
         all.
@@ -111,6 +117,12 @@ class FilesConnector:
                 and any(map(is_env, names(path, listing.item(path))))
             )
         }
+
+
+def planned(directory: Path, listing: Listing, paths: Collection[str]) -> Planned:
+    """What a run would look at of a directory: no requests, so many files and bytes."""
+    sizes = (int(listing.signatures[p].partition(":")[0]) for p in paths if p in listing.signatures)
+    return Planned(f"files of {directory}", requests=0, items=len(paths), bytes=sum(sizes))
 
 
 def names(path: str, item: Item) -> tuple[str, ...]:

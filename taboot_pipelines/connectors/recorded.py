@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import RecordedSource
-from taboot_pipelines.connectors.files import is_env, names, source_directory
+from taboot_pipelines.connectors.files import is_env, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Listing, opened, settled, signature_of
@@ -102,9 +102,7 @@ class RecordedFiles:
     def plan(self) -> Iterator[Planned]:
         """How many files a run would look at. Raises as :meth:`events` does."""
         _, listing = self._list()
-        paths = self._taken(listing)
-        sizes = (int(listing.signatures[p].split(":", 1)[0]) for p in paths if p in listing.signatures)
-        yield Planned(f"files of {self._directory}", requests=0, items=len(paths), bytes=sum(sizes))
+        yield planned(self._directory, listing, self._taken(listing))
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
