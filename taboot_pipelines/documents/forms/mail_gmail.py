@@ -17,6 +17,7 @@ from taboot_pipelines.documents.forms.mail_parts import (
     MAX_DEPTH,
     MAX_PARTS,
     Part,
+    file_name,
     part_of,
     read_message,
     too_deep,
@@ -47,7 +48,22 @@ def gmail(data: bytes, given: Given) -> Formed:
             "E_ENCODING", f"The JSON is no UTF-8 at byte {error.start + bom}.", byte=error.start + bom
         ) from None
     resource = parse(source)
-    places = _Places(source, bom)
+    mail = _mail(data, resource, _Places(source, bom))
+    formed = write_mail(mail, given.max_chars)
+    raw = resource.at("raw")
+    if mail.blob is data or raw is None:
+        return formed
+    start, end = _Places(source, bom).inside(raw)
+    return Formed(formed.text, OffsetMap.of([(0, len(formed.text), start, end, 0)]), formed.facts)
+
+
+def gmail_message(data: bytes) -> Mail:
+    """The message in a resource. Raises ``E_PARSE``, ``E_TOO_LARGE``."""
+    source = data.decode("utf-8-sig", "replace")
+    return _mail(data, parse(source), _Places(source, 0))
+
+
+def _mail(data: bytes, resource: Value, places: _Places) -> Mail:
     labels = [v.data for v in resource.items("labelIds") if isinstance(v.data, str)]
     thread = resource.string("threadId")
     extra = {
@@ -56,49 +72,44 @@ def gmail(data: bytes, given: Given) -> Formed:
         "canonical_url": f"https://mail.google.com/mail/#all/{thread}" if thread.isalnum() else "",
     }
     kept = [label for label in labels if label not in VOLATILE_LABELS]
-    raw = resource.at("raw")
-    if raw is not None and isinstance(raw.data, str) and raw.data:
-        message = base64url(raw.data)
-        root = read_message(message)
-        start, end = places.inside(raw)
-        formed = write_mail(
-            Mail(message, root, _date(resource, root, places, start, end), kept, extra), given.max_chars
-        )
-        whole = OffsetMap.of([(0, len(formed.text), start, end, 0)])
-        return Formed(formed.text, whole, formed.facts)
     payload = resource.at("payload")
-    if payload is None or not payload.members() or not (payload.at("headers") or payload.at("body")):
+    if raw := resource.string("raw"):
+        blob = base64url(raw)
+        root = read_message(blob)
+    elif payload is not None and (payload.at("headers") or payload.at("body")):
+        blob, root = data, _tree(payload, places)
+    else:
         raise TabootError(
             "E_PARSE",
             "This is no message of the Gmail API: it has neither `payload` nor `raw`.",
             remedy="Ask for messages with format=full.",
         )
-    root = _tree(payload, places)
-    return write_mail(Mail(data, root, _date(resource, root, places, -1, -1), kept, extra), given.max_chars)
+    date = mail_date(root.fields) or _received(resource, places)
+    return Mail(blob, root, date, kept, extra)
 
 
 class _Places:
     """Where code points of the JSON stand in the blob."""
 
     def __init__(self, source: str, bom: int) -> None:
+        self._source = source
         self._bom = bom
         self._ends = None if source.isascii() else byte_ends(source, "utf-8")
 
     def _byte(self, position: int) -> int:
         return self._bom + (position if self._ends is None else int(self._ends[position]))
 
+    def text(self, value: Value) -> str:
+        """A value as it stands in the JSON."""
+        return self._source[value.start : value.end]
+
     def inside(self, value: Value) -> tuple[int, int]:
         """The bytes of a string without its quotes."""
         return self._byte(value.start + 1), self._byte(value.end - 1)
 
 
-def _date(
-    resource: Value, root: Part, places: _Places, start: int, end: int
-) -> tuple[datetime, int, int] | None:
-    """When the message was sent by its fields, else when the mailbox got it (``internalDate``)."""
-    found = mail_date(root.fields)
-    if found is not None:
-        return (found[0], start, end) if start >= 0 else found
+def _received(resource: Value, places: _Places) -> tuple[datetime, int, int] | None:
+    """When the mailbox got the message (``internalDate``)."""
     when, value = resource.integer("internalDate"), resource.at("internalDate")
     if when is None or value is None:
         return None
@@ -143,16 +154,22 @@ def _part(said: Value, places: _Places) -> Part:
     first = fields[0].start if fields else start
     part = part_of(Fields(fields), first, start, end)
     part.kind = said.string("mimeType").strip().lower() or part.kind
-    part.name = part.name or said.string("filename")
+    part.name = part.name or file_name(said.string("filename"))
     part.encoding = "identity"
     part.payload = base64url(said.string("body", "data"))
     if not part.payload:
+        part.reference = said.string("body", "attachmentId")
         part.stated_size = said.integer("body", "size") or 0
-    if part.kind == "message/rfc822" and not part.name:
-        nested = next(
-            (h for h in said.items("parts", 0, "headers") if h.string("name").lower() == "subject"), None
-        )
-        part.name = f"{words(nested.string('value')) if nested is not None else 'message'}.eml"
+    nested = said.at("parts", 0) if part.kind == "message/rfc822" else None
+    if nested is not None:
+        if not part.name:
+            subject = next(
+                (h.string("value") for h in nested.items("headers") if h.string("name").lower() == "subject"),
+                "",
+            )
+            part.name = f"{words(subject) or 'message'}.eml"
+        # Its fields and parts are in the resource: they make a resource of their own.
+        part.payload = f'{{"payload": {places.text(nested)}}}'.encode("utf-8", "replace")
     if b"\x1b" not in part.payload and _is_utf8(part.payload):
         # The API gives text in UTF-8, whatever the field says that it once was.
         part.params["charset"] = "utf-8"

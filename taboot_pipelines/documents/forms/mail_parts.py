@@ -64,8 +64,8 @@ class Part:
     """A message or a part of one. ``kind``: its media type. ``name``: of its file, if it has one.
     ``encoding``: how its bytes ``[start, end)`` of the blob are encoded: ``identity``, ``quoted-printable``,
     ``base64`` or ``uuencode``; ``payload``: what they say, where the blob keeps them otherwise, and
-    ``stated_size`` how much that is, where it does not keep them. ``head``: where its fields begin.
-    ``parts``: of a multipart."""
+    ``stated_size`` how much that is, where it does not keep them but a ``reference`` to them. ``head``: where
+    its fields begin. ``parts``: of a multipart."""
 
     fields: Fields
     kind: str
@@ -78,6 +78,7 @@ class Part:
     end: int
     payload: bytes | None = None
     stated_size: int | None = None
+    reference: str = ""
     parts: list[Part] = field(default_factory=list)
 
     def content(self, blob: bytes) -> bytes:
@@ -120,9 +121,15 @@ def part_of(fields: Fields, head: int, start: int, end: int, default: str = "tex
         kind = short.get(kind, "text/plain")
     placed = fields.get("content-disposition")
     disposition, extra = parameters(placed.value, "") if placed is not None else ("", {})
-    name = _UNSAFE.sub("_", extra.get("filename") or params.get("name") or "").strip(" .")[:200]
+    name = file_name(extra.get("filename") or params.get("name") or "")
     coding = fields.value("content-transfer-encoding").partition(";")[0].partition("(")[0]
     return Part(fields, kind, params, disposition, name, _encoding(coding), head, start, end)
+
+
+def file_name(stated: str) -> str:
+    """The name of an attached file, without directories and controls. A dot before it stays: it says that
+    ``.env`` is one."""
+    return _UNSAFE.sub("_", stated).lstrip(" ").rstrip(" .")[:200]
 
 
 def _encoding(stated: str) -> str:
@@ -270,7 +277,7 @@ def attachment_name(part: Part, blob: bytes) -> str:
     if part.name:
         return part.name
     if part.kind == "message/rfc822":
-        subject = _UNSAFE.sub("_", nested_subject(part, blob)).strip(" .")[:100]
+        subject = file_name(nested_subject(part, blob))[:100]
         return f"{subject or 'message'}.eml"
     return {"text/plain": "part.txt", "text/html": "part.html", "text/calendar": "invitation.ics"}.get(
         part.kind, "part"

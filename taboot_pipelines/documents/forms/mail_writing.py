@@ -207,9 +207,9 @@ def _attached(part: Part) -> list[Part]:
     ]
 
 
-def attachments(mail: Mail, max_chars: int) -> list[Part]:
-    """What is attached to a mail, in the order of its list."""
-    return _arranged(mail, mail.root, max_chars)[1]
+def attachments(mail: Mail) -> list[Part]:
+    """What is attached to a mail, in the order of its list. Raises as :func:`write_mail`."""
+    return _arranged(mail, mail.root, len(mail.blob))[1]
 
 
 def _trimmed(lines: Sequence[Line]) -> list[Line]:

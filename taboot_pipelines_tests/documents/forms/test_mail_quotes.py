@@ -29,7 +29,7 @@ REPLIES = {
     "wrapped": f"{NEW}\n\nOn Mon, 2 Mar 2026 at 10:00, John Doe\n<john@example.org> wrote:\n\n> {OLD}\n",
     "German": f"{NEW}\n\nAm 02.03.2026 um 10:00 schrieb John <john@example.org>:\n> {OLD}\n",
     "French": f"{NEW}\n\nLe lun. 2 mars 2026 à 10:00, John <john@example.org> a écrit :\n> {OLD}\n",
-    "Outlook": f"{NEW}\n\n-----Original Message-----\nFrom: John\nSent: Mon\nTo: Jane\nSubject: Disk\n\n{OLD}\n",
+    "Outlook": f"{NEW}\n\n-----Original Message-----\nFrom: J\nSent: x\nTo: Jane\nSubject: Disk\n\n{OLD}\n",
     "Outlook without a mark": f"{NEW}\n\nFrom: John\nSent: Monday\nTo: Jane\nSubject: Disk\n\n{OLD}\n",
     "Outlook in German": f"{NEW}\n\nVon: John\nGesendet: Montag\nAn: Jane\nBetreff: Disk\n\n{OLD}\n",
     "between": f"> {OLD} 1\n\n{NEW}\n\n> {OLD} 2\n> {OLD} 3\n\nand yes\n",
