@@ -19,12 +19,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, canonical, item, version_of
 from taboot_pipelines.connectors.credentials import header_value, secret_of
+from taboot_pipelines.connectors.gmail_entry import GmailSource
 from taboot_pipelines.connectors.gmail_files import RESOURCE
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.errors import TabootError
@@ -40,9 +41,6 @@ from taboot_pipelines.model.records import (
     Skipped,
     Unchanged,
 )
-
-if TYPE_CHECKING:
-    from taboot_pipelines.connectors.gmail import GmailSource
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,12 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.credentials import secret_of
 from taboot_pipelines.connectors.entries import BoundedSource
+from taboot_pipelines.connectors.gmail_entry import Imap
 from taboot_pipelines.connectors.gmail_files import MAIL
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.errors import TabootError
@@ -34,9 +35,6 @@ from taboot_pipelines.model.records import (
     Skipped,
     Unchanged,
 )
-
-if TYPE_CHECKING:
-    from taboot_pipelines.connectors.gmail import ImapServer
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +54,7 @@ _ENCODED = re.compile(r"&([^-]*)-")
 class ImapMailbox:
     """The connector of an entry with ``imap``. No network before :meth:`events`."""
 
-    def __init__(self, server: ImapServer, access: Access, *, bounds: BoundedSource) -> None:
+    def __init__(self, server: Imap, access: Access, *, bounds: BoundedSource) -> None:
         self._server = server
         self._access = access
         self._bounds = bounds
@@ -184,7 +182,7 @@ class _Session:
     """A connection, from login to logout. Every failure is a ``TabootError`` that repeats nothing of what
     the server says."""
 
-    def __init__(self, server: ImapServer, access: Access, bounds: BoundedSource) -> None:
+    def __init__(self, server: Imap, access: Access, bounds: BoundedSource) -> None:
         self._server = server
         self._access = access
         self._bounds = bounds
