@@ -68,7 +68,7 @@ def charset_of(data: bytes, declared: str | None) -> tuple[str, bool]:
     if codec in (None, "ascii", "utf-8"):
         text = data.decode("utf-8", "replace")
         bad = text.count("\ufffd")
-        if sum(letter > "\x7f" for letter in text) > 2 * bad:
+        if bad == 0 or sum(letter > "\x7f" for letter in text) > 2 * bad:
             # A few bytes are damaged, or were cut off.
             return "utf-8", bad == 0
     if codec in (None, "ascii") and len(data) < _MIN_STATISTICS:

@@ -34,6 +34,8 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+#: Bytes of white space, also of the one that does not break.
+_BLANK = b" \t\r\n\xc2\xa0"
 #: Other forms of what another alternative says better.
 _LESSER = frozenset(("text/enriched", "text/richtext", "text/x-amp-html", "text/watch-html"))
 
@@ -78,12 +80,13 @@ def write_mail(mail: Mail, max_chars: int) -> Formed:
     subject = fields.value("subject")
     _heading(out, mail.blob, fields.get("subject"), subject)
     _head(out, mail, fields)
-    bodies, attached = _arranged(mail, mail.root, max_chars)
+    bodies, attached = _arranged(mail, mail.root)
     lines: list[Line] = []
     for body in bodies:
         if lines:
             lines.append(Line("", ()))
-        lines += _trimmed(body)
+        text = text_lines(body, mail.blob, max_chars)
+        lines += _trimmed(text if body.kind == "text/html" else _as_markdown(text))
     parted = part_history(lines, subject)
     if own := _trimmed(parted.own):
         out.put("\n")
@@ -136,35 +139,30 @@ def _head(out: MailWriter, mail: Mail, fields: Fields) -> None:
         out.put("\n")
 
 
-def _arranged(mail: Mail, part: Part, max_chars: int) -> tuple[list[list[Line]], list[Part]]:
-    """The lines of the texts that a part shows, and what is attached to it. Depth is that of the parts, which
-    is bounded."""
+def _arranged(mail: Mail, part: Part) -> tuple[list[Part], list[Part]]:
+    """The texts that a part shows, and what is attached to it. Depth is that of the parts, which is
+    bounded."""
     if not part.parts:
-        if (
+        shown = (
             part.kind in ("text/plain", "text/html")
             and part.disposition != "attachment"
             and (not part.name or part is mail.root)
-        ):
-            lines = text_lines(part, mail.blob, max_chars)
-            return [lines if part.kind == "text/html" else _as_markdown(lines)], []
-        return [], [part]
+        )
+        return ([part], []) if shown else ([], [part])
     if part.kind == "multipart/alternative":
-        return _alternative(mail, part, max_chars)
-    shown = part.parts
+        return _alternative(mail, part)
+    read = part.parts
     if part.kind == "multipart/related":
         start = part.params.get("start", "")
-        root = next(
-            (child for child in part.parts if start and child.fields.value("content-id") == start),
-            part.parts[0],
-        )
-        shown = [root]
+        named = (child for child in part.parts if start and child.fields.value("content-id") == start)
+        read = [next(named, part.parts[0])]
     elif part.kind in ("multipart/signed", "multipart/report"):
-        shown = part.parts[:1]
-    bodies: list[list[Line]] = []
+        read = part.parts[:1]
+    bodies: list[Part] = []
     attached: list[Part] = []
     for child in part.parts:
-        if any(child is one for one in shown):
-            texts, others = _arranged(mail, child, max_chars)
+        if any(child is one for one in read):
+            texts, others = _arranged(mail, child)
             bodies += texts
             attached += others
         else:
@@ -172,29 +170,22 @@ def _arranged(mail: Mail, part: Part, max_chars: int) -> tuple[list[list[Line]],
     return bodies, attached
 
 
-def _alternative(mail: Mail, part: Part, max_chars: int) -> tuple[list[list[Line]], list[Part]]:
+def _alternative(mail: Mail, part: Part) -> tuple[list[Part], list[Part]]:
     """The plain text of several forms of one text, else the first that shows any."""
-    best: list[list[Line]] = []
-    attached: list[Part] = []
-    plain_first = sorted(part.parts, key=lambda child: not _is_plain(child))
-    chosen: dict[int, list[Part]] = {}
-    for child in plain_first:
-        if best and not child.parts and child.kind in ("text/plain", "text/html"):
-            chosen[id(child)] = []
-            continue
-        texts, others = ([], _attached(child)) if best else _arranged(mail, child, max_chars)
-        chosen[id(child)] = others
-        if not best and any(line.text.strip() for text in texts for line in text):
+    best: list[Part] = []
+    others: dict[int, list[Part]] = {}
+    for child in sorted(part.parts, key=lambda child: not _is_plain(child)):
+        texts, others[id(child)] = ([], _attached(child)) if best else _arranged(mail, child)
+        if any(text.content(mail.blob).strip(_BLANK) for text in texts):
             best = texts
-    for child in part.parts:
-        attached += [leaf for leaf in chosen[id(child)] if leaf.kind not in _LESSER or leaf.name]
-    return best, attached
+    return best, [
+        leaf for child in part.parts for leaf in others[id(child)] if leaf.kind not in _LESSER or leaf.name
+    ]
 
 
 def _is_plain(part: Part) -> bool:
-    return any(
-        leaf.kind == "text/plain" and leaf.disposition != "attachment" for leaf in part.walk()
-    ) and not any(leaf.kind == "text/html" and leaf.disposition != "attachment" for leaf in part.walk())
+    kinds = {leaf.kind for leaf in part.walk() if leaf.disposition != "attachment"}
+    return "text/plain" in kinds and "text/html" not in kinds
 
 
 def _attached(part: Part) -> list[Part]:
@@ -208,8 +199,8 @@ def _attached(part: Part) -> list[Part]:
 
 
 def attachments(mail: Mail) -> list[Part]:
-    """What is attached to a mail, in the order of its list. Raises as :func:`write_mail`."""
-    return _arranged(mail, mail.root, len(mail.blob))[1]
+    """What is attached to a mail, in the order of its list."""
+    return _arranged(mail, mail.root)[1]
 
 
 def _trimmed(lines: Sequence[Line]) -> list[Line]:
