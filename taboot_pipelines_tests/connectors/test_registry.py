@@ -31,6 +31,7 @@ NOTHING: dict[str, dict[str, Any]] = {
     "files": {"path": "."},
     "compose": {"path": "."},
     "swag": {"path": "."},
+    "gmail": {"path": "."},
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
     "tailscale": {"path": "."},
     "unifi": {"path": "."},
