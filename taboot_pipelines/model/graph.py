@@ -239,6 +239,7 @@ NODES: dict[str, NodeType] = {
                 "description": _str,
                 "driver": _text,
                 "external": _bool,
+                "vlan": lambda v: isinstance(v, int) and 1 <= v <= 4094,
             },
         ),
         NodeType(

@@ -13,6 +13,7 @@ from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
 from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentUnits
 from taboot_pipelines.knowledge.project_units import ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier
@@ -33,6 +34,7 @@ EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {
     "compose": ComposeExtractor,
     "swag": NginxExtractor,
     "tailscale": TailscaleExtractor,
+    "unifi": UnifiExtractor,
 }
 
 #: A mention in prose says less than a declaration.

@@ -33,6 +33,8 @@ NOTHING: dict[str, dict[str, Any]] = {
     "swag": {"path": "."},
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
     "tailscale": {"path": "."},
+    "unifi": {"path": "."},
+    "youtube": {"path": "."},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)
