@@ -59,7 +59,7 @@ _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
-    """A directory of documents: Markdown, HTML, text, mail, notebooks, PDF, Word, captions, YAML, JSON, conf."""
+    """A directory of documents: Markdown, HTML, text, mail, PDF, Word, notebooks, captions, YAML, JSON, …"""
 
     type: Literal["files"]
 
