@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.github import GITHUB_FORMS
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {}
+FORMS: Mapping[str, Form] = {**GITHUB_FORMS}
