@@ -73,7 +73,9 @@ def _content(request: str, text: str) -> Part | None:
     match = _CONTENT.fullmatch(request.partition("?")[0])
     if match is None or not text:
         return None
-    return Part(text.encode(), f"{match['name']}/{match['path']}", charset="utf-8")
+    # The item's name is that of the recording too, which would tell another type.
+    mime = "text/markdown" if match["path"].lower().endswith((".md", ".markdown")) else None
+    return Part(text.encode(), f"{match['name']}/{match['path']}", mime, "utf-8")
 
 
 def _resource(resource: Mapping[str, Any]) -> Part | None:

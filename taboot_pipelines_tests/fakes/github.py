@@ -1,8 +1,8 @@
 """A fake GitHub: real HTTP, the API's real paths, headers, pages and errors, repositories held in memory.
 
-It models what the connector depends on: trees and blobs by git's own hashes, ETags of bodies, ``Link`` headers,
-numbers that issues, pull requests and discussions share, renamed, private, empty and deleted repositories. It
-is a fake: it has no git, no search and no limits but those that a test sets. In a test::
+It models what the connector depends on: trees and blobs by git's own hashes, ETags of bodies, ``Link``
+headers, numbers that issues, pull requests and discussions share, renamed, private, empty and deleted
+repositories. It is a fake: it has no git, no search and no limits but those that a test sets. In a test::
 
     with FakeGithub() as hub:
         repository = hub.repository("acme/shop", {"README.md": "# Shop\n"})
@@ -21,6 +21,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
@@ -325,8 +326,8 @@ class FakeGithub:
             return self._ticks
 
     def now(self) -> str:
-        seconds = self.tick()
-        return f"2025-{1 + seconds // 86400 % 12:02}-01T{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+        start = datetime(2025, 1, 1, tzinfo=UTC)
+        return (start + timedelta(seconds=self.tick())).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def repository(self, name: str, files: dict[str, File] | None = None, **more: Any) -> Repository:
         made = Repository(self, 1000 + self.tick(), name, dict(files or {}), **more)
