@@ -37,6 +37,8 @@ _ENDINGS = {
     "creole": "text/plain",
 }
 _SECONDS = 300
+#: How the machine reaches the network, and whom it trusts.
+_PASSED = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy"})
 _MAX_LIST_BYTES = 64 * 1024 * 1024
 
 
@@ -145,7 +147,7 @@ class Wiki:
             "GIT_CONFIG_COUNT": str(len(options)),
             **{f"GIT_CONFIG_KEY_{i}": name for i, name in enumerate(options)},
             **{f"GIT_CONFIG_VALUE_{i}": value for i, value in enumerate(options.values())},
-            **{k: v for k, v in os.environ.items() if k in ("SSL_CERT_FILE", "SSL_CERT_DIR", "https_proxy")},
+            **{k: v for k, v in os.environ.items() if k in _PASSED},
         }
         try:
             done = subprocess.run(

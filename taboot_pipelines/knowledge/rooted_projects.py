@@ -69,7 +69,9 @@ class RootedProjects:
         if not self._reads(narrowed.read(within.files[0]) or ""):
             return Interpretation((), ())
         name = root.rstrip("/")
-        facts = replace(source, source_id=name, folder=name.rpartition("/")[2])
+        # No name of a proxy holds a slash.
+        proxy = source.proxy or name.replace("/", ".")
+        facts = replace(source, source_id=name, folder=name.rpartition("/")[2], proxy=proxy)
         said = self._inner.interpret(within, narrowed, facts)
         return Interpretation(
             tuple(replace(node, evidence=_placed(node, root)) for node in said.nodes),

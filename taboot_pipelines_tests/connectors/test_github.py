@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -495,6 +497,47 @@ def test_discussions(hub: FakeGithub, shop: Repository) -> None:
         end = store.run(hub.url, discussions=True, **WITH_TOKEN)
         assert end is not None and not end.complete
         assert store.problems == {"acme/shop#discussions": code}
+
+
+def test_the_wiki_by_git(hub: FakeGithub, shop: Repository, tmp_path: Path) -> None:
+    store = Store()
+    fine(store, hub, wiki=True, files=False, **WITH_TOKEN)
+    assert not any("#wiki" in path for path in store.items), "no page was ever written"
+    hub.wikis = tmp_path / "wikis"
+    bare, work = hub.wikis / "acme" / "shop.wiki.git", tmp_path / "work"
+    author = ["-c", "user.name=ann", "-c", "user.email=ann@example.org"]
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", *author, *arguments], check=True, capture_output=True)
+
+    def commit(**pages: str) -> None:
+        for name, text in pages.items():
+            (work / name.replace("_", ".")).write_text(text)
+        git("-C", str(work), "add", "-A")
+        git("-C", str(work), "commit", "-qm", "pages")
+        git("-C", str(work), "push", "-q", str(bare), "HEAD:master")
+
+    git("init", "-q", "--bare", "-b", "master", str(bare))
+    git("init", "-q", "-b", "master", str(work))
+    (work / "link.md").symlink_to("/etc/passwd")
+    commit(Home_md="# Home\n", Guide_rst="Guide\n=====\n", picture_png="no page")
+    fine(store, hub, wiki=True, files=False, **WITH_TOKEN)
+    pages = {p: (x.url, x.mime) for p, x in store.items.items() if "#wiki" in p}
+    assert pages == {
+        "acme/shop#wiki/Home.md": (f"{hub.url}/acme/shop/wiki/Home", "text/markdown"),
+        "acme/shop#wiki/Guide.rst": (f"{hub.url}/acme/shop/wiki/Guide", "text/x-rst"),
+    }
+    hub.log.clear()
+    fine(store, hub, wiki=True, files=False, **WITH_TOKEN)
+    assert store.counts["Fetched"] == 0 and not any("upload-pack" in a.path for a in hub.asked("POST")[1:])
+    (work / "Guide.rst").unlink()
+    commit(Home_md="# New home\n")
+    fine(store, hub, wiki=True, files=False, **WITH_TOKEN)
+    assert store.counts["Fetched"] == 1 and "acme/shop#wiki/Guide.rst" not in store.items
+    hub.fault = lambda path: (500, b"", {}) if ".wiki.git/" in path else None
+    end = store.run(hub.url, wiki=True, files=False, **WITH_TOKEN)
+    assert end is not None and not end.complete and store.problems == {"acme/shop#wiki": "E_NETWORK"}
+    assert "acme/shop#wiki/Home.md" in store.items
 
 
 @pytest.mark.parametrize(

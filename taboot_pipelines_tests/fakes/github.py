@@ -17,12 +17,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
@@ -281,6 +284,8 @@ class FakeGithub:
         self.restless = False
         self.token: str | None = None
         self.fault: Callable[[str], Answer | None] = lambda _: None
+        #: Where the bare repositories of wikis lie, as ``OWNER/NAME.wiki.git``.
+        self.wikis: Path | None = None
         self._ticks = 0
         self._lock = threading.RLock()
         hub = self
@@ -347,7 +352,9 @@ class FakeGithub:
 
     def _handle(self, h: BaseHTTPRequestHandler, body: bytes) -> None:
         with self._lock:
-            status, data, headers = self.fault(h.path) or self._answer(h, body)
+            status, data, headers = self.fault(h.path) or (
+                self._git(h, body) if ".wiki.git/" in h.path else self._answer(h, body)
+            )
         etag = f'W/"{hashlib.sha256(data).hexdigest()[:32]}"'
         wanted = h.headers["if-none-match"]
         headers = {"content-type": "application/json; charset=utf-8", **LIMIT, **headers}
@@ -462,6 +469,31 @@ class FakeGithub:
             if number < last:
                 links.append(f'<{self.url}{path}?{urlencode({**query, "page": page})}>; rel="{relation}"')
         return _json(found[(number - 1) * size : number * size], link=", ".join(links))
+
+    def _git(self, h: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        """What git itself answers (``git http-backend``)."""
+        url = urlsplit(h.path)
+        name = url.path.partition(".git/")[0].removeprefix("/")
+        if self.wikis is None or not (self.wikis / f"{name}.git").is_dir():
+            return _error(404, "Not Found")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": str(self.wikis),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": url.path,
+            "QUERY_STRING": url.query,
+            "REQUEST_METHOD": h.command,
+            "CONTENT_TYPE": h.headers["content-type"] or "",
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_GIT_PROTOCOL": h.headers["git-protocol"] or "",
+            "HTTP_CONTENT_ENCODING": h.headers["content-encoding"] or "",
+        }
+        done = subprocess.run(
+            ["git", "http-backend"], input=body, env=environment, capture_output=True, check=True
+        )
+        head, _, data = done.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head.decode().split("\r\n"))
+        return int(headers.pop("status", "200").split()[0]), data, headers
 
     def _graphql(self, asked: dict[str, Any]) -> Answer:
         query, variables = asked["query"], asked["variables"]
