@@ -36,6 +36,7 @@ NOTHING: dict[str, dict[str, Any]] = {
     "tailscale": {"path": "."},
     "unifi": {"path": "."},
     "youtube": {"path": "."},
+    "github": {"path": "."},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)

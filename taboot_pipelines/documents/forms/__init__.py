@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from taboot_pipelines.documents.forms import docx, notebook, pdf
 from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.github import GITHUB_FORMS
 from taboot_pipelines.documents.forms.mail import MAIL, mail
 from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED
@@ -37,6 +38,7 @@ FORMS: Mapping[str, Form] = {
     videos.VIDEO: video,
     MAIL: mail,
     GMAIL: gmail,
+    **GITHUB_FORMS,
 }
 
 

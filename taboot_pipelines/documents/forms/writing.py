@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -121,6 +122,36 @@ class JsonWriter(SourceWriter):
             held = run if not run.verbatim and run.text == "\r" else None
         if held is not None:
             self._line_break(held.start, held.end, prefix)
+
+    def edited(self, value: Value, edits: Sequence[tuple[int, int, str]]) -> None:
+        """Write a string's content with other words in place of its code points ``[start, end)``. ``edits``
+        are in order and do not overlap. Line breaks become ``\\n``."""
+        content: str = value.data
+        waiting = [*edits, (len(content), len(content), "")]
+        at, n = 0, 0
+        for run in value.runs(self._source):
+            end = at + len(run.text)
+            position = at
+            while position < end:
+                first, last, words = waiting[n]
+                if position < first:
+                    stop = min(end, first)
+                    if run.verbatim:
+                        self._verbatim(run.start + position - at, run.start + stop - at)
+                    elif run.text != "\r":
+                        self.block(run.text, self._byte(run.start), self._byte(run.end))
+                    elif content[end : end + 1] != "\n":
+                        self._line_break(run.start, run.end, "")
+                    position = stop
+                    continue
+                if position == first:
+                    self.put(words)
+                position = min(end, max(last, position))
+                if position >= last:
+                    n += 1
+            at = end
+        for _, _, words in waiting[n:]:
+            self.put(words)
 
     def _line_break(self, start: int, end: int, prefix: str) -> None:
         self.block("\n", self._byte(start), self._byte(end))
