@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taboot_pipelines.documents.forms.chat import chat
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {}
+FORMS: Mapping[str, Form] = {CHAT: chat, CHAT_WITH_THINKING: chat}

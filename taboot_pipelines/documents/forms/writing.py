@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,14 @@ from taboot_pipelines.model.offsets import OffsetMap
 
 #: What no text may hold: it becomes U+FFFD, one for one.
 _UNREADABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Edit(NamedTuple):
+    """Code points ``[start, end)`` of a text are written as ``text``, which no byte says."""
+
+    start: int
+    end: int
+    text: str
 
 
 class Writer:
@@ -97,6 +107,39 @@ class JsonWriter(Writer):
             held = run if not run.verbatim and run.text == "\r" else None
         if held is not None:
             self._line_break(held.start, held.end, prefix)
+
+    def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
+        """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
+        Positions are those of the pieces' text put together."""
+        waiting = list(reversed(edits))
+        begun = False  # of an edit that covers several pieces
+        at = 0
+        for run in runs:
+            end = at + len(run.text)
+            position = at
+            while waiting and waiting[-1].start < end:
+                edit = waiting[-1]
+                if not begun:
+                    self._piece(run, position - at, edit.start - at)
+                    self.put(edit.text)
+                position = min(edit.end, end)
+                begun = edit.end > end
+                if begun:
+                    break
+                waiting.pop()
+            self._piece(run, position - at, end - at)
+            at = end
+        for edit in reversed(waiting):
+            if edit.start >= at:
+                self.put(edit.text)
+
+    def _piece(self, run: Run, start: int, end: int) -> None:
+        if start >= end:
+            return
+        if run.verbatim:
+            self._verbatim(run.start + start, run.start + end)
+        else:
+            self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
 
     def _line_break(self, start: int, end: int, prefix: str) -> None:
         self.block("\n", self._byte(start), self._byte(end))
