@@ -37,6 +37,18 @@ CODES: dict[str, tuple[int, str]] = {
     "E_REDIRECT": (508, "The redirects loop or exceed the limit; use the final URL in the sources file."),
     "E_NOT_FOUND": (404, "Check that the thing named in the message still exists."),
     "E_FORBIDDEN": (403, "Give the process the right to read it, or exclude it in the sources file."),
+    "E_CREDENTIALS": (
+        401,
+        "The token or password has expired, was revoked, or is wrong: set its variable to a new one.",
+    ),
+    "E_REQUESTS": (
+        429,
+        "Run again: the next run goes on. Raise the source's `max_requests` if that is too little.",
+    ),
+    "E_API": (
+        502,
+        "The service does not answer as its API says: check `base_url`, and what stands in between.",
+    ),
     "E_CONFLICT": (409, "Another writer was first; run again."),
     "E_DOMAIN_BLOCKED": (
         403,

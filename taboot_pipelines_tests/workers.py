@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -24,6 +25,22 @@ GROUPS = "groups.json"
 def pytest_configure(config: pytest.Config) -> None:
     told: dict[str, Any] = getattr(config, "workerinput", {})
     servers.RUN = servers.Run(told.get("servers"))
+    _pass_over_full_stacks()
+
+
+def _pass_over_full_stacks() -> None:
+    """Let a finalizer fail where the stack is full: pytest would fail the test that filled it on purpose.
+
+    Texts nested without end are among the hostile input. Garbage that is collected just when the stack has no
+    room left cannot run its finalizer, and pytest's own hook, which tells of that, cannot run either.
+    """
+    told = sys.unraisablehook
+
+    def tell(unraisable: sys.UnraisableHookArgs, /) -> None:
+        if unraisable.exc_type is not RecursionError:
+            told(unraisable)
+
+    sys.unraisablehook = tell
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, capture, crawls, discover, domains, ingest, query, status
+from taboot_pipelines.cli import admin, audit, capture, crawls, discover, domains, ingest, plan, query, status
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -40,6 +40,7 @@ def cli(context: click.Context) -> None:
 
 for command in (
     ingest.ingest,
+    plan.plan,
     crawls.crawls,
     query.search,
     query.ask,

@@ -23,10 +23,11 @@ from pydantic import AfterValidator, Field
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, ProxyName
-from taboot_pipelines.connectors.files import is_env, items, names, source_directory
+from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
-from taboot_pipelines.connectors.walk import Directory, File, Item, read
+from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import Event, Known, Role
@@ -64,7 +65,7 @@ class ComposeSource(DirectorySource):
     def folder(self, root: Path) -> str | None:
         """The directory's own name, as Compose names a project there: links are not followed."""
         # Path.absolute keeps `..`, which is no name.
-        return os.path.basename(os.path.abspath(source_directory(self, root))) or None  # noqa: PTH100, PTH119
+        return os.path.basename(os.path.abspath(source_directory(self.path, root))) or None  # noqa: PTH100, PTH119
 
 
 #: What lies beneath the root, by path.
@@ -75,7 +76,7 @@ class ComposeConnector:
     """Reads the projects beneath ``path`` of ``entry``, and what its globs take there."""
 
     def __init__(self, entry: ComposeSource, access: Access) -> None:
-        self._directory = source_directory(entry, access.root)
+        self._directory = source_directory(entry.path, access.root)
         self._access = access
         self._include = Globs(entry.include)
         self._exclude = Globs(entry.exclude)
@@ -84,11 +85,21 @@ class ComposeConnector:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
         all.
         """
-        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
-        listing = directory.list()
-        found = {path: item for path, item in listing.items().items() if not self._exclude.matches(path)}
-        roles = self._roles(found, tombstoned)
+        directory, listing = self._list()
+        roles = self._roles(self._found(listing), tombstoned)
         yield from items(directory, listing, roles, self._access.max_blob_bytes, known, tombstoned)
+
+    def plan(self) -> Iterator[Planned]:
+        """How many files a run would look at. Raises as :meth:`events` does."""
+        _, listing = self._list()
+        yield planned(self._directory, listing, self._roles(self._found(listing), lambda _: False))
+
+    def _list(self) -> tuple[Directory, Listing]:
+        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
+        return directory, directory.list()
+
+    def _found(self, listing: Listing) -> _Found:
+        return {path: item for path, item in listing.items().items() if not self._exclude.matches(path)}
 
     def _roles(self, found: _Found, tombstoned: Callable[[str], bool]) -> dict[str, Role]:
         roles: dict[str, Role] = {}

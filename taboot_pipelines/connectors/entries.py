@@ -5,12 +5,12 @@ The entry model of a source type stands beside its reader, in the module of that
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 
 from croniter import croniter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.model.ids import NAME_PATTERN, canonical_json
@@ -42,6 +42,16 @@ def _path(value: str) -> str:
     return value
 
 
+def _day(value: object) -> object:
+    """A day as the catalog keeps it; YAML has days of its own."""
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            raise ValueError("is not a day such as 2026-01-31") from None
+    return value
+
+
 def unique(value: list[str]) -> list[str]:
     """Refuse a value that is there twice."""
     if len(set(value)) != len(value):
@@ -54,6 +64,7 @@ Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=True)]
 GlobList = Annotated[list[str], AfterValidator(_globs)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_path)]
+Day = Annotated[date, BeforeValidator(_day)]
 ProxyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,255}$")]
 
 
@@ -110,4 +121,33 @@ class DirectorySource(SourceEntry):
     )
     exclude: GlobList = Field(
         default_factory=list, description="Globs of what is left out; a deleted or excluded file is the same."
+    )
+
+
+class RecordedSource(SourceEntry):
+    """A source that is asked by its API, or whose exported files lie in the directory ``path``."""
+
+    path: PathText | None = Field(
+        None, description="A directory of exported files, relative to the sources file; then no API is asked."
+    )
+    include: GlobList = Field(
+        default_factory=list, description="Globs of the files that are taken; default: what the type reads."
+    )
+    exclude: GlobList = Field(default_factory=list, description="Globs of the files that are left out.")
+
+
+class BoundedSource(SourceEntry):
+    """A source that is asked by an API: how much of it one run may ask for."""
+
+    max_items: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="After so many items a run stops; what it did not come to stays as it is."
+    )
+    max_requests: Annotated[int, Field(ge=1)] = Field(
+        10_000, description="After so many requests a run stops, and the next one goes on."
+    )
+    max_wait_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        900, description="How long a run waits in all when the service asks for fewer requests."
+    )
+    since: Day | None = Field(
+        None, description="Nothing that was last changed before this day (UTC) is taken."
     )

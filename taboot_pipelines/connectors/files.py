@@ -8,13 +8,14 @@ globs say, nor are links to them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Content, Directory, File, Item, Listing, read_signed
 from taboot_pipelines.model.records import (
@@ -59,14 +60,14 @@ def is_env(name: str) -> bool:
     return ".env" in name.lower() and _ENV.fullmatch(name) is not None
 
 
-def source_directory(entry: DirectorySource, root: Path) -> Path:
-    """Where the entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or
+def source_directory(path: str, root: Path) -> Path:
+    """Where an entry's ``path`` leads: relative to ``root`` (the sources file's directory), absolute, or
     from ``~``.
     """
     try:
-        return root / Path(entry.path).expanduser()
+        return root / Path(path).expanduser()
     except RuntimeError:  # no such home: a directory of that name does not exist either
-        return root / entry.path
+        return root / path
 
 
 class FilesConnector:
@@ -79,12 +80,17 @@ class FilesConnector:
         *,
         default_include: tuple[str, ...] = DEFAULT_INCLUDE,
     ) -> None:
-        self._directory = source_directory(entry, access.root)
+        self._directory = source_directory(entry.path, access.root)
         self._access = access
         #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
         self._fold = not entry.include
         self._include = Globs(entry.include or default_include)
         self._exclude = Globs(entry.exclude)
+
+    def plan(self) -> Iterator[Planned]:
+        """How many files a run would look at. Raises as :meth:`events` does."""
+        listing = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home).list()
+        yield planned(self._directory, listing, self._roles(listing))
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
@@ -110,6 +116,12 @@ class FilesConnector:
                 and any(map(is_env, names(path, listing.item(path))))
             )
         }
+
+
+def planned(directory: Path, listing: Listing, paths: Collection[str]) -> Planned:
+    """What a run would look at of a directory: no requests, so many files and bytes."""
+    sizes = (int(listing.signatures[p].partition(":")[0]) for p in paths if p in listing.signatures)
+    return Planned(f"files of {directory}", requests=0, items=len(paths), bytes=sum(sizes))
 
 
 def names(path: str, item: Item) -> tuple[str, ...]:

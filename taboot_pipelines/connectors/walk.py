@@ -9,6 +9,7 @@ followed link, so that a walk ends.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -17,6 +18,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Failed, Skipped
@@ -271,6 +273,27 @@ def signature_of(info: os.stat_result) -> str:
     return f"{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}:{info.st_ino}"
 
 
+@contextlib.contextmanager
+def opened(file: File) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+    """A regular file to read, and what it is. Raises ``FileNotFoundError`` if it has vanished, ``OSError``.
+
+    The location is a resolved path: a link put in its place since then is not followed, a pipe does not
+    block.
+    """
+    descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe, socket or device")
+        yield stream, info
+
+
+def settled(info: os.stat_result, begun: float) -> bool:
+    """Whether a file that was opened at ``begun`` (``time.time``) cannot change unseen: one that was written
+    this moment may be written again within the resolution of its times."""
+    return begun - max(info.st_mtime, info.st_ctime) > _SETTLED_SECONDS
+
+
 def read(file: File, limit: int) -> bytes | Skipped | Failed | None:
     """As :func:`read_signed`, the bytes alone."""
     content = read_signed(file, limit)
@@ -283,8 +306,7 @@ def read_signed(file: File, limit: int) -> Content | Skipped | Failed | None:
     for _ in range(2):
         begun = time.time()
         try:
-            # The location is a resolved path: a link put in its place since then is not followed, a pipe does
-            # not block.
+            # As in `opened`, which is for files that are read piece by piece.
             descriptor = os.open(file.location, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
                 before = os.fstat(descriptor)
@@ -308,9 +330,7 @@ def read_signed(file: File, limit: int) -> Content | Skipped | Failed | None:
                 return None
             return Failed(file.path, _unreadable(file.path, error, "file"))
         if len(data) == before.st_size == after.st_size and before.st_mtime_ns == after.st_mtime_ns:
-            # A file that was written this moment may be written again within the resolution of its times.
-            settled = begun - max(after.st_mtime, after.st_ctime) > _SETTLED_SECONDS
-            return Content(data, signature_of(after) if settled else None)
+            return Content(data, signature_of(after) if settled(after, begun) else None)
     return Failed(
         file.path, TabootError("E_CONFLICT", f"{file.path} changes while it is being read.", path=file.path)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taboot_pipelines.connectors.entries import DirectorySource
+from taboot_pipelines.connectors.entries import DirectorySource, RecordedSource
 from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.model import ids
 from taboot_pipelines.settings import Settings
@@ -20,6 +20,6 @@ def fingerprint(settings: Settings, entry: Entry) -> str | None:
         return None
     config, limits = entry.config, settings.limits
     told = config.model_dump(mode="json", exclude={"id", "namespace", "schedule"})
-    if isinstance(config, DirectorySource):
-        told["path"] = str(source_directory(config, entry.root).absolute())
+    if isinstance(config, DirectorySource | RecordedSource) and config.path is not None:
+        told["path"] = str(source_directory(config.path, entry.root).absolute())
     return ids.digest(told, limits.max_blob_bytes, limits.max_document_chars)

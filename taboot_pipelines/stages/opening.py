@@ -22,11 +22,11 @@ def open_source(
     workspace: Workspace,
     entry: Entry,
     present: Mapping[str, Locator],
-    frontier: OpenFrontier,
+    frontier: OpenFrontier | None,
     state: SourceState | None = None,
 ) -> Connector:
     """The connector of an entry; ``present``: the source's locators by path, whose bytes it may read;
-    ``state``: what it keeps from run to run, by default nothing."""
+    ``frontier``: of its crawls; ``state``: what it keeps from run to run, by default nothing."""
     catalog, hints, settings = workspace.catalog, workspace.hints, workspace.settings
     namespace = entry.namespace
 

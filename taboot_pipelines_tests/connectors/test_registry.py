@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,7 +86,7 @@ def test_the_types_that_are_named() -> None:
 
 def test_a_module_of_each_type_and_no_type_is_forgotten() -> None:
     modules: dict[str, ModuleType] = {
-        path.stem: sys.modules[f"{taboot_pipelines.connectors.__name__}.{path.stem}"]
+        path.stem: import_module(f"{taboot_pipelines.connectors.__name__}.{path.stem}")
         for path in PACKAGE.glob("[a-z]*.py")
     }
     declared = {name: m.SOURCE for name, m in modules.items() if hasattr(m, "SOURCE")}

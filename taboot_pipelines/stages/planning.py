@@ -1,0 +1,35 @@
+"""What a run of a source would ask its origin for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taboot_pipelines.connectors.plans import Planned, Planner
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages.opening import open_source
+from taboot_pipelines.stages.present_locators import PresentLocators
+from taboot_pipelines.stages.source_state import BatchState
+from taboot_pipelines.stages.workspace import Workspace
+
+
+def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:
+    """The parts of the next run of a source; nothing is stored.
+
+    Raises ``E_SOURCE_UNKNOWN``, and what the run would raise before its first item. A crawl cannot be planned
+    (``E_QUERY``): what its lists name is shown by ``taboot discover``.
+    """
+    entries = [e for e in workspace.entries(source_id) if not e.retiring]
+    if not entries:
+        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", sources=[source_id])
+    entry = entries[0]
+    present = PresentLocators(workspace.catalog.locators, entry.namespace, source_id)
+    state = BatchState(workspace.catalog, entry, damaged=False)
+    connector = open_source(workspace, entry, present, None, state)
+    if not isinstance(connector, Planner):
+        raise TabootError(
+            "E_QUERY",
+            f"A source of the type {entry.config.type} cannot tell what a run would ask for.",
+            remedy="`taboot discover URL` shows what the lists of a site name.",
+            source=source_id,
+        )
+    yield from connector.plan()
