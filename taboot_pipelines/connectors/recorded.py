@@ -32,8 +32,8 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 
-#: What the source's state remembers: {path: [the reader's version, the file's signature, why it was skipped]}
-#: of files that are not one item.
+#: What the source's state remembers: {path: [the reader's version, the file's signature, why it was skipped,
+#: what the reader keeps, the parts that were left out]} of files that are not one item.
 _FILES = "files"
 #: The file says of itself that it is something else, or nothing.
 _NOT_OF_THE_TYPE = frozenset({"E_MIME", "E_BINARY", "E_EMPTY", "E_TOO_LARGE"})
@@ -53,17 +53,48 @@ class Part:
     url: str | None = None
     role: Role = "document"
     last_modified: str | None = None
+    #: Without a name: whether nothing follows it in the file.
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A part that is as it was when the file was read last, of those that are ``known``."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part that is there and not read, with a typed reason."""
+
+    name: str | None
+    code: str
+    message: str
 
 
 class RecordedFile:
-    """A file as a reader sees it. ``stream`` is at its beginning."""
+    """A file as a reader sees it. ``stream`` is at its beginning. ``known``: the names of its parts that are
+    stored. ``remembered``: what this version of the reader put into ``keep`` when it last read the file, such
+    as how far it came; a value of JSON, of which nothing is content."""
 
-    def __init__(self, path: str, size: int, limit: int, stream: BinaryIO) -> None:
+    def __init__(
+        self,
+        path: str,
+        size: int,
+        limit: int,
+        stream: BinaryIO,
+        known: frozenset[str | None] = frozenset(),
+        remembered: Any = None,
+    ) -> None:
         self.path = path
         self.size = size
         #: No item may have more bytes.
         self.limit = limit
         self.stream = stream
+        self.known = known
+        self.remembered = remembered
+        self.keep: Any = None
 
     def read(self) -> bytes:
         """All bytes. Raises ``E_TOO_LARGE`` for more than :attr:`limit`."""
@@ -81,7 +112,7 @@ class Reader(Protocol):
     #: Raise it when the same file would give other parts.
     version: str
 
-    def __call__(self, file: RecordedFile) -> Iterator[Part]: ...
+    def __call__(self, file: RecordedFile) -> Iterator[Part | Kept | LeftOut]: ...
 
 
 class RecordedFiles:
@@ -124,11 +155,12 @@ class RecordedFiles:
             if self._is_as_it_was(item, memory.get(path), known, parts, tombstoned):
                 if path in memory and memory[path][2] is not None:
                     yield Skipped(path, *memory[path][2])
+                for left in memory[path][4] if path in memory else ():
+                    yield Skipped(*left)
                 if parts:
                     yield Unchanged(dict.fromkeys(parts, "document"))
                 continue
-            memory.pop(path, None)
-            whole = yield from self._read(item, tombstoned, memory)
+            whole = yield from self._read(item, tombstoned, memory, parts)
             if not whole:
                 # What the rest of the file holds is unknown.
                 complete, reason = False, reason or f"{path} could not be read to its end"
@@ -173,18 +205,27 @@ class RecordedFiles:
         return parts == (file.path,) and known[file.path].etag == file.signature and not tombstoned(file.path)
 
     def _read(
-        self, file: File, tombstoned: Callable[[str], bool], memory: dict[str, Any]
+        self,
+        file: File,
+        tombstoned: Callable[[str], bool],
+        memory: dict[str, Any],
+        parts: tuple[str, ...],
     ) -> Generator[Event, None, bool]:
         """The events of one file; returns False where a part of it may be missing. What else is to be known
-        of it the next time is put into ``memory``."""
+        of it the next time is put into ``memory``. ``parts``: its items that are known."""
         limit = self._access.max_blob_bytes
+        before = memory.pop(file.path, None)
+        held = frozenset(None if part == file.path else part[len(file.path) + 1 :] for part in parts)
+        left: list[tuple[str, str, str]] = []
         seen: set[str] = set()
         skip: tuple[str, str] | None = None
         begun = time.time()
         try:
             with opened(file) as (stream, info):
                 signature = signature_of(info) if settled(info, begun) else None
-                for part in self._reader(RecordedFile(file.path, info.st_size, limit, stream)):
+                remembered = before[3] if before is not None and before[0] == self._reader.version else None
+                recorded = RecordedFile(file.path, info.st_size, limit, stream, held, remembered)
+                for part in self._reader(recorded):
                     path = file.path if part.name is None else f"{file.path}#{part.name}"
                     if path in seen:
                         yield Failed(path, TabootError("E_CONFLICT", f"Two parts are called {path}."))
@@ -192,9 +233,16 @@ class RecordedFiles:
                     seen.add(path)
                     if tombstoned(path):
                         yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+                    elif isinstance(part, Kept):
+                        yield Unchanged({path: "document"})
+                    elif isinstance(part, LeftOut):
+                        left.append((path, part.code, part.message))
+                        yield Skipped(*left[-1])
                     elif len(part.data) > limit:
-                        message = f"{path} has {len(part.data)} bytes, more than {limit}."
-                        yield Skipped(path, "E_TOO_LARGE", message)
+                        left.append(
+                            (path, "E_TOO_LARGE", f"{path} has {len(part.data)} bytes, more than {limit}.")
+                        )
+                        yield Skipped(*left[-1])
                     else:
                         yield Fetched(
                             path,
@@ -203,11 +251,13 @@ class RecordedFiles:
                             mime=part.mime,
                             charset=part.charset,
                             url=part.url,
-                            etag=signature if part.name is None else None,
+                            etag=signature if part.name is None and part.whole else None,
                             last_modified=part.last_modified,
                         )
                 if signature_of(os.fstat(stream.fileno())) != signature_of(info):
                     # It grew or was written meanwhile: what was read stands, and the next run looks again.
+                    if recorded.keep is not None:
+                        memory[file.path] = [self._reader.version, None, None, recorded.keep, left]
                     return not seen or file.path in seen
         except FileNotFoundError:
             return True
@@ -221,8 +271,10 @@ class RecordedFiles:
                 return False
             skip = (error.code, error.message)
             yield Skipped(file.path, *skip)
-        if signature is not None and (skip is not None or seen != {file.path}):
-            memory[file.path] = [self._reader.version, signature, skip]
+            recorded = None
+        keep = None if recorded is None else recorded.keep
+        if keep is not None or (signature is not None and (skip is not None or seen != {file.path})):
+            memory[file.path] = [self._reader.version, signature, skip, keep, left]
         return True
 
 

@@ -23,10 +23,16 @@ CHAT_WITH_THINKING = "application/vnd.taboot.chat-thinking"
 HEAD_BYTES = 256 * 1024
 #: Of so many lines one is a record of a chat, if the file is one.
 _MAX_LINES = 50
+#: In so many bytes the first object of an array shows its names.
+_FIRST_KEYS = 4096
 
 _AIDER = re.compile(rb"^#[ \t]+aider chat started at ", re.M)
-_CONVERSATION = re.compile(rb'"(?:mapping|chat_messages|safeHtmlItem)"[ \t\r\n]*:')
-_DOCUMENT = re.compile(rb'"(?:mapping|chat_messages|loglines|messages|chunkedPrompt|history)"[ \t\r\n]*:')
+#: What Takeout says of every activity with Gemini, whatever the language.
+_ACTIVITY = rb'"header"[ \t\r\n]*:[ \t\r\n]*"[^"]{0,40}(?:Gemini|Bard)'
+_CONVERSATION = re.compile(rb'"(?:mapping|chat_messages)"[ \t\r\n]*:|' + _ACTIVITY)
+_DOCUMENT = re.compile(
+    rb'"(?:mapping|chat_messages|loglines|messages|chunkedPrompt|history)"[ \t\r\n]*:|' + _ACTIVITY
+)
 _MESSAGES = re.compile(rb'"(?:role|message|parts|content)"[ \t\r\n]*:')
 
 
@@ -62,37 +68,39 @@ def kind_of(head: bytes) -> FileKind | None:
     none that is known."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"["):
-        return _kind_of_array(text)
+        if _CONVERSATION.search(text) or _DOCUMENT.search(text[:_FIRST_KEYS]):
+            return FileKind.CONVERSATIONS
+        return FileKind.DOCUMENT if _MESSAGES.search(text) else None
     if _AIDER.search(head):
         return FileKind.MARKDOWN
-    if not text:
-        return None
-    lines = text.split(b"\n", _MAX_LINES)
-    records = [record for line in lines[:_MAX_LINES] if (record := parsed(line)) is not None]
-    if text.startswith(b"{") and not records:
-        # Nothing on a line of its own is an object: one that goes over many lines, or a very long one.
+    lines = [line for line in text.split(b"\n", _MAX_LINES)[:_MAX_LINES] if line.strip()]
+    records = [record for line in lines if (record := parsed(line)) is not None]
+    shaped = sum(record_shape(record) is not None for record in records)
+    if not text.startswith(b"{"):
+        # Text that quotes a record here and there is none.
+        return FileKind.LINES if 2 * shaped > len(lines) else None
+    if len(lines) == 1 and records:
+        whole = session_shape(records[0]) is not None
+        return FileKind.DOCUMENT if whole else FileKind.LINES if shaped else None
+    if not records or not lines[0].strip(b"{ \t\r"):
+        # An object over many lines, or a line that is longer than the head.
         if _DOCUMENT.search(text):
             return FileKind.DOCUMENT
         return FileKind.LINES if len(lines) == 1 and _MESSAGES.search(text) else None
-    if text.startswith(b"{") and len(records) == 1 and len([x for x in lines if x.strip()]) == 1:
-        return (
-            FileKind.DOCUMENT
-            if session_shape(records[0])
-            else FileKind.LINES
-            if record_shape(records[0])
-            else None
-        )
-    if text.startswith(b"{\n") or text.startswith(b"{\r"):
-        return FileKind.DOCUMENT if _DOCUMENT.search(text) else None
-    return FileKind.LINES if any(map(record_shape, records)) else None
+    return FileKind.LINES if shaped else None
 
 
-def _kind_of_array(text: bytes) -> FileKind | None:
-    if _CONVERSATION.search(text):
-        return FileKind.CONVERSATIONS
-    if _DOCUMENT.search(text[:4096]):
-        return FileKind.CONVERSATIONS
-    return FileKind.DOCUMENT if _MESSAGES.search(text) else None
+def is_session(data: bytes) -> bool:
+    """Whether a JSON text is a session of a known format. What is no JSON passes for one: whoever reads it
+    says what is wrong with it."""
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        return True
+    if isinstance(value, dict):
+        return session_shape(value) is not None
+    records = value if isinstance(value, list) else []
+    return any(isinstance(record, dict) and record_shape(record) for record in records[:_MAX_LINES])
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
@@ -118,7 +126,8 @@ def session_shape(members: Mapping[str, Any]) -> Shape | None:
         return Shape.GEMINI_CLI if {"sessionId", "projectHash"} & members.keys() else Shape.MESSAGES
     if isinstance(members.get("history"), list):
         return Shape.MESSAGES
-    if {"title", "time"} <= members.keys() and {"safeHtmlItem", "products", "header"} & members.keys():
+    header = members.get("header")
+    if {"title", "time"} <= members.keys() and isinstance(header, str) and re.search("Gemini|Bard", header):
         return Shape.GEMINI_TAKEOUT
     return None
 
