@@ -40,14 +40,14 @@ class Writer:
     @property
     def text(self) -> str:
         """What is written so far."""
-        return "".join(self._parts)
+        return _UNREADABLE.sub("\ufffd", "".join(self._parts))
 
     def put(self, text: str) -> None:
         """Write what no byte says: a heading's ``#``, a blank line."""
         self.length += len(text)
         if self.length > self._max:
             raise TabootError("E_TOO_LARGE", f"The document has more than {self._max} characters.")
-        self._parts.append(_UNREADABLE.sub("\ufffd", text))
+        self._parts.append(text)
 
     def block(self, text: str, byte_start: int, byte_end: int) -> None:
         """Write what bytes ``[byte_start, byte_end)`` say as a whole, such as a date in another form."""
