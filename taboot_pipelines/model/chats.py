@@ -77,8 +77,8 @@ def kind_of(head: bytes) -> FileKind | None:
     records = [record for line in lines if (record := parsed(line)) is not None]
     shaped = sum(record_shape(record) is not None for record in records)
     if not text.startswith(b"{"):
-        # Text that quotes a record here and there is none.
-        return FileKind.LINES if 2 * shaped > len(lines) else None
+        # Damage at the beginning, or a text that quotes a record here and there.
+        return FileKind.LINES if shaped and 4 * shaped >= len(lines) else None
     if len(lines) == 1 and records:
         whole = session_shape(records[0]) is not None
         return FileKind.DOCUMENT if whole else FileKind.LINES if shaped else None
@@ -164,7 +164,18 @@ def record_shape(members: Mapping[str, Any]) -> Shape | None:
     return None
 
 
-_OPENCLAW = frozenset({"session", "model_change", "thinking_level_change", "compaction", "branch_summary"})
+_OPENCLAW = frozenset(
+    {
+        "session",
+        "model_change",
+        "thinking_level_change",
+        "compaction",
+        "branch_summary",
+        "custom",
+        "label",
+        "session_info",
+    }
+)
 _CODEX_ITEMS = frozenset(
     {
         "message",
@@ -174,6 +185,7 @@ _CODEX_ITEMS = frozenset(
         "custom_tool_call",
         "custom_tool_call_output",
         "local_shell_call",
+        "local_shell_call_output",
         "web_search_call",
     }
 )
