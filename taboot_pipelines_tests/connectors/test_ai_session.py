@@ -452,7 +452,7 @@ def change(root: Path, step: str, name: str, value: Any, number: int) -> None:
             path.write_bytes(b"[" + b",\n".join(said) + b"]")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(steps, st.booleans())
 def test_incremental_equals_from_scratch(changes: list[tuple[str, str, Any]], is_settled: bool) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
@@ -472,7 +472,9 @@ def test_incremental_equals_from_scratch(changes: list[tuple[str, str, Any]], is
         there = scratch.run()
         assert isinstance(events[-1], Enumerated) and events[-1] == there[-1]
         if events[-1].complete:
-            assert home.held() == scratch.held()
+            # What is there and not read keeps what was read of it before.
+            stale = {e.path for e in events if isinstance(e, Skipped)}
+            assert {p: x for p, x in home.held().items() if p not in stale} == scratch.held()
         else:
             assert scratch.held().items() <= home.held().items()
         assert _reasons(events) == _reasons(there)
