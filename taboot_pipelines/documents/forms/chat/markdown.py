@@ -9,7 +9,9 @@ from datetime import UTC
 
 from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn, text_of
 from taboot_pipelines.documents.forms.writing import Edit, JsonWriter
+from taboot_pipelines.documents.mime import PLAIN
 from taboot_pipelines.documents.secrets import find_secrets
+from taboot_pipelines.documents.secrets.spans import Span, merged
 from taboot_pipelines.model.json_text import Run
 
 #: Of a longer result, a longer text of an attachment and a longer instruction to the model, the middle is
@@ -23,6 +25,7 @@ _EXAMINED_CHARS = 65_536
 _AS_CODE = "text/x-shellscript"
 _HEADINGS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool", "note": "Note"}
 
+_LINE_BREAK = re.compile(r"\n")
 _TICKS = re.compile(r"`{3,}")
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\))")
 _MARKED_LINE = re.compile(
@@ -61,14 +64,14 @@ def _part(writer: JsonWriter, turn: Turn, part: Part) -> None:
     writer.put("\n")
     match part.kind:
         case "text" if turn.role == "system":
-            _fenced(writer, part.runs, shorten=True)
+            _quoted(writer, part.runs, shorten=True)
         case "text":
             _prose(writer, part.runs)
         case "code":
             _fenced(writer, part.runs, info=part.name)
         case "thinking":
             writer.put("Thinking:\n\n")
-            _fenced(writer, part.runs)
+            _quoted(writer, part.runs)
         case "attachment":
             writer.put(f"Attachment: {part.name}\n")
             if part.runs:
@@ -106,6 +109,17 @@ def _prose(writer: JsonWriter, runs: Sequence[Run]) -> None:
     writer.put(f"\n{fence}\n" if fence else "\n")
 
 
+def _quoted(writer: JsonWriter, runs: Sequence[Run], *, shorten: bool = False) -> None:
+    """Prose that is no part of what was said aloud."""
+    text = text_of(runs)
+    edits = _as_told(text, shorten=shorten)
+    marks = [Edit(m.end(), m.end(), "> ") for m in _LINE_BREAK.finditer(text, 0, len(text.rstrip()))]
+    shown = [mark for mark in marks if not any(edit.start < mark.end < edit.end for edit in edits)]
+    writer.put("> ")
+    writer.runs(runs, sorted([*edits, *shown]))
+    writer.put("\n")
+
+
 def _call(writer: JsonWriter, part: Part) -> None:
     mark = _fence(*(text_of(field.runs) for field in part.fields))
     writer.put(f"{mark}\n")
@@ -126,47 +140,59 @@ def _fenced(writer: JsonWriter, runs: Sequence[Run], *, info: str = "", shorten:
 
 
 def _code(writer: JsonWriter, runs: Sequence[Run], *, shorten: bool = False) -> None:
-    """The text as it is, without what is blank at its end."""
+    """The text as it is, on lines of its own."""
     text = text_of(runs)
-    end = len(text.rstrip())
-    edits = list(_control_sequences(text))
-    if shorten and end > MAX_RESULT_CHARS:
-        edits = _shortened(text, end, edits)
-    edits = [edit for edit in edits if edit.end <= end]
-    if end < len(text):
-        edits.append(Edit(end, len(text), ""))
-    writer.runs(runs, edits)
-    if end:
+    writer.runs(runs, _as_told(text, shorten=shorten))
+    if not text.isspace() and text:
         writer.put("\n")
 
 
-def _shortened(text: str, end: int, edits: Sequence[Edit]) -> list[Edit]:
-    """The edits that leave out the middle, and mask what is a secret by what stands there."""
+def _as_told(text: str, *, shorten: bool = False) -> list[Edit]:
+    """The edits that leave out what is blank at a text's end, control sequences, and the middle if it is to
+    be shortened, and that mask what the document's own mask would not see any more: secrets that prose tells,
+    where the text becomes code, and those that the middle tells."""
+    end = len(text.rstrip())
+    middle = _middle(text, end) if shorten and end > MAX_RESULT_CHARS else None
+    cuts = [] if middle is None else [middle]
+    if end < len(text):
+        cuts.append(Edit(end, len(text), ""))
+    masks = [Edit(a, b, re.sub(r"[^\n]", "*", text[a:b])) for a, b in _secrets(text[:end], middle)]
+    kept: list[Edit] = []
+    for edit in (*cuts, *masks, *_control_sequences(text)):
+        if not any(edit.start < other.end and other.start < edit.end for other in kept):
+            kept.append(edit)
+    return sorted(kept)
+
+
+def _secrets(text: str, middle: Edit | None) -> Iterator[Span]:
+    """The secrets of a text that becomes code, which do not reach into its ``middle``."""
+    if middle is None:
+        # What prose tells and code does not, it tells in quotes of backticks and in tables.
+        if "`" in text or "|" in text:
+            yield from find_secrets(text, PLAIN)
+        return
+    pieces = [(0, text)]
+    if len(text) > 2 * _EXAMINED_CHARS:
+        pieces = [(0, text[:_EXAMINED_CHARS]), (len(text) - _EXAMINED_CHARS, text[-_EXAMINED_CHARS:])]
+    found = [
+        (a + at, b + at)
+        for at, piece in pieces
+        for a, b in merged([*find_secrets(piece, _AS_CODE), *find_secrets(piece, PLAIN)])
+    ]
+    for low, high in ((0, middle.start), (middle.end, len(text))):
+        for a, b in found:
+            if max(a, low) < min(b, high):
+                yield max(a, low), min(b, high)
+
+
+def _middle(text: str, end: int) -> Edit:
+    """What is left out of a text that is too long: whole lines, unless they are very long."""
     head = text.rfind("\n", 0, _HEAD_CHARS) + 1 or _HEAD_CHARS
     tail = text.find("\n", end - _TAIL_CHARS, end) + 1 or end - _TAIL_CHARS
     # Ends of lines far off would show next to nothing.
     head = head if head > _HEAD_CHARS // 2 else _HEAD_CHARS
     tail = tail if tail < end - _TAIL_CHARS // 2 else end - _TAIL_CHARS
-    if end <= 2 * _EXAMINED_CHARS:
-        secrets = find_secrets(text[:end], _AS_CODE)
-    else:
-        begin = end - _EXAMINED_CHARS
-        secrets = find_secrets(text[:_EXAMINED_CHARS], _AS_CODE)
-        secrets += [(a + begin, b + begin) for a, b in find_secrets(text[begin:end], _AS_CODE)]
-    masked = []
-    for low, high in ((0, head), (tail, end)):
-        for a, b in secrets:
-            a, b = max(a, low), min(b, high)
-            if a < b:
-                masked.append(Edit(a, b, re.sub(r"[^\n]", "*", text[a:b])))
-    left_out = Edit(head, tail, f"[… {tail - head} characters are left out …]\n")
-    kept = [
-        edit
-        for edit in edits
-        if (edit.end <= head or edit.start >= tail)
-        and not any(edit.start < mask.end and mask.start < edit.end for mask in masked)
-    ]
-    return sorted([*masked, *kept, left_out])
+    return Edit(head, tail, f"[… {tail - head} characters are left out …]\n")
 
 
 def _control_sequences(text: str) -> Iterator[Edit]:
