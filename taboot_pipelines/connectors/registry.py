@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import compose, files, github, swag, web
+from taboot_pipelines.connectors import compose, files, github, gmail, swag, tailscale, unifi, web, youtube
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -19,6 +19,10 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     swag.SOURCE,
     web.SOURCE,
     github.SOURCE,
+    youtube.SOURCE,
+    gmail.SOURCE,
+    tailscale.SOURCE,
+    unifi.SOURCE,
 )
 
 #: By the ``type`` of their entries.

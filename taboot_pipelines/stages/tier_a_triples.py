@@ -13,6 +13,8 @@ from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
+from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentUnits
 from taboot_pipelines.knowledge.project_units import ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.rooted_projects import RootedProjects
@@ -49,6 +51,8 @@ EXTRACTORS: dict[str, tuple[Callable[[], ProjectExtractor], ...]] = {
             reads=lambda text: _NGINX.search(text) is not None,
         ),
     ),
+    "tailscale": (TailscaleExtractor,),
+    "unifi": (UnifiExtractor,),
 }
 
 #: A mention in prose says less than a declaration.

@@ -378,8 +378,9 @@ class ApiClient:
 
         with self._lock:
             if self._client is None:
-                # Its log would tell queries.
-                logging.getLogger("httpx").setLevel(logging.WARNING)
+                # Their logs would tell queries, and cookies.
+                for logger in ("httpx", "httpcore"):
+                    logging.getLogger(logger).setLevel(logging.WARNING)
                 parts = urlsplit(self.base_url)
                 proxy = getproxies().get(parts.scheme)
                 self._client = httpx.Client(
