@@ -144,7 +144,7 @@ class JsonWriter(SourceWriter):
             while position < end:
                 first, last, words = waiting[n]
                 if position < first:
-                    stop = min(end, first)
+                    stop = end if end < first else first
                     if run.verbatim:
                         self._verbatim(run.start + position - at, run.start + stop - at)
                     elif run.text != "\r":
@@ -155,7 +155,7 @@ class JsonWriter(SourceWriter):
                     continue
                 if position == first:
                     self.put(words)
-                position = min(end, max(last, position))
+                position = end if end < last else max(last, position)
                 if position >= last:
                     n += 1
             at = end
