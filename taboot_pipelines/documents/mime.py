@@ -32,6 +32,8 @@ _BY_SUFFIX = {
     "jsonl": "application/json",
     "ndjson": "application/json",
     "json5": "application/json",
+    "jsonc": "application/json",
+    "hujson": "application/json",
     "toml": "application/toml",
     "xml": "text/xml",
     "csv": "text/csv",
@@ -60,6 +62,14 @@ _BY_SUFFIX = {
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",
     "ipynb": NOTEBOOK,
+    "vtt": "text/vtt",
+    "srt": "application/x-subrip",
+    "sbv": "text/x-sbv",
+    "json3": "application/vnd.taboot.timedtext+json",
+    "srv1": "application/vnd.taboot.timedtext+xml",
+    "srv2": "application/vnd.taboot.timedtext+xml",
+    "srv3": "application/vnd.taboot.timedtext+xml",
+    "eml": "message/rfc822",
 }
 #: Types whose bytes are those of another format, which they are held in. Their names refine that format.
 _WITHIN = {"docx": DOCX, "docm": DOCX, "dotx": DOCX, "dotm": DOCX}
@@ -92,6 +102,8 @@ _ALIASES = {
     "application/vnd.jupyter.notebook": NOTEBOOK,
     "application/vnd.ms-word.document.macroenabled.12": DOCX,
     "application/vnd.openxmlformats-officedocument.wordprocessingml.template": DOCX,
+    "text/srt": "application/x-subrip",
+    "application/srt": "application/x-subrip",
 }
 _OTHER_TEXT = frozenset(("application/javascript", "application/sql", "message/rfc822"))
 _UNSPECIFIC = ("", PLAIN, BINARY, "binary/octet-stream", "application/unknown", "application/x-unknown")
@@ -125,7 +137,9 @@ _SNIFF = 8192
 #: Resources of an API as this product stores them; what stands behind the prefix says which.
 RESOURCE = "application/vnd.taboot."
 #: Further types whose documents are Markdown that a form renders from their bytes.
-RENDERED: frozenset[str] = frozenset((NOTEBOOK, PDF, DOCX))
+RENDERED: frozenset[str] = frozenset(
+    {NOTEBOOK, PDF, DOCX, "message/rfc822", "text/vtt", "application/x-subrip", "text/x-sbv"}
+)
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 

@@ -391,15 +391,16 @@ def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citat
 def _cite(number: int, s: Scored) -> Citation:
     document, statement = s.place.document, s.statement
     chunk_id, line = document.place(statement)
+    start = document.start + statement.start
     return Citation(
         number=number,
         text=" ".join(document.text[statement.start : statement.end].split()),
         doc_id=document.doc_id,
         chunk_id=chunk_id,
-        url=document.url,
+        url=document.url if document.places is None else document.places.url(document.url, start),
         title=document.title,
         line=line,
-        start=document.start + statement.start,
+        start=start,
         end=document.start + statement.end,
     )
 

@@ -204,9 +204,13 @@ class Index:
         shard, local = self.locate(row)
         doc = int(self.document[row])
         chunk: dict[str, Any] = {name: own[local].as_py() for name, own in self._shown[shard].items()}
-        chunk["doc"] = {name: own[doc].as_py() for name, own in self._shown_documents.items()}
+        chunk["doc"] = self.document_fields(doc)
         chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
         return chunk
+
+    def document_fields(self, row: int) -> dict[str, Any]:
+        """What a hit shows of a document, which is a row of ``documents``."""
+        return {name: own[row].as_py() for name, own in self._shown_documents.items()}
 
     def chunk_id(self, row: int) -> str:
         """The id of a row's chunk."""
@@ -225,7 +229,7 @@ class Index:
     @cached_property
     def _shown_documents(self) -> dict[str, pa.Array]:
         """What a hit shows of a document."""
-        names = ("doc_id", "source_id", "path", "url", "title", "lang")
+        names = ("doc_id", "source_id", "path", "url", "title", "lang", "places")
         return {name: _whole(self.documents, name) for name in names}
 
     def chunk_texts(self, first: int, last: int) -> list[ChunkText]:

@@ -54,12 +54,15 @@ def _citation(view: View, cited: FactCitation, number: int) -> Citation:
     row = index.row_at(cited.doc_id, cited.start)
     title = "" if at is None else index.documents.column("title")[at].as_py()
     chunk = "" if row is None else index.chunk_id(row)
+    url = view.document_url(cited.doc_id)
+    if at is not None:
+        url = view.passage_url(index.document_fields(at), cited.start)
     return Citation(
         number=number,
         text=cited.text,
         doc_id=cited.doc_id,
         chunk_id=chunk,
-        url=view.document_url(cited.doc_id),
+        url=url,
         title=title,
         # The lines of what is rendered from a PDF or a message are none that people know.
         line=None if _is_rendered(view, cited.doc_id) else cited.line,
