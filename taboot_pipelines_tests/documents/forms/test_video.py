@@ -147,3 +147,22 @@ def test_what_is_no_video_has_a_typed_reason(resource: Any, code: str | None) ->
     with pytest.raises(TabootError) as raised:
         parsed(resource)
     assert raised.value.code == code
+
+
+NAMES = """id video player transcript track json3 text events segs utf8 tStartMs snippet title description
+tags channelTitle publishedAt contentDetails duration videoDetails lengthSeconds shortDescription author
+microformat playerMicroformatRenderer publishDate thumbnails high url thumbnail languageCode"""
+names = st.sampled_from(NAMES.split())
+shapes = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(names, shapes, max_size=6))
+def test_a_video_of_any_shape_is_a_document_or_a_typed_reason(resource: dict[str, Any]) -> None:
+    try:
+        assert parsed({"id": "aaaaaaaaaaA", "video": {}, **resource}).text
+    except TabootError as error:
+        assert "failed with" not in error.message, "nothing takes the reader by surprise"
