@@ -53,12 +53,13 @@ DEFAULT_INCLUDE = (
     "*.vtt",
     "*.srt",
     "*.sbv",
+    "*.eml",
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
-    """A directory of documents: Markdown, HTML, text, notebooks, PDF, Word, captions, YAML, JSON, conf."""
+    """A directory of documents: Markdown, HTML, text, mail, PDF, Word, notebooks, captions, YAML, JSON, …"""
 
     type: Literal["files"]
 

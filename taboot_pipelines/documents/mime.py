@@ -69,6 +69,7 @@ _BY_SUFFIX = {
     "srv1": "application/vnd.taboot.timedtext+xml",
     "srv2": "application/vnd.taboot.timedtext+xml",
     "srv3": "application/vnd.taboot.timedtext+xml",
+    "eml": "message/rfc822",
 }
 #: Types whose bytes are those of another format, which they are held in. Their names refine that format.
 _WITHIN = {"docx": DOCX, "docm": DOCX, "dotx": DOCX, "dotm": DOCX}
@@ -136,7 +137,9 @@ _SNIFF = 8192
 #: Resources of an API as this product stores them; what stands behind the prefix says which.
 RESOURCE = "application/vnd.taboot."
 #: Further types whose documents are Markdown that a form renders from their bytes.
-RENDERED: frozenset[str] = frozenset({NOTEBOOK, PDF, DOCX, "text/vtt", "application/x-subrip", "text/x-sbv"})
+RENDERED: frozenset[str] = frozenset(
+    {NOTEBOOK, PDF, DOCX, "message/rfc822", "text/vtt", "application/x-subrip", "text/x-sbv"}
+)
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 

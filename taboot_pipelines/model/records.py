@@ -17,6 +17,19 @@ Role = Literal["document", "input"]
 #: What becomes of a page: its main content as Markdown, its structured data as Markdown, or its source.
 Extraction = Literal["markdown", "structured", "raw"]
 
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A text that is attached to a mail, a document of its own. ``name``: the same for the same mail,
+    beginning with its number there. ``data`` is None for what the mail only refers to, by ``reference``."""
+
+    name: str
+    mime: str
+    charset: str | None
+    data: bytes | None
+    reference: str | None = None
+
+
 # --- connectors -> raw_blobs --------------------------------------------------------------------------------
 
 

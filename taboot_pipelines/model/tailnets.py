@@ -6,7 +6,7 @@ Field names are compared without case and underscores, since the same things are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from enum import StrEnum
 
 from taboot_pipelines.model.json_text import Value
@@ -39,6 +39,7 @@ class Form(StrEnum):
 _DEVICE = frozenset(("addresses", "ipaddresses", "tailscaleips", "nodekey", "machinekey"))
 _USER = frozenset(("loginname", "profilepicurl"))
 _ROUTE = frozenset(("prefix",))
+_STATUS = frozenset(("backendstate", "magicdnssuffix"))
 _LISTS = frozenset(("devices", "nodes", "machines", "users", "routes"))
 _ONE = frozenset(("node", "device", "machine"))
 # fmt: off
@@ -62,22 +63,20 @@ def fields(value: Value) -> Mapping[str, Value]:
 def form_of(root: Value) -> Form | None:
     """The form of a whole text; None where it is of no tailnet that is known."""
     if isinstance(root.data, list):
-        items = [fields(item).keys() for item in root.items()]
-        known = not items or any((_DEVICE | _USER | _ROUTE) & names for names in items)
-        return Form.BARE_LIST if known else None
+        return Form.BARE_LIST if _is_list(root) else None
     if not isinstance(root.data, dict):
         return None
     known_by = fields(root)
     names = known_by.keys()
     if {"captures", "topology"} & names:
         return Form.CAPTURE
-    if "selfnode" in names or "stableid" in fields(known_by.get("node", root)):
+    if "selfnode" in names or "stableid" in _within(known_by, "node"):
         return Form.NETMAP
-    if {"self", "peer"} & names:
+    if _STATUS & names or _DEVICE & _within(known_by, "self"):
         return Form.STATUS
-    if _LISTS & names:
+    if any(_is_list(known_by[name]) for name in _LISTS & names):
         return Form.LISTS
-    if _DEVICE & names or _ONE & names:
+    if _DEVICE & names or any(_DEVICE & _within(known_by, name) for name in _ONE):
         return Form.DEVICE
     if _USER & names:
         return Form.USER
@@ -91,6 +90,19 @@ def form_of(root: Value) -> Form | None:
         for name, value in root.members().items()
     )
     return Form.SETTINGS if _SETTINGS & names or split else None
+
+
+def _within(known_by: Mapping[str, Value], name: str) -> Set[str]:
+    """The names of the fields of a member."""
+    return fields(known_by[name]).keys() if name in known_by else frozenset()
+
+
+def _is_list(value: Value) -> bool:
+    """Whether it lists devices, users or routes, or nothing at all."""
+    items = [fields(item).keys() for item in value.items()]
+    return isinstance(value.data, list) and (
+        not items or any((_DEVICE | _USER | _ROUTE) & names for names in items)
+    )
 
 
 def _has_sections(known_by: Mapping[str, Value]) -> bool:

@@ -82,6 +82,8 @@ class TailscaleExtractor:
                 claims.problems.append(Problem(path, error.code, error.message))
                 continue
             claims.texts[path] = text
+            for unread in said.errors if said is not None else ():
+                claims.note(path, unread.code, f"a policy in it cannot be read: {unread.message.rstrip('.')}")
             if said is None:
                 claims.note(path, "E_UNRESOLVED", "holds nothing of a tailnet in a form that is known")
             elif form is Form.CAPTURE:

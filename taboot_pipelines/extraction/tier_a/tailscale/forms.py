@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
 from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText, Said, Sighting, Tailnet
 from taboot_pipelines.model.json_text import Value
@@ -26,8 +27,7 @@ Fields = Mapping[str, Value]
 
 
 def read(text: JsonText, form: Form, source_id: str) -> Tailnet:
-    """What a text of this form says. Raises ``E_PARSE`` for a policy in it that is neither JSON nor
-    HuJSON."""
+    """What a text of this form says."""
     reader = _Reader(text, source_id)
     reader.document(form)
     return reader.found
@@ -86,12 +86,19 @@ class _Reader:
         else:
             self._device(item)
 
-    def _policy(self, value: Value) -> None:
-        """A policy, as an object or as the text of one. Raises ``E_PARSE``."""
-        text = self._text.inner(value) if isinstance(value.data, str) else self._text
-        root = text.root if isinstance(value.data, str) else value
-        if isinstance(root.data, dict):
-            self.found.policies.append((text, root))
+    def _policy(self, value: Value, *path: str) -> None:
+        """A policy, as an object or as the text of one; ``path``: where in that."""
+        text = self._text
+        try:
+            if isinstance(value.data, str):
+                text = self._text.inner(value)
+                value = text.root
+        except TabootError as error:
+            self.found.errors.append(error)
+            return
+        policy = value.at(*path)
+        if policy is not None and isinstance(policy.data, dict):
+            self.found.policies.append((text, policy))
 
     # --- devices --------------------------------------------------------------------------------------------
 
@@ -298,10 +305,7 @@ class _Reader:
                 self._policy(given[name])
                 return
         if _text(given.get("scenariohujson")):
-            inner = self._text.inner(given["scenariohujson"])
-            policy = inner.root.at("policy")
-            if policy is not None and isinstance(policy.data, dict):
-                self.found.policies.append((inner, policy))
+            self._policy(given["scenariohujson"], "policy")
 
     def _topology_node(self, name: str, node: Fields) -> Sighting:
         value = node.get("hostname")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.inventory import Address, Range
 from taboot_pipelines.model.json_text import Run, Value, parse
 from taboot_pipelines.model.records import Evidence
@@ -101,6 +102,8 @@ class Tailnet:
     policies: list[tuple[JsonText, Value]] = field(default_factory=list)
     #: Packet filters, each with the device that it protects.
     filters: list[tuple[JsonText, Value, Sighting]] = field(default_factory=list)
+    #: What kept a policy inside of a text from being read.
+    errors: list[TabootError] = field(default_factory=list)
     #: Routes that an answer apart from the devices enables, by the key of their device.
     enabled: list[tuple[str, Said[Range]]] = field(default_factory=list)
 

@@ -253,6 +253,9 @@ def test_what_names_no_device_says_nothing(said):
         ({"TagOwners": {}}, Form.POLICY),
         ({"groups": ["wheel"], "hosts": {"a": "b"}, "tests": []}, None),
         ({"ssh": {"port": 22}}, None),
+        ({"self": "https://x.example/1", "users": [{"name": "root"}], "node": "18"}, None),
+        ({"nodes": [{"id": 1, "label": "a"}]}, None),
+        ({"nodes": []}, Form.LISTS),
         ({"name": "x", "version": "1"}, None),
         ("text", None),
         ([{"a": 1}], None),
@@ -260,6 +263,13 @@ def test_what_names_no_device_says_nothing(said):
 )
 def test_the_form_is_told_by_what_only_it_holds(root, form):
     assert form_of(parse(json.dumps(root))) == form
+
+
+def test_a_policy_that_is_broken_costs_nothing_else():
+    capture = {"topology": {"nodes": {"a": {"hostname": "a", "ipv4": "100.64.0.1"}}}, "captures": {}}
+    found = read({"x.json": capture | {"input": {"full_policy": "{oops"}}, "p.json": {"policy": "[}"}})
+    assert nodes(found, "Host").keys() == {"a"}
+    assert [(p.path, p.code) for p in found.problems] == [("p.json", "E_PARSE"), ("x.json", "E_PARSE")]
 
 
 def test_what_is_none_of_the_forms_is_noted_and_what_is_no_json_is_told():
