@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import compose, files, gmail, swag, web
+from taboot_pipelines.connectors import compose, files, github, gmail, swag, tailscale, unifi, web, youtube
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -18,7 +18,11 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     compose.SOURCE,
     swag.SOURCE,
     web.SOURCE,
+    github.SOURCE,
+    youtube.SOURCE,
     gmail.SOURCE,
+    tailscale.SOURCE,
+    unifi.SOURCE,
 )
 
 #: By the ``type`` of their entries.

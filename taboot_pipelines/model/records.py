@@ -47,10 +47,12 @@ class Known(NamedTuple):
 class KnownItems(Mapping[str, Known]):
     """What the catalog remembers of all locators of a source, by path.
 
-    ``etags`` has the ETag of each, so that whoever compares these alone need not ask for the rest.
+    ``etags`` has the ETag of each, ``roles`` the role, so that whoever needs these alone need not ask for the
+    rest.
     """
 
     etags: Mapping[str, str | None]
+    roles: Mapping[str, Role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ class ParsedDocument:
     lang: str
     offsets: OffsetMap
     #: author, description, keywords, canonical_url, og_image (seed 001 §3.1); only what the document says.
+    #: Where its passages have places in its URL, these too (``model.places``).
     metadata: Mapping[str, Any] = field(default_factory=dict)
     #: The document's own date, if it states one (timezone-aware).
     date: datetime | None = None

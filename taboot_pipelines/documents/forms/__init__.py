@@ -12,15 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taboot_pipelines.documents.forms import docx, notebook, pdf
+from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.github import GITHUB_FORMS
 from taboot_pipelines.documents.forms.mail import MAIL, mail
 from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED
+from taboot_pipelines.documents.forms.video import video
+from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
+from taboot_pipelines.model import videos
 
 __all__ = ["FORMS", "Form", "Formed", "Given", "own_text"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {MAIL: mail, GMAIL: gmail}
+FORMS: Mapping[str, Form] = {
+    DOCX: docx.render,
+    NOTEBOOK: notebook.render,
+    PDF: pdf.render,
+    "text/vtt": captions,
+    "application/x-subrip": captions,
+    "text/x-sbv": captions,
+    videos.TRANSCRIPT_JSON: captions,
+    videos.TRANSCRIPT_XML: captions,
+    videos.VIDEO: video,
+    MAIL: mail,
+    GMAIL: gmail,
+    **GITHUB_FORMS,
+}
 
 
 def own_text(text: str, mime: str) -> str:
