@@ -34,8 +34,8 @@ from taboot_pipelines.model.records import (
 )
 
 #: What the source's state remembers of files that are not one item: {path: [the reader's version, the file's
-#: signature, how many items of it are stored, what was said of others]}, the last as rows of (whether it
-#: failed, the item, code, message).
+#: signature, how many items of it are stored, what was said of others, what the reader keeps]}; of others as
+#: rows of (whether it failed, the item, code, message).
 _FILES = "files"
 #: The version of the reader that read the files that are one item.
 _VERSION = "reader"
@@ -57,17 +57,48 @@ class Part:
     url: str | None = None
     role: Role = "document"
     last_modified: str | None = None
+    #: Without a name: whether nothing follows it in the file.
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A part that is as it was when the file was read last, of those that are ``known``."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part that is there and not read, with a typed reason."""
+
+    name: str | None
+    code: str
+    message: str
 
 
 class RecordedFile:
-    """A file as a reader sees it. ``stream`` is at its beginning."""
+    """A file as a reader sees it. ``stream`` is at its beginning. ``known``: the names of its parts that are
+    stored. ``remembered``: what this version of the reader put into ``keep`` when it last read the file, such
+    as how far it came; a value of JSON, of which nothing is content."""
 
-    def __init__(self, path: str, size: int, limit: int, stream: BinaryIO) -> None:
+    def __init__(
+        self,
+        path: str,
+        size: int,
+        limit: int,
+        stream: BinaryIO,
+        known: frozenset[str | None] = frozenset(),
+        remembered: Any = None,
+    ) -> None:
         self.path = path
         self.size = size
         #: No item may have more bytes.
         self.limit = limit
         self.stream = stream
+        self.known = known
+        self.remembered = remembered
+        self.keep: Any = None
 
     def read(self) -> bytes:
         """All bytes. Raises ``E_TOO_LARGE`` for more than :attr:`limit`."""
@@ -85,7 +116,7 @@ class Reader(Protocol):
     #: Raise it when the same file would give other parts.
     version: str
 
-    def __call__(self, file: RecordedFile) -> Iterator[Part]: ...
+    def __call__(self, file: RecordedFile) -> Iterator[Part | Kept | LeftOut]: ...
 
 
 class RecordedFiles:
@@ -146,7 +177,8 @@ class RecordedFiles:
                     given |= unchanged
                     yield Unchanged(self._roles(known, unchanged))
                 continue
-            whole = yield from self._read(item, frozenset(parts), tombstoned, memory, given)
+            kept = remembered[4] if remembered is not None and remembered[0] == version else None
+            whole = yield from self._read(item, frozenset(parts), tombstoned, memory, given, kept)
             if not whole:
                 # What the rest of the file holds is unknown.
                 complete, reason = False, reason or f"{path} could not be read to its end"
@@ -211,10 +243,11 @@ class RecordedFiles:
         tombstoned: Callable[[str], bool],
         memory: dict[str, Any],
         given: set[str],
+        kept: Any,
     ) -> Generator[Event, None, bool]:
         """The events of one file, of which ``parts`` are known; returns False where a part of it may be
         missing. What else is to be known of it the next time is put into ``memory``, and what its parts are
-        called into ``given``.
+        called into ``given``. ``kept``: what the reader kept of it.
         """
         limit = self._access.max_blob_bytes
         seen: set[str] = set()
@@ -222,11 +255,13 @@ class RecordedFiles:
         stored = 0
         begun = time.time()
         signature: str | None = None
+        names = frozenset(None if part == file.path else part[len(file.path) + 1 :] for part in parts)
         try:
             with opened(file) as (stream, info):
                 signature = signature_of(info) if settled(info, begun) else None
+                recorded = RecordedFile(file.path, info.st_size, limit, stream, names, kept)
                 try:
-                    for part in self._reader(RecordedFile(file.path, info.st_size, limit, stream)):
+                    for part in self._reader(recorded):
                         path = file.path if part.name is None else f"{file.path}#{part.name}"
                         taken = path in given and part.name is not None
                         seen.add(path)
@@ -237,6 +272,13 @@ class RecordedFiles:
                         elif tombstoned(path):
                             # It is not said again: the name of what was erased may be kept nowhere.
                             yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+                        elif isinstance(part, Kept):
+                            stored += 1
+                            yield Unchanged({path: "document"})
+                        elif isinstance(part, LeftOut):
+                            said.append((False, path, part.code, part.message))
+                            stored += path in parts
+                            yield Skipped(path, part.code, part.message)
                         elif len(part.data) > limit:
                             message = f"{path} has {len(part.data)} bytes, more than {limit}."
                             said.append((False, path, "E_TOO_LARGE", message))
@@ -251,7 +293,7 @@ class RecordedFiles:
                                 mime=part.mime,
                                 charset=part.charset,
                                 url=part.url,
-                                etag=signature if part.name is None else None,
+                                etag=signature if part.name is None and part.whole else None,
                                 last_modified=part.last_modified,
                             )
                 finally:
@@ -279,10 +321,14 @@ class RecordedFiles:
             return False
         vanished = parts - seen
         if changed:
+            if recorded.keep is not None and not vanished:
+                memory[file.path] = [self._reader.version, None, stored, said, recorded.keep]
             return not vanished
         # A file of which something is gone is read once more: until then that is not recorded for certain.
-        if signature is not None and not vanished and (said or seen != {file.path}):
-            memory[file.path] = [self._reader.version, signature, stored, said]
+        if not vanished and (
+            recorded.keep is not None or (signature is not None and (said or seen != {file.path}))
+        ):
+            memory[file.path] = [self._reader.version, signature, stored, said, recorded.keep]
         return True
 
 

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import compose, files, github, gmail, swag, tailscale, unifi, web, youtube
+from taboot_pipelines.connectors import (
+    ai_session,
+    compose,
+    files,
+    github,
+    gmail,
+    swag,
+    tailscale,
+    unifi,
+    web,
+    youtube,
+)
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -23,6 +34,7 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     gmail.SOURCE,
     tailscale.SOURCE,
     unifi.SOURCE,
+    ai_session.SOURCE,
 )
 
 #: By the ``type`` of their entries.

@@ -62,6 +62,10 @@ PRIORITY = {
     EdgeSource.TIER_C: 10,
 }
 
+#: In documents of these types people and models propose; what they say of an entity ranks beneath what any
+#: other document says, whichever tier reads it.
+PROPOSING = frozenset({SourceType.AI_SESSION})
+
 
 class Basis(StrEnum):
     """Why an end of an edge is what it is (rule ``support``)."""

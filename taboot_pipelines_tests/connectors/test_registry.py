@@ -28,6 +28,7 @@ PAGE = (PACKAGE.parents[1] / "docs" / "sources.md").read_text(encoding="utf-8")
 
 #: The smallest entry of each type that has nothing to read: an empty directory, pages that are all left out.
 NOTHING: dict[str, dict[str, Any]] = {
+    "ai_session": {"path": "."},
     "files": {"path": "."},
     "compose": {"path": "."},
     "swag": {"path": "."},

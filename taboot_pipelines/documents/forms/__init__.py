@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms import docx, notebook, pdf
 from taboot_pipelines.documents.forms.captions import captions
+from taboot_pipelines.documents.forms.chat import chat
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
 from taboot_pipelines.documents.forms.github import GITHUB_FORMS
 from taboot_pipelines.documents.forms.mail import MAIL, mail
@@ -22,6 +23,7 @@ from taboot_pipelines.documents.forms.mail_quotes import QUOTED
 from taboot_pipelines.documents.forms.video import video
 from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
 from taboot_pipelines.model import videos
+from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 
 __all__ = ["FORMS", "Form", "Formed", "Given", "own_text"]
 
@@ -39,6 +41,8 @@ FORMS: Mapping[str, Form] = {
     MAIL: mail,
     GMAIL: gmail,
     **GITHUB_FORMS,
+    CHAT: chat,
+    CHAT_WITH_THINKING: chat,
 }
 
 

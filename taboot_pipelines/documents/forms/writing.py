@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,14 @@ from taboot_pipelines.model.offsets import OffsetMap
 
 #: What no text may hold: it becomes U+FFFD, one for one.
 _UNREADABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Edit(NamedTuple):
+    """Code points ``[start, end)`` of a text are written as ``text``, which no byte says."""
+
+    start: int
+    end: int
+    text: str
 
 
 class Writer:
@@ -31,14 +40,14 @@ class Writer:
     @property
     def text(self) -> str:
         """What is written so far."""
-        return "".join(self._parts)
+        return _UNREADABLE.sub("\ufffd", "".join(self._parts))
 
     def put(self, text: str) -> None:
         """Write what no byte says: a heading's ``#``, a blank line."""
         self.length += len(text)
         if self.length > self._max:
             raise TabootError("E_TOO_LARGE", f"The document has more than {self._max} characters.")
-        self._parts.append(_UNREADABLE.sub("\ufffd", text))
+        self._parts.append(text)
 
     def block(self, text: str, byte_start: int, byte_end: int) -> None:
         """Write what bytes ``[byte_start, byte_end)`` say as a whole, such as a date in another form."""
@@ -152,6 +161,39 @@ class JsonWriter(SourceWriter):
             at = end
         for _, _, words in waiting[n:]:
             self.put(words)
+
+    def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
+        """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
+        Positions are those of the pieces' text put together."""
+        waiting = list(reversed(edits))
+        begun = False  # of an edit that covers several pieces
+        at = 0
+        for run in runs:
+            end = at + len(run.text)
+            position = at
+            while waiting and waiting[-1].start < end:
+                edit = waiting[-1]
+                if not begun:
+                    self._piece(run, position - at, edit.start - at)
+                    self.put(edit.text)
+                position = min(edit.end, end)
+                begun = edit.end > end
+                if begun:
+                    break
+                waiting.pop()
+            self._piece(run, position - at, end - at)
+            at = end
+        for edit in reversed(waiting):
+            if edit.start >= at:
+                self.put(edit.text)
+
+    def _piece(self, run: Run, start: int, end: int) -> None:
+        if start >= end:
+            return
+        if run.verbatim:
+            self._verbatim(run.start + start, run.start + end)
+        else:
+            self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
 
     def _line_break(self, start: int, end: int, prefix: str) -> None:
         self.block("\n", self._byte(start), self._byte(end))
