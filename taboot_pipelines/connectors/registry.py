@@ -9,6 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from taboot_pipelines.connectors import (
+    ai_session,
+    compose,
+    files,
+    github,
+    gmail,
+    swag,
+    tailscale,
+    unifi,
+    web,
+    youtube,
+)
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
