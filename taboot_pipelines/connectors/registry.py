@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import compose, files, swag, web
+from taboot_pipelines.connectors import compose, elasticsearch, files, swag, web
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -18,6 +18,7 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     compose.SOURCE,
     swag.SOURCE,
     web.SOURCE,
+    elasticsearch.SOURCE,
 )
 
 #: By the ``type`` of their entries.

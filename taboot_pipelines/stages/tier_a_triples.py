@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.elasticsearch import ElasticsearchExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
 from taboot_pipelines.knowledge.document_units import DocumentUnits
@@ -28,7 +29,11 @@ TIER = Tier(EdgeSource.TIER_A, STAGE, "observations", VERSION, extractor_type="r
 
 #: Interpretation follows the source's type (rule ``unit-of-interpretation``); a source of any other type
 #: gives documents and prose only.
-EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {"compose": ComposeExtractor, "swag": NginxExtractor}
+EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {
+    "compose": ComposeExtractor,
+    "swag": NginxExtractor,
+    "elasticsearch": ElasticsearchExtractor,
+}
 
 #: A mention in prose says less than a declaration.
 _MENTION_CONFIDENCE = 0.95

@@ -32,6 +32,7 @@ NOTHING: dict[str, dict[str, Any]] = {
     "compose": {"path": "."},
     "swag": {"path": "."},
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
+    "elasticsearch": {"path": "."},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)

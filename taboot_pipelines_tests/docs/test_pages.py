@@ -111,12 +111,11 @@ def test_commands_and_options_exist() -> None:
 
 def test_sample_sources_files_are_valid(tmp_path: Path) -> None:
     samples = [block for text in TEXTS.values() for block in fenced(text, "yaml")]
-    assert len(samples) >= 2
+    types = []
     for sample in samples:
         (tmp_path / "sources.yaml").write_text(sample, encoding="utf-8")
-        assert {"compose", "swag", "files", "web"} == {
-            e.type for e in load_sources(tmp_path / "sources.yaml").entries.values()
-        }
+        types.append({e.type for e in load_sources(tmp_path / "sources.yaml").entries.values()})
+    assert types.count({"compose", "swag", "files", "web"}) >= 2
 
 
 @each_page

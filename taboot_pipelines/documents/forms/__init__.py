@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.logs import logs
+from taboot_pipelines.model.resource_types import LOGS
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {}
+FORMS: Mapping[str, Form] = {LOGS: logs}
