@@ -26,6 +26,8 @@ Product = Literal["elasticsearch", "opensearch"]
 _KEEP_ALIVE = "5m"
 #: How often a point in time may be lost before the search has come to a later time.
 _MAX_LOST = 3
+#: Pages of SQL in a row that have no rows.
+_MAX_EMPTY = 10
 #: What a server answers to a way of asking that it does not have.
 _UNKNOWN_WAYS = frozenset({400, 405, 501})
 _PLAIN_NAME = re.compile(r"[A-Za-z_@][A-Za-z0-9_@]*(?:\.[A-Za-z_@][A-Za-z0-9_@]*)*")
@@ -282,7 +284,7 @@ class SqlPages:
         if (bounds := self._asked.time(low, high)) is not None:
             body["filter"] = bounds
         columns: list[str] | None = None
-        seen: set[str] = set()
+        empty = 0
         while True:
             data = _object(_asked_text(self._client, self._path, body))
             if columns is None:
@@ -292,9 +294,9 @@ class SqlPages:
             cursor = data.get("cursor")
             if not isinstance(cursor, str) or not cursor:
                 return
-            if not rows and cursor in seen:
+            empty = 0 if rows else empty + 1
+            if empty > _MAX_EMPTY:
                 raise _broken("answers with pages that do not end")
-            seen.add(cursor)
             body = {"cursor": cursor}
 
 

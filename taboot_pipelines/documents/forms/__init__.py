@@ -14,9 +14,10 @@ from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
 from taboot_pipelines.documents.forms.logs import logs
-from taboot_pipelines.model.resource_types import LOGS
+from taboot_pipelines.documents.forms.reddit import reddit
+from taboot_pipelines.model.resource_types import LOGS, REDDIT_THREAD
 
 __all__ = ["FORMS", "Form", "Formed", "Given"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {LOGS: logs}
+FORMS: Mapping[str, Form] = {LOGS: logs, REDDIT_THREAD: reddit}
