@@ -2,7 +2,7 @@
 
 A line of a group is the hit's time, its level and message where it has such fields, and its other fields as
 ``name=value``; the lines that a message has besides stand indented below. They are code, so that nothing in
-them is taken for Markdown.
+them is taken for Markdown. The message of one hit is text, its other fields are code.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def logs(data: bytes, given: Given) -> Formed:
     value = parse(source)
     writer = JsonWriter(source, given.max_chars)
     if value.at("hits") is None:
-        facts = _one(writer, value)
+        facts = _one(writer, value, source)
     else:
         facts = _group(writer, value, source, given.path)
     return Formed(writer.text, writer.offsets(), facts)
@@ -83,14 +83,18 @@ def _group(writer: JsonWriter, group: Value, source: str, path: str) -> Facts:
         writer.string(by)
         writer.put("` of ")
     writer.put(f"{len(hits)} entries" + f" from {named}" * bool(named) + ".\n\n")
-    # Longer than any fence that stands in the messages.
-    fence = "`" * (1 + max((len(run) for run in _BACKTICKS.findall(source)), default=2))
+    fence = _fence(source)
     writer.put(f"{fence}text\n")
     for hit in hits:
         _line(writer, hit, group.string("group_by"))
         writer.put("\n")
     writer.put(f"{fence}\n")
     return facts
+
+
+def _fence(source: str) -> str:
+    """A fence of code that is longer than any that stands in the source."""
+    return "`" * (1 + max((len(run) for run in _BACKTICKS.findall(source)), default=2))
 
 
 def _line(writer: JsonWriter, hit: Value, group_by: str) -> None:
@@ -113,7 +117,7 @@ def _line(writer: JsonWriter, hit: Value, group_by: str) -> None:
         written = True
 
 
-def _one(writer: JsonWriter, hit: Value) -> Facts:
+def _one(writer: JsonWriter, hit: Value, source: str) -> Facts:
     fields = dict(_fields(hit))
     facts = Facts()
     writer.put("# ")
@@ -139,10 +143,14 @@ def _one(writer: JsonWriter, hit: Value) -> Facts:
         writer.string(fields.pop(message))
         writer.put("\n")
     rest = [(name, value) for name, value in fields.items() if name not in _TIMES]
-    for name, value in rest:
-        writer.put(f"\n- {name}: ")
-        _put(writer, value, prefix="  ")
-    writer.put("\n" * bool(rest))
+    if rest:
+        fence = _fence(source)
+        writer.put(f"\n{fence}text\n")
+        for name, value in rest:
+            writer.put(f"{name}=")
+            _put(writer, value, prefix="    ")
+            writer.put("\n")
+        writer.put(f"{fence}\n")
     return facts
 
 

@@ -46,9 +46,7 @@ GROUP: dict[str, Any] = {
 
 def read(resource: Any) -> tuple[ParsedDocument, bytes]:
     data = json.dumps(resource, ensure_ascii=False, indent=2).encode()
-    return parse_document(
-        data, path="p", mime=LOGS, charset="utf-8", languages=["en"], max_chars=100_000
-    ), data
+    return parse_document(data, path="p", mime=LOGS, charset="utf-8", languages=[], max_chars=100_000), data
 
 
 def test_a_group_is_lines_with_times() -> None:
@@ -74,7 +72,8 @@ def test_a_group_is_lines_with_times() -> None:
 def test_one_hit_is_a_page() -> None:
     parsed, _ = read(GROUP["hits"][0] | {"_source": {"title": "Restart", "body": "a\nb", "n": 1}})
     assert parsed.text == (
-        "# Restart\n\n- time: 2026-11-20T10:00:01.123Z\n- index: logs-a\n- id: 1\n\na\nb\n\n- n: 1\n"
+        "# Restart\n\n- time: 2026-11-20T10:00:01.123Z\n- index: logs-a\n- id: 1\n"
+        "\na\nb\n\n```text\nn=1\n```\n"
     )
     assert parsed.title == "Restart"
     assert read({"_id": "7", "_index": "i"})[0].title == "i 7"
