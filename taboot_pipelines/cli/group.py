@@ -46,6 +46,7 @@ for command in (
     query.ask,
     query.explain,
     query.neighbors,
+    query.path,
     query.links,
     query.cache,
     status.status,

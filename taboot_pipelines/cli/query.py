@@ -1,4 +1,4 @@
-"""``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``cache``: questions to the knowledge base.
+"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``; and their ``cache``.
 
 They load no Dagster and open no catalog.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -102,8 +103,10 @@ def _load_model(settings: Settings) -> None:
             embedder.load_meanwhile()
 
 
-def _place(url: str, line: int | None) -> str:
-    return f"{url}:{line}" if line else url
+def _place(url: str, line: int | None, section: str = "") -> str:
+    if line:
+        return f"{url}:{line}"
+    return f"{url} ({section})" if section else url
 
 
 @click.command()
@@ -287,7 +290,8 @@ def ask(
         return
     plain(answer.text)
     for citation in answer.citations:
-        plain(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}", dim=True)
+        place = _place(citation.url, citation.line, citation.section)
+        plain(f"  [{citation.number}] {place}  {citation.chunk_id}", dim=True)
     if answer.found:
         plain(f"  from {answer.kind}, confidence {answer.confidence:.2f}", dim=True)
 
@@ -307,8 +311,8 @@ def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None
     for quote in found.quotes:
         out.print(
             text(
-                f"{_place(quote.url, quote.line)}  bytes {quote.byte_start}-{quote.byte_end} of"
-                f" {quote.blob_sha256[:12]}"
+                f"{_place(quote.url, quote.line, quote.section)}  bytes {quote.byte_start}-{quote.byte_end}"
+                f" of {quote.blob_sha256[:12]}"
             ),
             style="dim",
         )
@@ -406,3 +410,33 @@ def neighbors(
         ),
         style="dim",
     )
+
+
+@click.command()
+@click.argument("start")
+@click.argument("end")
+@click.option("--max-hops", type=click.IntRange(1, 20), default=8, show_default=True, help="Longest way.")
+@namespace_option
+@json_option
+def path(start: str, end: str, max_hops: int, namespace: str | None, as_json: bool) -> None:
+    """Show the shortest way through the graph from START to END: names, keys, or public host names.
+
+    Exit code 1 if there is none.
+    """
+    found = _open(namespace).path(start, end, max_hops=max_hops)
+    if as_json:
+        emit_json(found.model_dump(mode="json"))
+    else:
+        out = console()
+        for at, step in enumerate(found.steps):
+            if at == 0:
+                out.print(text(f"({step.start_label} {step.start_name})"), soft_wrap=True)
+            arrow = f"-[{step.type}]->" if step.forward else f"<-[{step.type}]-"
+            out.print(text(f"  {arrow} ({step.end_label} {step.end_name})"), soft_wrap=True)
+            if step.url:
+                out.print(
+                    text(f"     {_place(step.url, step.line)}  {step.edge_id}"), style="dim", soft_wrap=True
+                )
+        if not found.steps:
+            out.print(text(f"No way of at most {max_hops} steps leads from {start} to {end}."))
+    sys.exit(0 if found.steps else 1)

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import compose, elasticsearch, files, reddit, swag, web
+from taboot_pipelines.connectors import (
+    ai_session,
+    compose,
+    elasticsearch,
+    files,
+    github,
+    gmail,
+    reddit,
+    swag,
+    tailscale,
+    unifi,
+    web,
+    youtube,
+)
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -18,8 +31,14 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     compose.SOURCE,
     swag.SOURCE,
     web.SOURCE,
-    elasticsearch.SOURCE,
+    github.SOURCE,
     reddit.SOURCE,
+    youtube.SOURCE,
+    gmail.SOURCE,
+    elasticsearch.SOURCE,
+    tailscale.SOURCE,
+    unifi.SOURCE,
+    ai_session.SOURCE,
 )
 
 #: By the ``type`` of their entries.

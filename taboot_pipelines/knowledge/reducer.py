@@ -1,7 +1,7 @@
 """The reducer: many claims about one entity, one truth (rule ``deterministic-reducer``, seed 003 §4).
 
-Deterministic and independent of order: each property is that of the claim with the highest rank (source
-priority, then specificity, then recency, then id).
+Deterministic and independent of order: each property is that of the claim with the highest rank (what is
+stated before what a chat proposes, then source priority, then specificity, then recency, then id).
 """
 
 from __future__ import annotations
@@ -18,8 +18,13 @@ from taboot_pipelines.model.ids import canonical_json
 REDUCER_VERSION = "2"
 
 
+#: Before the source of a claim that a document of a type in ``model.graph.PROPOSING`` makes.
+PROPOSED = "proposed:"
+
+
 class Claim(NamedTuple):
-    """What documents say of one node, by the key as observed. ``properties``: canonical JSON."""
+    """What documents say of one node, by the key as observed. ``source``: one of ``EdgeSource``, behind
+    :data:`PROPOSED` where it is only proposed. ``properties``: canonical JSON."""
 
     label: str
     observed_key: str
@@ -120,7 +125,10 @@ def reduce_entity(label: str, key: str, claims: Supported) -> dict[str, Any]:
         name = parts[1]
     else:
         # A claim with properties knows the node better than one that only refers to it.
-        name = max((c.properties != "{}", *_rank(c, s), c.name) for c, s in claims.items())[-1]
+        name = max(
+            (not c.source.startswith(PROPOSED), c.properties != "{}", *_rank(c, s), c.name)
+            for c, s in claims.items()
+        )[-1]
     scope = parts[0] if label == "Service" else None
     chosen = canonical_json({k: v for k, (_, v) in sorted(properties.items())})
     return {
@@ -143,7 +151,9 @@ def entity_fingerprint(label: str, key: str, name: str, scope: str | None, prope
 
 
 def _rank(claim: Claim, support: Support) -> tuple[Any, ...]:
-    return (PRIORITY[EdgeSource(claim.source)], claim.confidence, *support.latest)
+    source = claim.source.removeprefix(PROPOSED)
+    # A proposal ranks beneath all that is stated.
+    return (source == claim.source, PRIORITY[EdgeSource(source)], claim.confidence, *support.latest)
 
 
 def load_claims(label: str, text: str) -> dict[Claim, Support]:

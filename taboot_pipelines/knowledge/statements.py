@@ -13,10 +13,10 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import Place, QuotedText, quoted_document
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, regions
 from taboot_pipelines.knowledge.names import Meaning
-from taboot_pipelines.knowledge.reducer import Claim, Node
+from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.knowledge.relations import ChunkIndex, End, Statement, mention, relation_rows
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import Basis, EdgeSource
+from taboot_pipelines.model.graph import PROPOSING, Basis, EdgeSource
 from taboot_pipelines.model.offsets import OffsetMap
 
 #: Mentions that the reducer derives carry a lower confidence than what a source declares.
@@ -190,8 +190,9 @@ def name_statements(
 
 def document_claims(given: DocumentInput, statements: Iterable[Statement]) -> list[Claim]:
     """What the document claims of nodes, as observed: with properties where it declares them, else that they
-    exist. Each claim once, ascending.
+    exist. Each claim once, ascending. What a chat says is proposed, by whichever tier.
     """
+    proposed = PROPOSED if given.document["source_type"] in PROPOSING else ""
     declared = [o for o in given.observations if o["kind"] == "node"]
     claims = {(_start(o), str(o["source"]), float(o["confidence"]), str(o["properties"])) for o in declared}
     nodes = {(o["type"], o["start_key"]) for o in declared}
@@ -200,7 +201,7 @@ def document_claims(given: DocumentInput, statements: Iterable[Statement]) -> li
             if end.label != "Document" and (end.label, end.key) not in nodes:
                 claims.add((end, s.source, s.confidence, "{}"))
     return sorted(
-        Claim(end.label, end.key, end.name, source, confidence, properties)
+        Claim(end.label, end.key, end.name, proposed + source, confidence, properties)
         for end, source, confidence, properties in claims
     )
 

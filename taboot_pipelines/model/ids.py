@@ -94,6 +94,11 @@ def node_key(parts: Sequence[object]) -> str:
     return str(parts[0]) if len(parts) == 1 else composite(*parts)
 
 
+def container_id(namespace: str, scope: str, service: str, index: int) -> str:
+    """The id of a container that is known from the declaration of its service only; ``index`` from 1."""
+    return digest(namespace, scope, service, index)
+
+
 def edge_id(
     namespace: str,
     type_: str,

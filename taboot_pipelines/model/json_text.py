@@ -26,6 +26,7 @@ _ESCAPE = re.compile(
     r"|u(?P<unit>[0-9a-fA-F]{4}))"
 )
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_TOKENS = frozenset('"{}[]:,-0123456789tfn')
 _WORDS: tuple[tuple[str, bool | None], ...] = (("true", True), ("false", False), ("null", None))
 
 
@@ -220,6 +221,9 @@ class _Parser:
                 stack.pop()
 
     def _skip(self, at: int) -> int:
+        # As a rule no blank stands here.
+        if at < self._end and self._source[at] in _TOKENS:
+            return at
         match = self._blank.match(self._source, at, self._end)
         assert match is not None
         return match.end()

@@ -54,7 +54,15 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.caching import CacheStats
     from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
     from taboot_pipelines.retrieval.results.explanations import End, Explanation, Quote
-    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Link, Node, Subgraph
+    from taboot_pipelines.retrieval.results.graph import (
+        DocumentLinks,
+        Edge,
+        GraphPath,
+        Link,
+        Node,
+        Step,
+        Subgraph,
+    )
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
 
@@ -67,6 +75,7 @@ __all__ = [
     "Edge",
     "End",
     "Explanation",
+    "GraphPath",
     "Hit",
     "KnowledgeBase",
     "Link",
@@ -74,6 +83,7 @@ __all__ = [
     "Quote",
     "Replay",
     "SearchResult",
+    "Step",
     "Subgraph",
     "WhyNot",
 ]
@@ -88,12 +98,14 @@ _RESULTS = {
     "Edge": "results.graph",
     "End": "results.explanations",
     "Explanation": "results.explanations",
+    "GraphPath": "results.graph",
     "Hit": "results.hits",
     "Link": "results.graph",
     "Node": "results.graph",
     "Quote": "results.explanations",
     "Replay": "results.answers",
     "SearchResult": "results.hits",
+    "Step": "results.graph",
     "Subgraph": "results.graph",
     "WhyNot": "results.inspection",
 }

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
     from taboot_pipelines.retrieval.results.explanations import Explanation
-    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Subgraph
+    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.writing import Writing
@@ -267,6 +267,17 @@ class KnowledgeBase:
         argument.
         """
         return self._neighborhoods().around(node, hops, types, limit)
+
+    def path(self, start: str | NodeRef, end: str | NodeRef, max_hops: int = 8) -> GraphPath:
+        """The shortest way through the graph between two nodes, whichever way its edges point; mentions are
+        not gone by. A service and the containers that it declares are one step apart.
+
+        ``start``, ``end``: as in :meth:`neighbors`, or a public name such as ``git.example.org`` that a
+        reverse proxy serves. Without a way the path is empty. Raises ``E_NOT_FOUND``, ``E_QUERY``.
+        """
+        from taboot_pipelines.retrieval.paths import find_path
+
+        return self._session.ask(lambda view: find_path(view, start, end, max_hops))
 
     def links(self, document: str, limit: int = 1000) -> DocumentLinks:
         """What a document links to, what links to it, and which of its links lead to no document here, each

@@ -69,6 +69,42 @@ def table(
     )
 
 
+#: Room for a node of a chain, in the SVG's units.
+_CHAIN_STEP = 150
+
+
+def chain(nodes: Sequence[DrawnNode], steps: Sequence[tuple[str, bool]]) -> str:
+    """An SVG of nodes in a row. ``steps``: between each and the next, the relation and whether it leads
+    there."""
+    width = max(1, len(nodes)) * _CHAIN_STEP
+    parts = []
+    for at, (kind, forward) in enumerate(steps):
+        x1, x2 = (at + 0.5) * _CHAIN_STEP + 14, (at + 1.5) * _CHAIN_STEP - 14
+        tail, head = (x1, x2) if forward else (x2, x1)
+        parts.append(
+            f"<line x1='{tail:.0f}' y1='40' x2='{head:.0f}' y2='40' stroke='#94a3b8'"
+            f" marker-end='url(#taboot-tip)'/><text x='{(x1 + x2) / 2:.0f}' y='32' font-size='9'"
+            f" fill='#64748b' text-anchor='middle'>{escape(kind)}</text>"
+        )
+    for at, node in enumerate(nodes):
+        x = (at + 0.5) * _CHAIN_STEP
+        parts.append(
+            f"<g><title>{escape(f'{node.label} {node.name}')}</title><circle cx='{x:.0f}' cy='40'"
+            f" r='{12 if node.start else 9}' fill='{_COLOURS.get(node.label, '#64748b')}'/>"
+            f"<text x='{x:.0f}' y='68' font-size='10' text-anchor='middle'>{escape(shorten(node.name, 24))}"
+            f"</text><text x='{x:.0f}' y='81' font-size='8' fill='#64748b' text-anchor='middle'>"
+            f"{escape(node.label)}</text></g>"
+        )
+    tip = (
+        "<defs><marker id='taboot-tip' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='6'"
+        " markerHeight='6' orient='auto'><path d='M0 0L8 4L0 8z' fill='#94a3b8'/></marker></defs>"
+    )
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} 92' width='{min(width, 1000)}'"
+        f" font-family='sans-serif'>{tip}{''.join(parts)}</svg>"
+    )
+
+
 def picture(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
     """An SVG of a graph: starts in the middle, the others around them by label."""
     drawn = sorted(nodes, key=lambda n: (not n.start, n.label, n.name, n.key))[:_MAX_DRAWN]

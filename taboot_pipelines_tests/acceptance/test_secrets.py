@@ -4,6 +4,7 @@ file, log, message, quote or answer.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -270,11 +271,57 @@ the page of obsidian.example.org</a>, which has the details of it all.</p></main
         "Le serveur est dans la cave et personne ne le trouve sans la clef de la porte. " * 4
         + f"\n\npassword: {p.word('rejected language')}\n"
     )
+    plant_chats(p, world.source("chats", "ai_session", thinking=True))
     world.entries.append(
         {"id": "site", "type": "web", "urls": [f"{base}/page"], "allow_cidrs": ["127.0.0.1/32"]}
     )
     world.declare()
     return p
+
+
+def plant_chats(p: Planted, chats: Path) -> None:
+    """What people paste into chats, and what tools say in them."""
+
+    def said(role: str, *blocks: dict[str, object]) -> str:
+        message = {"role": role, "content": blocks}
+        return json.dumps({"type": role, "sessionId": "s", "message": message}) + "\n"
+
+    pasted = (
+        f"export CHAT_TOKEN={p.mixed('chat')}\nIt is for appuser, and the password is `{p.word('chat')}`."
+    )
+    dump = "kind: ConfigMap\n" + "  a: b\n" * 900 + f"Authorization: Bearer {p.mixed('chat result')}\n"
+    written = {"file_path": "/srv/.env", "content": f"DB_PASSWORD={p.mixed('chat call')}\nDB_USER=appuser\n"}
+    (chats / "session.jsonl").write_text(
+        said("user", {"type": "text", "text": pasted})
+        + said(
+            "assistant",
+            {"type": "thinking", "thinking": f"The token is `{p.mixed('chat thinking')}`."},
+            {"type": "tool_use", "id": "1", "name": "Write", "input": written},
+        )
+        + said("user", {"type": "tool_result", "tool_use_id": "1", "content": dump})
+        + f'{{"type": "user", "message": {{"content": "password: {p.mixed("chat corrupt line")}\n'
+    )
+    arguments = json.dumps({"command": ["bash", "-lc", f"mysql -u appuser -p{p.word('chat command')} appdb"]})
+    call = {"type": "function_call", "name": "shell", "arguments": arguments, "call_id": "1"}
+    (chats / "rollout.jsonl").write_text(json.dumps({"type": "response_item", "payload": call}) + "\n")
+    titled = {
+        "id": "c-1",
+        "title": f"password: {p.mixed('chat title')}",
+        "mapping": {
+            "a": {"message": {"author": {"role": "user"}, "content": {"parts": ["Hello slatehost"]}}},
+            "b": {
+                "message": {
+                    "author": {"role": "assistant"},
+                    "content": {"parts": [f"redis://:{p.mixed('chat variant')}@slatehost:6379"]},
+                }
+            },
+        },
+    }
+    (chats / "conversations.json").write_text(json.dumps([titled]))
+    (chats / "aider.md").write_text(
+        "# aider chat started at 2026-01-01 10:00:00\n\n#### for appuser the"
+        f" password is `{p.word('aider')}`\n\n> export AIDER_API_KEY={p.mixed('aider')}\n"
+    )
 
 
 def page(p: Planted) -> bytes:
@@ -367,6 +414,7 @@ def test_everything_was_taken_in(ingested: Ingested) -> None:
                 "sprache.md",
             )
         ),
+        *(f"chats/{p}" for p in ("session.jsonl", "rollout.jsonl", "conversations.json#c-1", "aider.md")),
         next(f"site/{x}" for x in world.workspace.catalog.locators.of_source("default", "site")),
     }
     dead = letters(world)

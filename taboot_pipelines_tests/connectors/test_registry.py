@@ -28,12 +28,18 @@ PAGE = (PACKAGE.parents[1] / "docs" / "sources.md").read_text(encoding="utf-8")
 
 #: The smallest entry of each type that has nothing to read: an empty directory, pages that are all left out.
 NOTHING: dict[str, dict[str, Any]] = {
+    "ai_session": {"path": "."},
     "files": {"path": "."},
     "compose": {"path": "."},
     "swag": {"path": "."},
+    "gmail": {"path": "."},
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
     "elasticsearch": {"path": "."},
     "reddit": {"path": "."},
+    "tailscale": {"path": "."},
+    "unifi": {"path": "."},
+    "youtube": {"path": "."},
+    "github": {"path": "."},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)

@@ -65,6 +65,8 @@ def test_priority_goes_over_specificity_over_recency_over_id() -> None:
         said("recent", source="tier_b", confidence=0.9, recency=9, doc_id="a"),
         said("last id", source="tier_b", confidence=0.9, recency=5, doc_id="b"),
         said("first id", source="tier_b", confidence=0.9, recency=5, doc_id="a"),
+        said("proposed", source="proposed:structured", confidence=1.0, recency=9, doc_id="c"),
+        said("proposed by a guess", source="proposed:tier_c", confidence=1.0, recency=9, doc_id="c"),
     ]
     for i, (_, strongest) in enumerate(ladder):
         assert image(*reversed(ladder[i:])) == json.loads(strongest.properties)["image"]
@@ -89,6 +91,11 @@ def test_a_name_is_that_of_a_claim_that_knows_the_node() -> None:
     refers = said(None, label="Image", observed_key=key, name="REDIS:7", recency=10**9)
     declares = said(label="Image", observed_key=key, name="redis:7", properties='{"tag":"7"}', confidence=0.2)
     assert reduce_entity("Image", key, supported([refers, declares]))["name"] == "redis:7"
+    proposes = said(
+        label="Image", observed_key=key, name="Redis", properties='{"tag":"8"}', source="proposed:tier_a"
+    )
+    assert reduce_entity("Image", key, supported([refers, proposes]))["name"] == "REDIS:7"
+    assert reduce_entity("Image", key, supported([proposes]))["name"] == "Redis"
     service = reduce_entity("Service", DECLARED, supported([said(name="whatever")]))
     assert (service["name"], service["scope"]) == ("db", "host/stack")
 
@@ -98,7 +105,7 @@ claims = st.builds(
     label=st.just("Service"),
     observed_key=st.sampled_from([BARE, DECLARED]),
     name=st.sampled_from(["db", "DB"]),
-    source=st.sampled_from(["structured", "tier_a", "tier_b", "tier_c"]),
+    source=st.sampled_from(["structured", "tier_a", "tier_b", "proposed:tier_a", "tier_c"]),
     confidence=st.sampled_from([0.5, 0.9, 1.0]),
     properties=st.sampled_from(["{}", '{"image":"x"}', '{"image":"y"}', '{"image":"x","version":"7"}']),
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,14 @@ from taboot_pipelines.model.offsets import OffsetMap
 
 #: What no text may hold: it becomes U+FFFD, one for one.
 _UNREADABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Edit(NamedTuple):
+    """Code points ``[start, end)`` of a text are written as ``text``, which no byte says."""
+
+    start: int
+    end: int
+    text: str
 
 
 class Writer:
@@ -30,14 +40,14 @@ class Writer:
     @property
     def text(self) -> str:
         """What is written so far."""
-        return "".join(self._parts)
+        return _UNREADABLE.sub("\ufffd", "".join(self._parts))
 
     def put(self, text: str) -> None:
         """Write what no byte says: a heading's ``#``, a blank line."""
         self.length += len(text)
         if self.length > self._max:
             raise TabootError("E_TOO_LARGE", f"The document has more than {self._max} characters.")
-        self._parts.append(_UNREADABLE.sub("\ufffd", text))
+        self._parts.append(text)
 
     def block(self, text: str, byte_start: int, byte_end: int) -> None:
         """Write what bytes ``[byte_start, byte_end)`` say as a whole, such as a date in another form."""
@@ -62,20 +72,44 @@ class Writer:
         return OffsetMap.of(self._rows)
 
 
-class JsonWriter(Writer):
-    """A document made from values of a JSON text. Each code point of a string leads to the bytes of its own
-    characters, escapes included; what is said in other words leads to its whole value."""
+class SourceWriter(Writer):
+    """A document made from pieces of a text."""
 
-    def __init__(self, source: str, max_chars: int, *, bom: int = 0) -> None:
-        """``source``: the text, which is UTF-8 behind ``bom`` bytes of a mark."""
+    def __init__(self, source: str, max_chars: int, *, charset: str = "utf-8", bom: int = 0) -> None:
+        """``source``: the text, which is in ``charset`` behind ``bom`` bytes of a mark."""
         super().__init__(max_chars)
         self._source = source
-        self._ascii = source.isascii()
+        narrow = source.isascii() and not charset.startswith(("utf-16", "utf-32"))
         self._bom = bom
-        self._ends = None if self._ascii else byte_ends(source, "utf-8") + bom
+        self._ends = None if narrow else byte_ends(source, charset) + bom
 
     def _byte(self, position: int) -> int:
         return position + self._bom if self._ends is None else int(self._ends[position])
+
+    def piece(self, text: str, start: int, end: int) -> None:
+        """Write what ``[start, end)`` of the source (code points) says, as it is or in another form."""
+        if text == self._source[start:end]:
+            self._verbatim(start, end)
+        else:
+            self.block(text, self._byte(start), self._byte(end))
+
+    def _verbatim(self, start: int, end: int) -> None:
+        text = self._source[start:end]
+        at = self.length
+        if self._ends is None:
+            self._rows.append((at, at + len(text), start + self._bom, end + self._bom, 1))
+        else:
+            ends = self._ends[start : end + 1]
+            widths = np.diff(ends)
+            cuts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(text)]
+            for a, b in pairwise(cuts):
+                self._rows.append((at + a, at + b, int(ends[a]), int(ends[b]), int(widths[a])))
+        self.put(text)
+
+
+class JsonWriter(SourceWriter):
+    """A document made from values of a JSON text. Each code point of a string leads to the bytes of its own
+    characters, escapes included; what is said in other words leads to its whole value."""
 
     def said(self, text: str, value: Value) -> None:
         """Write ``text``, which a value says."""
@@ -98,20 +132,70 @@ class JsonWriter(Writer):
         if held is not None:
             self._line_break(held.start, held.end, prefix)
 
+    def edited(self, value: Value, edits: Sequence[tuple[int, int, str]]) -> None:
+        """Write a string's content with other words in place of its code points ``[start, end)``. ``edits``
+        are in order and do not overlap. Line breaks become ``\\n``."""
+        content: str = value.data
+        waiting = [*edits, (len(content), len(content), "")]
+        at, n = 0, 0
+        for run in value.runs(self._source):
+            end = at + len(run.text)
+            position = at
+            while position < end:
+                first, last, words = waiting[n]
+                if position < first:
+                    stop = min(end, first)
+                    if run.verbatim:
+                        self._verbatim(run.start + position - at, run.start + stop - at)
+                    elif run.text != "\r":
+                        self.block(run.text, self._byte(run.start), self._byte(run.end))
+                    elif content[end : end + 1] != "\n":
+                        self._line_break(run.start, run.end, "")
+                    position = stop
+                    continue
+                if position == first:
+                    self.put(words)
+                position = min(end, max(last, position))
+                if position >= last:
+                    n += 1
+            at = end
+        for _, _, words in waiting[n:]:
+            self.put(words)
+
+    def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
+        """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
+        Positions are those of the pieces' text put together."""
+        waiting = list(reversed(edits))
+        begun = False  # of an edit that covers several pieces
+        at = 0
+        for run in runs:
+            end = at + len(run.text)
+            position = at
+            while waiting and waiting[-1].start < end:
+                edit = waiting[-1]
+                if not begun:
+                    self._piece(run, position - at, edit.start - at)
+                    self.put(edit.text)
+                position = min(edit.end, end)
+                begun = edit.end > end
+                if begun:
+                    break
+                waiting.pop()
+            self._piece(run, position - at, end - at)
+            at = end
+        for edit in reversed(waiting):
+            if edit.start >= at:
+                self.put(edit.text)
+
+    def _piece(self, run: Run, start: int, end: int) -> None:
+        if start >= end:
+            return
+        if run.verbatim:
+            self._verbatim(run.start + start, run.start + end)
+        else:
+            self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
+
     def _line_break(self, start: int, end: int, prefix: str) -> None:
         self.block("\n", self._byte(start), self._byte(end))
         if prefix:
             self.put(prefix)
-
-    def _verbatim(self, start: int, end: int) -> None:
-        text = self._source[start:end]
-        at = self.length
-        if self._ends is None:
-            self._rows.append((at, at + len(text), start + self._bom, end + self._bom, 1))
-        else:
-            ends = self._ends[start : end + 1]
-            widths = np.diff(ends)
-            cuts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(text)]
-            for a, b in pairwise(cuts):
-                self._rows.append((at + a, at + b, int(ends[a]), int(ends[b]), int(widths[a])))
-        self.put(text)

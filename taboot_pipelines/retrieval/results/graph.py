@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
@@ -82,6 +83,69 @@ class Subgraph(TableResult):
             " (cut at the limit)" if self.truncated else ""
         )
         return picture + rendering.table(title, ("start", "relation", "end", "where", "confidence"), rows)
+
+
+class Step(Result):
+    """One step of a path. ``forward``: the relation leads from the start to the end, else the other way.
+
+    ``edge_id``, ``url`` and ``line`` are empty for DECLARES, by which a service leads to its containers: no
+    edge of the graph says so, the same declaration says both.
+    """
+
+    type: str
+    forward: bool
+    start_label: str
+    start_key: str
+    start_name: str
+    end_label: str
+    end_key: str
+    end_name: str
+    properties: dict[str, Any] = Field(default_factory=dict)
+    edge_id: str = ""
+    url: str = ""
+    line: int = 0
+    confidence: float = 1.0
+
+
+class GraphPath(TableResult):
+    """A way through the graph, step by step; none where the nodes are not joined, or are the same."""
+
+    steps: tuple[Step, ...]
+
+    def to_arrow(self) -> pa.Table:
+        """The steps; ``properties`` as JSON."""
+        types = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+        schema = pa.schema(
+            [
+                (n, types.get(f.annotation, pa.string()) if isinstance(f.annotation, type) else pa.string())
+                for n, f in Step.model_fields.items()
+            ]
+        )
+        return pa.Table.from_pylist(
+            [{**s.model_dump(), "properties": canonical_json(s.properties)} for s in self.steps],
+            schema=schema,
+        )
+
+    def _repr_html_(self) -> str:
+        nodes = [(s.start_label, s.start_key, s.start_name) for s in self.steps[:1]]
+        nodes += [(s.end_label, s.end_key, s.end_name) for s in self.steps]
+        picture = rendering.chain(
+            [DrawnNode(*node, start=at in (0, len(nodes) - 1)) for at, node in enumerate(nodes)],
+            [(s.type, s.forward) for s in self.steps],
+        )
+        rows = [
+            (
+                f"{s.start_label} {s.start_name}",
+                f"{'' if s.forward else '← '}{s.type}",
+                f"{s.end_label} {s.end_name}",
+                where(s.url, s.line),
+                f"{s.confidence:.2f}",
+            )
+            for s in self.steps
+        ]
+        return picture + rendering.table(
+            f"{len(self.steps)} steps", ("from", "relation", "to", "where", "confidence"), rows
+        )
 
 
 class Link(Result):

@@ -161,7 +161,7 @@ def _containers(c: Collector, name: str, key: Node, node: Node) -> None:
     for index in range(1, _replicas(c, node) + 1):
         own = container is not None and not container.missing and index == 1
         title = container.text if own and container is not None else c.container_name(name, index)
-        ref = NodeRef("Container", (ids.digest(c.source.namespace, c.scope, name, index),), title)
+        ref = NodeRef("Container", (ids.container_id(c.source.namespace, c.scope, name, index),), title)
         c.node(
             ref,
             evidence(container if own and container is not None else key),

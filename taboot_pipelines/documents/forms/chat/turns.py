@@ -1,0 +1,236 @@
+"""What all formats of chats have in common: a session is a sequence of turns, a turn a sequence of parts, and
+each part knows where it stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+from taboot_pipelines.documents.metadata import parse_date
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.chats import Shape
+from taboot_pipelines.model.json_text import Run, Value, parse
+
+Role = Literal["user", "assistant", "system", "tool", "note"]
+PartKind = Literal["text", "code", "call", "result", "thinking", "attachment"]
+
+_ROLES: dict[str, Role] = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "model": "assistant",
+    "gemini": "assistant",
+    "ai": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+    "toolResult": "tool",
+    "bashExecution": "tool",
+    "info": "note",
+    "warning": "note",
+    "error": "note",
+}
+#: Times of the epoch beyond this are in milliseconds: as seconds it is the year 5138.
+_MILLISECONDS = 100_000_000_000
+_MAX_NAME = 100
+
+
+class Field(NamedTuple):
+    """An argument of a call; its name is empty where the whole call is one text."""
+
+    name: str
+    runs: list[Run]
+
+
+@dataclass(slots=True)
+class Part:
+    """One piece of a turn: its text in pieces of the source. ``name``: the tool of a call or result, the
+    language of code, what an attachment is called. A call's text is in ``fields``."""
+
+    kind: PartKind
+    runs: list[Run] = field(default_factory=list)
+    name: str = ""
+    failed: bool = False
+    fields: list[Field] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Turn:
+    """What somebody says at once. ``mark``: in which way it is no part of the conversation as it went on,
+    such as another branch of it. ``key``: the message that it is; records of one message are one turn."""
+
+    role: Role
+    time: Value | None = None
+    moment: datetime | None = None
+    key: str = ""
+    mark: str = ""
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Session:
+    """A session in the making, read from ``source``. ``corrupt``: how many of its records could not be read.
+    ``unknown``: how often a type of record came that no reader knows."""
+
+    source: str
+    shape: Shape | None = None
+    id: str = ""
+    project: str = ""
+    title: list[Run] = field(default_factory=list)
+    models: dict[str, None] = field(default_factory=dict)
+    corrupt: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    turns: list[Turn] = field(default_factory=list)
+    #: The tools that calls name, by the calls' ids.
+    tools: dict[str, str] = field(default_factory=dict)
+
+    def turn(self, role: Role, time: Value | None = None, *, key: str = "", mark: str = "") -> Turn:
+        """The turn that goes on with what ``role`` says, or a new one. What a tool answers belongs to the
+        turn that called it."""
+        last = self.turns[-1] if self.turns else None
+        if last is not None and last.mark == mark and last.role == "assistant":
+            if role == "tool":
+                return last
+            answered = bool(last.parts) and last.parts[-1].kind == "result"
+            if role == "assistant" and key == last.key and (key or not answered):
+                return last
+        new = Turn(role, time, moment(time), key, mark)
+        self.turns.append(new)
+        return new
+
+    def named(self, name: str, *values: str) -> None:
+        """Keep the first of ``values`` that is there as the session's ``id`` or ``project``, unless it has
+        one."""
+        if not getattr(self, name):
+            setattr(self, name, next(filter(None, values), ""))
+
+    def runs(self, value: Value | None) -> list[Run]:
+        """The text that a value is: of a string its content with line breaks as ``\\n``, of anything else its
+        JSON."""
+        if value is None or value.data is None:
+            return []
+        if not isinstance(value.data, str):
+            return [Run(self.source[value.start : value.end], value.start, value.end, True)]
+        runs = value.runs(self.source)
+        return _line_breaks(runs) if "\r" in value.data else list(runs)
+
+
+def role_of(name: str) -> Role | None:
+    """The role that a format calls ``name``."""
+    return _ROLES.get(name)
+
+
+def text_of(runs: Sequence[Run]) -> str:
+    """The text that pieces make together."""
+    return "".join(run.text for run in runs)
+
+
+def short_name(name: str) -> str:
+    """A name as it may stand in a line of Markdown."""
+    return " ".join(name.replace("`", "'").split())[:_MAX_NAME]
+
+
+def moment(time: Value | None) -> datetime | None:
+    """The time that a value states: ISO 8601, or seconds or milliseconds since 1970; None for anything
+    else."""
+    if time is None or isinstance(time.data, bool):
+        return None
+    if isinstance(time.data, str):
+        return parse_date(time.data)
+    if not isinstance(time.data, int | float) or time.data <= 0:
+        return None
+    try:
+        return datetime.fromtimestamp(time.data / (1000 if time.data > _MILLISECONDS else 1), UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def fields_of(session: Session, arguments: Value | None) -> list[Field]:
+    """The arguments of a call: an object, or the JSON of one in a string, as some APIs have it."""
+    if arguments is None or arguments.data is None:
+        return []
+    if isinstance(arguments.data, dict):
+        return [Field(short_name(name), _argument(session, value)) for name, value in arguments.data.items()]
+    runs = session.runs(arguments)
+    text = text_of(runs)
+    if isinstance(arguments.data, str) and text.lstrip().startswith("{"):
+        try:
+            members = parse(text).members()
+        except TabootError:
+            members = {}
+        if members:
+            return _fields_within(runs, text, members)
+    return [Field("", runs)] if runs else []
+
+
+def _argument(session: Session, value: Value) -> list[Run]:
+    """The text of an argument; words of a command line stand beside one another."""
+    if not _are_words(value):
+        return session.runs(value)
+    runs: list[Run] = []
+    for word in value.items():
+        if runs:
+            runs.append(Run(" ", word.start, word.start, False))
+        runs += session.runs(word)
+    return runs
+
+
+def _are_words(value: Value) -> bool:
+    words = value.items()
+    return bool(words) and all(isinstance(word.data, str) for word in words)
+
+
+def _fields_within(runs: Sequence[Run], text: str, members: Mapping[str, Value]) -> list[Field]:
+    """The arguments that stand in ``text``, the JSON that the pieces make together."""
+    starts = [0]
+    for run in runs:
+        starts.append(starts[-1] + len(run.text))
+    fields = []
+    for name, value in members.items():
+        if isinstance(value.data, str):
+            said = value.data.replace("\r\n", "\n").replace("\r", "\n")
+        elif _are_words(value):
+            said = " ".join(word.data for word in value.items())
+        else:
+            said = text[value.start : value.end]
+        first, last = (bisect_right(starts, at) - 1 for at in (value.start, value.end - 1))
+        begin, end = runs[first], runs[last]
+        fields.append(
+            Field(
+                short_name(name),
+                [
+                    Run(
+                        said,
+                        begin.start + (value.start - starts[first] if begin.verbatim else 0),
+                        end.start + value.end - starts[last] if end.verbatim else end.end,
+                        False,
+                    )
+                ],
+            )
+        )
+    return fields
+
+
+def _line_breaks(runs: Iterable[Run]) -> list[Run]:
+    """Carriage returns, with the line feeds that follow them, as line feeds."""
+    made: list[Run] = []
+    held: Run | None = None
+    for run in runs:
+        if held is not None:
+            paired = run.text == "\n" and not run.verbatim
+            made.append(Run("\n", held.start, run.end if paired else held.end, False))
+            held = None
+            if paired:
+                continue
+        if run.text == "\r":
+            held = run
+        else:
+            made.append(run)
+    if held is not None:
+        made.append(Run("\n", held.start, held.end, False))
+    return made
