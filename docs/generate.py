@@ -105,7 +105,11 @@ def bounds(schema: dict[str, Any]) -> str:
                     f"list of {bounds(s['items'])}"
                     if s.get("type") == "array"
                     else (
-                        f"map of {bounds(s['additionalProperties'])}"
+                        (
+                            "map"
+                            if s["additionalProperties"] is True
+                            else f"map of {bounds(s['additionalProperties'])}"
+                        )
                         if s.get("type") == "object"
                         else f"the fields of {code(s['$ref'].rpartition('/')[2].lower())}"
                         if "$ref" in s

@@ -9,18 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import (
-    ai_session,
-    compose,
-    files,
-    github,
-    gmail,
-    swag,
-    tailscale,
-    unifi,
-    web,
-    youtube,
-)
+from taboot_pipelines.connectors import (, ai_session, compose, elasticsearch, files, github, gmail, reddit, swag, tailscale, unifi, web, youtube
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -30,8 +19,10 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     swag.SOURCE,
     web.SOURCE,
     github.SOURCE,
+    reddit.SOURCE,
     youtube.SOURCE,
     gmail.SOURCE,
+    elasticsearch.SOURCE,
     tailscale.SOURCE,
     unifi.SOURCE,
     ai_session.SOURCE,

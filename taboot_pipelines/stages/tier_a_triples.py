@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.elasticsearch import ElasticsearchExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
 from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
@@ -53,6 +54,7 @@ EXTRACTORS: dict[str, tuple[Callable[[], ProjectExtractor], ...]] = {
     ),
     "tailscale": (TailscaleExtractor,),
     "unifi": (UnifiExtractor,),
+    "elasticsearch": (ElasticsearchExtractor,),
 }
 
 #: A mention in prose says less than a declaration.

@@ -34,6 +34,8 @@ NOTHING: dict[str, dict[str, Any]] = {
     "swag": {"path": "."},
     "gmail": {"path": "."},
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
+    "elasticsearch": {"path": "."},
+    "reddit": {"path": "."},
     "tailscale": {"path": "."},
     "unifi": {"path": "."},
     "youtube": {"path": "."},
@@ -140,16 +142,18 @@ def test_the_watch_sees_what_is_touched(tmp_path: Path) -> None:
     assert touched
 
 
-def test_a_type_without_a_connector_is_refused(tmp_path: Path) -> None:
-    class RedditSource(SourceEntry):
+def test_a_type_without_a_connector_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class LaterSource(SourceEntry):
         pass
 
-    entry = RedditSource.model_validate({"id": "r", "type": "reddit"})
+    assert isinstance(SOURCE_KINDS, dict)
+    monkeypatch.delitem(SOURCE_KINDS, "web")
+    entry = LaterSource.model_validate({"id": "r", "type": "web"})
     with pytest.raises(TabootError, match="E_SOURCES"):
         open_connector(entry, Access.of(Settings(), tmp_path))
     with pytest.raises(ValueError):
-        _ = SourceKind(RedditSource, lambda *_: pytest.fail("was opened")).type
-    (tmp_path / "sources.yaml").write_text("sources: [{id: r, type: reddit}]")
+        _ = SourceKind(LaterSource, lambda *_: pytest.fail("was opened")).type
+    (tmp_path / "sources.yaml").write_text("sources: [{id: r, type: web}]")
     with pytest.raises(TabootError, match="not available in this version"):
         load_sources(tmp_path / "sources.yaml")
 

@@ -17,13 +17,16 @@ from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.chat import chat
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
 from taboot_pipelines.documents.forms.github import GITHUB_FORMS
+from taboot_pipelines.documents.forms.logs import logs
 from taboot_pipelines.documents.forms.mail import MAIL, mail
 from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED
+from taboot_pipelines.documents.forms.reddit import reddit
 from taboot_pipelines.documents.forms.video import video
 from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
 from taboot_pipelines.model import videos
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
+from taboot_pipelines.model.resource_types import LOGS, REDDIT_THREAD
 
 __all__ = ["FORMS", "Form", "Formed", "Given", "own_text"]
 
@@ -43,6 +46,8 @@ FORMS: Mapping[str, Form] = {
     **GITHUB_FORMS,
     CHAT: chat,
     CHAT_WITH_THINKING: chat,
+    LOGS: logs,
+    REDDIT_THREAD: reddit,
 }
 
 

@@ -2,6 +2,7 @@
 
 - ``compose``: Docker Compose projects, with the Dockerfiles and environment files they name;
 - ``nginx``: nginx configuration, SWAG's proxy confs included;
+- ``elasticsearch``: what a cluster says of its nodes;
 - ``prose``: mentions that any text shows by itself, such as URLs, addresses and image references;
 - ``tailscale``: inventories, netmaps and policies of Tailscale and Headscale.
 

@@ -1,0 +1,642 @@
+"""Logs and other hits of Elasticsearch and OpenSearch, and what their cluster consists of (type
+``elasticsearch``).
+
+A run reads from where hits may still arrive (``lookback``) to the end. Of what is older it asks only how many
+hits each window has, by one request, and reads again the windows whose number is not the one it knows; ES|QL
+and SQL cannot be asked so. What is known of a window that is not read stands; so a run that read everything
+would hold the same, as long as nobody edits an old hit in place.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, item
+from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
+from taboot_pipelines.connectors.elasticsearch_files import ElasticsearchReader
+from taboot_pipelines.connectors.elasticsearch_hits import Items, Layout, LogItem, window_in
+from taboot_pipelines.connectors.elasticsearch_pages import (
+    Asked,
+    EsqlPages,
+    Pages,
+    Product,
+    SearchPages,
+    SqlPages,
+)
+from taboot_pipelines.connectors.entries import BoundedSource, PathText, RecordedSource, unique
+from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.recorded import RecordedFiles
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import (
+    Checkpoint,
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Known,
+    Skipped,
+    Unchanged,
+)
+from taboot_pipelines.model.resource_types import LOGS
+
+_DURATION = re.compile(r"([1-9][0-9]{0,5})(s|m|h|d|w)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+#: Windows whose hits are counted by one request; a server refuses more than 65,535.
+_MAX_COUNTED = 10_000
+_CURSOR = "cursor"
+_COUNTS = "counts"
+#: After so many new items what was read is made durable, and the cursor moves.
+_CHECKPOINT_ITEMS = 1000
+#: Failures that say that nothing can be read at all.
+_FATAL = frozenset({"E_CREDENTIALS", "E_CONFIG", "E_NOT_FOUND"})
+
+
+def _duration(value: str) -> str:
+    if not _DURATION.fullmatch(value):
+        raise ValueError("is not a span such as `15m`, `1h` or `7d`")
+    return value
+
+
+def _index(value: str) -> str:
+    if re.search(r"""[\s"\\/<>|?#,]""", value):
+        raise ValueError("is not the name or pattern of an index")
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+IndexPattern = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_index)]
+FieldName = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
+class ElasticsearchSource(RecordedSource, BoundedSource):
+    """Hits of Elasticsearch or OpenSearch, such as logs: asked by `base_url`, or recorded answers, pages of
+    hits and NDJSON exports in the directory `path`.
+    """
+
+    type: Literal["elasticsearch"]
+    base_url: Annotated[str, StringConstraints(min_length=8, max_length=2048)] | None = Field(
+        None, description="The server, such as `https://es.lan:9200`; it may be private."
+    )
+    index: Annotated[list[IndexPattern], AfterValidator(unique)] = Field(
+        default_factory=list, description="Indices, data streams or patterns (`logs-*`, `-logs-old`)."
+    )
+    query: dict[str, Any] | None = Field(
+        None, description="A clause of the Query DSL that the hits must match; default all."
+    )
+    esql: Annotated[str, StringConstraints(min_length=1, max_length=20_000)] | None = Field(
+        None,
+        description="ES|QL in place of `index` and `query`, such as `FROM logs METADATA _index, _id`.",
+    )
+    sql: Annotated[str, StringConstraints(min_length=1, max_length=20_000)] | None = Field(
+        None, description="SQL in place of `index` and `query`, such as `SELECT * FROM logs`."
+    )
+    fields: Annotated[list[FieldName], AfterValidator(unique)] = Field(
+        default_factory=list, description="The fields that are kept, `*` allowed; default all of `_source`."
+    )
+    time_field: FieldName | None = Field(
+        "@timestamp", description="The field with a hit's time; null where hits have none."
+    )
+    group_by: FieldName | None = Field(
+        None, description="Hits with the same value of this field are one document; default each hit is."
+    )
+    window: Duration = Field(
+        "1h", description="How much time a document of `group_by` holds, such as `15m` or `1d`, in UTC."
+    )
+    lookback: Duration | None = Field(
+        "1d",
+        description=(
+            "Windows that have been over for so long are read again only if the number of their hits"
+            " changed; null: everything is read by each run."
+        ),
+    )
+    page_size: Annotated[int, Field(ge=1, le=10_000)] = Field(1000, description="Hits of one answer.")
+    tiebreaker: FieldName | None = Field(
+        None,
+        description=(
+            "A field that differs in each hit and can be sorted by, where no point in time can be opened;"
+            " default `_id`."
+        ),
+    )
+    cluster: bool = Field(
+        True, description="Whether the cluster's nodes and indices are read too; needs the right `monitor`."
+    )
+    api_key: SecretReference | None = Field(
+        None, description="`${NAME}`: the environment variable with the API key (`id:key`, or encoded)."
+    )
+    api_key_env: VariableName | None = Field(
+        None, description="The same by the variable's name alone, such as `ES_API_KEY`."
+    )
+    username: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern="^[^:]*$")] | None = (
+        Field(None, description="The user, where there is no API key.")
+    )
+    password: SecretReference | None = Field(
+        None, description="`${NAME}`: the environment variable with the user's password."
+    )
+    password_env: VariableName | None = Field(None, description="The same by the variable's name alone.")
+    ca_file: PathText | None = Field(
+        None, description="A file of certificates (PEM) that the server's is trusted by."
+    )
+    verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> ElasticsearchSource:
+        if (self.path is None) == (self.base_url is None):
+            raise ValueError("needs either `base_url` or `path`")
+        if self.esql is not None and self.sql is not None:
+            raise ValueError("has both `esql` and `sql`")
+        words = self.esql is not None or self.sql is not None
+        if words and (self.index or self.query):
+            raise ValueError("has `index` or `query` beside `esql` or `sql`")
+        if self.esql is not None and self.time_field is None:
+            raise ValueError("needs a `time_field` for `esql`, whose pages go by it")
+        if self.base_url is not None and not words and not self.index:
+            raise ValueError("needs `index`, `esql` or `sql`")
+        if self.username is not None and not (self.password or self.password_env):
+            raise ValueError("has a `username` without `password` or `password_env`")
+        return self
+
+    @property
+    def layout(self) -> Layout:
+        """How its hits become items."""
+        return Layout(self.time_field, self.group_by, _seconds(self.window) * 1000, tuple(self.fields))
+
+
+def _seconds(duration: str) -> int:
+    match = _DURATION.fullmatch(duration)
+    assert match is not None
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+#: ``[low, high)`` in milliseconds since 1970; None: open at that end.
+_Span = tuple[int | None, int | None]
+
+
+@dataclass
+class _Reading:
+    """What a run has come to. ``settled``: windows before it are not read again. ``resume``: where the run
+    before stopped, ``begun``: when the first of the runs that stopped began (milliseconds since 1970)."""
+
+    settled: int | None
+    resume: int | None
+    begun: int
+    counts: dict[int, int]
+    fetched: int = 0
+    unsaved: int = 0
+    reason: str = ""
+    whole: bool = True
+
+    def read(self, span: _Span, counts: Mapping[int, int]) -> None:
+        """The hits of a span were read."""
+        self.counts = {w: n for w, n in self.counts.items() if not _holds(span, w)} | dict(counts)
+
+    def stop(self, span: _Span, items: Items, at: int | None) -> None:
+        """The hits of a span were read up to the window ``at``, where the next run is to go on; None: it is
+        to begin where this one did."""
+        if at is not None:
+            self.read((span[0], at), {w: n for w, n in items.counts.items() if w < at})
+            self.resume = at
+
+
+class ElasticsearchConnector:
+    """Asks the server of ``entry``."""
+
+    def __init__(self, entry: ElasticsearchSource, access: Access) -> None:
+        assert entry.base_url is not None
+        self._entry = entry
+        self._access = access
+        self._layout = entry.layout
+        since = entry.since
+        self._asked = Asked(
+            tuple(entry.index),
+            entry.query,
+            self._layout,
+            entry.page_size,
+            entry.tiebreaker,
+            None
+            if since is None
+            else int(datetime(since.year, since.month, since.day, tzinfo=UTC).timestamp() * 1000),
+        )
+
+    def plan(self) -> Iterator[Planned]:
+        """What a run would ask for. Raises as :meth:`events` does."""
+        with self._client() as client:
+            self._info(client)
+            entry = self._entry
+            if entry.cluster:
+                yield Planned("the cluster", requests=2, items=3)
+            if entry.esql is not None or entry.sql is not None:
+                yield Planned("rows of the query", note="the server does not say how many there are")
+                return
+            reading = self._reading()
+            low = reading.settled if reading.resume is None else reading.resume
+            counted = _count(client, self._asked, self._asked.within(low, None))
+            requests = None if counted is None else counted // entry.page_size + 4
+            note = "" if low is None else "older windows are counted, and read where their number changed"
+            if requests is not None and requests > entry.max_requests:
+                note = f"ends after {entry.max_requests} requests; the next run goes on"
+            yield Planned(f"hits of {','.join(entry.index)}", requests=requests, items=counted, note=note)
+
+    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+        """Raises ``E_CREDENTIALS``, ``E_CONFIG``, ``E_NOT_FOUND`` and, before the first event, what keeps the
+        server from being asked at all."""
+        with self._client() as client:
+            info = self._info(client)
+            reading = self._reading()
+            if self._entry.cluster:
+                yield from self._cluster(client, info, known, tombstoned, reading)
+            pages = self._pages(client, self._product(info))
+            yield from self._untimed(client)
+            yield from self._hits(client, pages, known, tombstoned, reading)
+            if isinstance(pages, SearchPages) and pages.without_pit:
+                message = (
+                    f"The search went on without a point in time, since {pages.without_pit}: hits that came"
+                    " or went meanwhile may be read by the next run only."
+                )
+                yield Skipped("point-in-time", "E_FORBIDDEN", message, outside=True)
+        yield Enumerated(reading.whole, reading.reason)
+
+    # --- hits -----------------------------------------------------------------------------------------------
+
+    def _hits(
+        self,
+        client: ApiClient,
+        pages: Pages,
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+        reading: _Reading,
+    ) -> Iterator[Event]:
+        try:
+            spans = self._spans(client, pages, reading)
+        except TabootError as error:
+            if error.code in _FATAL:
+                raise
+            yield from self._failed(error, reading)
+            return
+        within = [path for path in known if not path.startswith("cluster/")]
+        stands = [path for path in within if not any(_holds(span, window_in(path)) for span in spans)]
+        if stands:
+            yield Unchanged(dict.fromkeys(stands, "document"))
+        done = False
+        for span in spans:
+            done = yield from self._span(pages, span, span is spans[-1], known, tombstoned, reading)
+            if not done:
+                break
+        if self._layout.time_field is None:
+            return
+        if done:
+            self._save(reading, self._settled(reading.begun), None)
+        else:
+            self._save(reading, reading.settled, reading.resume)
+
+    def _untimed(self, client: ApiClient) -> Iterator[Event]:
+        """Tell of hits that are not read since they have no time."""
+        name = self._layout.time_field
+        if name is None or not self._asked.index:
+            return
+        clauses = {
+            "filter": [self._asked.query or {"match_all": {}}],
+            "must_not": [{"exists": {"field": name}}],
+        }
+        try:
+            left = _count(client, self._asked, {"bool": clauses})
+        except TabootError as error:
+            if error.code in _FATAL:
+                raise
+            return  # whatever it is, the search after it tells
+        if left:
+            message = f"{left} hits have no {name}; set `time_field` to null, or to a field that they have."
+            yield Skipped("untimed", "E_PARSE", message, outside=True)
+
+    def _span(
+        self,
+        pages: Pages,
+        span: _Span,
+        main: bool,
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+        reading: _Reading,
+    ) -> Generator[Event, None, bool]:
+        """The events of the hits of one span; returns False where the run is to stop."""
+        items = Items(self._layout, self._access.max_blob_bytes, ordered=pages.ordered)
+        partial = ""
+        at: int | None = None
+        # Hits in no order cannot be gone on with.
+        resumable = main and pages.ordered
+        try:
+            for page in pages.read(*span):
+                if page.partial:
+                    partial = page.partial
+                for hit in page.hits:
+                    for found in items.add(hit):
+                        at = found.window
+                        if not (yield from self._item(found, partial, known, tombstoned, reading)):
+                            reading.stop(span, items, at if resumable and not partial else None)
+                            return False
+                if resumable and not partial and reading.unsaved >= _CHECKPOINT_ITEMS:
+                    reading.unsaved = 0
+                    reading.stop(span, items, at)
+                    self._save(reading, reading.settled, reading.resume)
+                    yield Checkpoint()
+            for found in items.finish():
+                at = found.window
+                if not (yield from self._item(found, partial, known, tombstoned, reading)):
+                    reading.stop(span, items, at if resumable and not partial else None)
+                    return False
+        except TabootError as error:
+            if error.code in _FATAL:
+                raise
+            yield from self._failed(error, reading)
+            reading.stop(span, items, at if resumable and not partial else None)
+            return False
+        if partial:
+            # What is known of the windows may be more than what was answered, so they are read again.
+            missing = TabootError("E_5XX_ORIGIN", f"Hits may be missing: {partial}.")
+            yield from self._failed(missing, reading)
+            return False
+        reading.read(span, items.counts)
+        return True
+
+    def _item(
+        self,
+        found: LogItem,
+        partial: str,
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+        reading: _Reading,
+    ) -> Generator[Event, None, bool]:
+        """The event of one item; returns False where the run may take no further one."""
+        path = found.path
+        if tombstoned(path):
+            yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+        elif found.resource is None:
+            message = f"The hits of {path} have {found.size} bytes, more than one document may."
+            yield Skipped(path, "E_TOO_LARGE", message)
+        elif partial and path in known and self._layout.group_by is not None:
+            # It is known whole, and what came of it now may not be.
+            yield Unchanged({path: "document"})
+        else:
+            event = item(known, path, found.resource, mime=LOGS)
+            if isinstance(event, Fetched):
+                limit = self._entry.max_items
+                if limit is not None and reading.fetched >= limit:
+                    reading.whole, reading.reason = False, f"the run has taken its {limit} items"
+                    return False
+                reading.fetched += 1
+                reading.unsaved += 1
+            yield event
+        return True
+
+    def _spans(self, client: ApiClient, pages: Pages, reading: _Reading) -> list[_Span]:
+        """What is to be read: windows that changed though they were over, then all that may still change."""
+        if reading.settled is None and reading.resume is None:
+            return [(None, None)]
+        start = reading.settled if reading.resume is None else reading.resume
+        if reading.settled is None or not isinstance(pages, SearchPages):
+            return [(start, None)]
+        changed = _changed(client, self._asked, reading)
+        return [*changed, (start, None)]
+
+    def _reading(self) -> _Reading:
+        state = self._access.state
+        now = int(self._access.clock().timestamp() * 1000)
+        cursor = state.load(_CURSOR) or {}
+        counts = {int(window): n for window, n in (state.load(_COUNTS) or {}).items()}
+        resume = cursor.get("resume")
+        begun = cursor.get("begun")
+        return _Reading(cursor.get("settled"), resume, now if begun is None else begun, counts)
+
+    def _settled(self, begun: int) -> int | None:
+        """The beginning of the first window that was not over for long enough when a run began."""
+        if self._entry.lookback is None:
+            return None
+        window = self._layout.window
+        return (begun - _seconds(self._entry.lookback) * 1000) // window * window
+
+    def _save(self, reading: _Reading, settled: int | None, resume: int | None) -> None:
+        """Keep what the next run begins with."""
+        state = self._access.state
+        begun = None if resume is None else reading.begun
+        state.save(_CURSOR, {"settled": settled, "resume": resume, "begun": begun})
+        state.save(_COUNTS, {str(window): n for window, n in sorted(reading.counts.items())})
+
+    def _failed(self, error: TabootError, reading: _Reading) -> Iterator[Failed]:
+        reading.whole, reading.reason = False, error.message.rstrip(".")
+        # The end of the run's budget is no failure: the next run goes on.
+        if error.code != "E_REQUESTS":
+            yield Failed("hits", error)
+
+    # --- the cluster ----------------------------------------------------------------------------------------
+
+    def _cluster(
+        self,
+        client: ApiClient,
+        info: Answer | None,
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+        reading: _Reading,
+    ) -> Iterator[Event]:
+        """What the cluster is, its nodes, and the indices that are asked for."""
+        of = self._asked.path or "*"
+        asked = {
+            "cluster/info.json": ("", ("name",)),
+            "cluster/nodes.json": ("_nodes/_all/http,os,transport", _VOLATILE_OF_NODES),
+            "cluster/indices.json": (
+                f"_cat/indices/{of}?format=json&h=index,uuid,status,pri,rep&s=index",
+                (),
+            ),
+        }
+        for path, (way, volatile) in asked.items():
+            if tombstoned(path):
+                yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+                continue
+            try:
+                answer = (info or client.get("/")) if way == "" else client.get(way)
+                said = answer.json()
+                nodes = said.get("_nodes") if isinstance(said, dict) else None
+                if isinstance(nodes, dict) and nodes.get("failed"):
+                    raise TabootError(
+                        "E_5XX_ORIGIN", f"{nodes['failed']} nodes of the cluster did not answer."
+                    )
+            except TabootError as error:
+                if error.code == "E_FORBIDDEN" or error.details.get("status") in (400, 405):
+                    message = f"{path}: this account or server does not tell it."
+                    yield Skipped(path, "E_FORBIDDEN", message)
+                    continue
+                if error.code in _FATAL:
+                    raise
+                reading.whole, reading.reason = False, f"{path} could not be read"
+                yield Failed(path, error)
+                continue
+            if answer.gone:
+                yield Skipped(path, "E_NOT_FOUND", f"{path}: this server does not have it.", outside=True)
+            else:
+                yield item(known, path, said, volatile=volatile, mime="application/json")
+
+    def _info(self, client: ApiClient) -> Answer | None:
+        """What the server says of itself; None where the account may not ask."""
+        try:
+            answer = client.get("/")
+        except TabootError as error:
+            if error.code == "E_FORBIDDEN":
+                return None
+            raise
+        if answer.gone:
+            raise TabootError("E_API", "There is no Elasticsearch at base_url.")
+        answer.value()
+        return answer
+
+    def _product(self, info: Answer | None) -> Product | None:
+        if info is None:
+            return None
+        told = info.value().string("version", "distribution")
+        return "opensearch" if told == "opensearch" else "elasticsearch"
+
+    def _pages(self, client: ApiClient, product: Product | None) -> Pages:
+        entry = self._entry
+        if entry.esql is not None:
+            return EsqlPages(client, self._asked, entry.esql)
+        if entry.sql is not None:
+            return SqlPages(client, self._asked, entry.sql, product)
+        return SearchPages(client, self._asked, product)
+
+    # --- reaching the server --------------------------------------------------------------------------------
+
+    def _client(self) -> ApiClient:
+        entry = self._entry
+        assert entry.base_url is not None
+        headers = self._credentials()
+        return ApiClient(
+            "Elasticsearch",
+            entry.base_url,
+            authorize=(lambda _: headers) if headers else None,
+            limits=Limits(max_requests=entry.max_requests, max_wait_seconds=entry.max_wait_seconds),
+            tls=self._tls(),
+        )
+
+    def _credentials(self) -> Mapping[str, str]:
+        entry = self._entry
+        if (key := secret_of(self._access, entry.api_key, entry.api_key_env)) is not None:
+            text = header_value(key, "API key of Elasticsearch")
+            # A key is handed out as `id:key` and sent in Base64, in which no colon stands.
+            sent = base64.b64encode(text.encode()).decode() if ":" in text else text
+            return {"authorization": f"ApiKey {sent}"}
+        if entry.username is not None:
+            password = secret_of(self._access, entry.password, entry.password_env)
+            assert password is not None
+            pair = f"{entry.username}:{password.get_secret_value()}".encode()
+            return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        return {}
+
+    def _tls(self) -> ssl.SSLContext | None:
+        entry = self._entry
+        if not entry.verify_tls:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            return context
+        if entry.ca_file is None:
+            return None
+        path = source_directory(entry.ca_file, self._access.root)
+        try:
+            return ssl.create_default_context(cafile=str(path))
+        except (OSError, ssl.SSLError):
+            raise TabootError(
+                "E_CONFIG", f"The ca_file {entry.ca_file} cannot be read as certificates (PEM)."
+            ) from None
+
+
+#: What a cluster says of its nodes that changes by itself.
+_VOLATILE_OF_NODES = ("refresh_interval_in_millis", "timestamp", "total_indexing_buffer", "_nodes")
+
+
+def _holds(span: _Span, window: int | None) -> bool:
+    """Whether a window lies in a span; what lies in no window is in every one."""
+    low, high = span
+    return window is None or ((low is None or window >= low) and (high is None or window < high))
+
+
+def _count(client: ApiClient, asked: Asked, query: Mapping[str, Any]) -> int | None:
+    answer = client.ask("POST", f"/{asked.path}/_count", json={"query": query})
+    if answer.gone:
+        raise TabootError("E_NOT_FOUND", f"There is no index {','.join(asked.index)} in Elasticsearch.")
+    return answer.value().integer("count")
+
+
+def _changed(client: ApiClient, asked: Asked, reading: _Reading) -> list[_Span]:
+    """The spans of settled windows that do not have as many hits as they had. Raises ``E_API``, and
+    ``E_5XX_ORIGIN`` where not every shard counted."""
+    settled = reading.settled
+    end = settled if reading.resume is None or settled is None else min(settled, reading.resume)
+    if end is None or asked.layout.time_field is None:
+        return []
+    window = asked.layout.window
+    known = {at: n for at, n in reading.counts.items() if at < end}
+    first = min(known, default=end)
+    oldest = first if asked.since is None else min(first, asked.since)
+    # Windows are counted together where there are too many of them.
+    together = max(1, -(-(end - oldest) // window // _MAX_COUNTED)) * window
+    body = {
+        "size": 0,
+        "track_total_hits": False,
+        "query": asked.within(None, end),
+        "aggs": {
+            "windows": {
+                "date_histogram": {
+                    "field": asked.layout.time_field,
+                    "fixed_interval": f"{together}ms",
+                    "min_doc_count": 1,
+                }
+            }
+        },
+    }
+    answer = client.ask("POST", f"/{asked.path}/_search", json=body)
+    if answer.gone:
+        raise TabootError("E_NOT_FOUND", f"There is no index {','.join(asked.index)} in Elasticsearch.")
+    said = answer.value()
+    if said.integer("_shards", "failed") or said.true("timed_out"):
+        raise TabootError("E_5XX_ORIGIN", "Some shards did not count their hits.")
+    missing = said.at("aggregations", "windows", "buckets") is None
+    # Patterns that no index matches have no buckets either.
+    if missing and said.integer("_shards", "total") != 0:
+        raise TabootError("E_API", "Elasticsearch answers without the counts that it was asked for.")
+    now: dict[int, int] = {}
+    for bucket in said.items("aggregations", "windows", "buckets"):
+        at, n = bucket.integer("key"), bucket.integer("doc_count")
+        if at is None or n is None:
+            raise TabootError("E_API", "Elasticsearch answers with counts of no time.")
+        now[at] = n
+    before: dict[int, int] = {}
+    for at, n in known.items():
+        before[at // together * together] = before.get(at // together * together, 0) + n
+    spans: list[_Span] = []
+    for at in sorted(now.keys() | before.keys()):
+        if now.get(at) == before.get(at):
+            continue
+        high = min(at + together, end)
+        if spans and spans[-1][1] == at:
+            spans[-1] = (spans[-1][0], high)
+        else:
+            spans.append((at, high))
+    return spans
+
+
+def connect(entry: ElasticsearchSource, access: Access) -> Connector:
+    """The connector of an entry: of its server, or of its folder of files."""
+    if entry.path is None:
+        return ElasticsearchConnector(entry, access)
+    reader = ElasticsearchReader(entry.layout)
+    return RecordedFiles(entry, access, reader, default_include=ElasticsearchReader.INCLUDE)
+
+
+SOURCE = SourceKind(ElasticsearchSource, connect)
