@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
 from taboot_pipelines.connectors import SOURCE_KINDS, SourceEntry
+from taboot_pipelines.connectors.gmail_entry import Imap
 from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.domains import DomainSettings
 from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
@@ -199,6 +200,7 @@ def sources() -> str:
         own = _fields(kind.entry, set(SourceEntry.model_fields))
         parts += [f"### `type: {name}`\n", _prose(kind.entry) + "\n", own]
     parts += ["### `capture`\n", _prose(Capture) + "\n", _fields(Capture, set())]
+    parts += ["### `imap`\n", _prose(Imap) + "\n", _fields(Imap, set())]
     parts += ["### `domains`\n", _prose(DomainSettings) + "\n", _fields(DomainSettings, set())]
     parts += ["### `proxies`\n", _prose(ProxySettings) + "\n", _fields(ProxySettings, {"servers"})]
     parts += ["Each of its `servers`:\n", _fields(ProxyServer, set())]

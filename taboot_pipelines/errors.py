@@ -49,6 +49,10 @@ CODES: dict[str, tuple[int, str]] = {
         502,
         "The service does not answer as its API says: check `base_url`, and what stands in between.",
     ),
+    "E_TRANSCRIPT": (
+        404,
+        "Add the language of one that the video has to the source's `languages`, if it has any.",
+    ),
     "E_CONFLICT": (409, "Another writer was first; run again."),
     "E_DOMAIN_BLOCKED": (
         403,

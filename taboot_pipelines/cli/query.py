@@ -103,8 +103,10 @@ def _load_model(settings: Settings) -> None:
             embedder.load_meanwhile()
 
 
-def _place(url: str, line: int | None) -> str:
-    return f"{url}:{line}" if line else url
+def _place(url: str, line: int | None, section: str = "") -> str:
+    if line:
+        return f"{url}:{line}"
+    return f"{url} ({section})" if section else url
 
 
 @click.command()
@@ -288,7 +290,8 @@ def ask(
         return
     plain(answer.text)
     for citation in answer.citations:
-        plain(f"  [{citation.number}] {_place(citation.url, citation.line)}  {citation.chunk_id}", dim=True)
+        place = _place(citation.url, citation.line, citation.section)
+        plain(f"  [{citation.number}] {place}  {citation.chunk_id}", dim=True)
     if answer.found:
         plain(f"  from {answer.kind}, confidence {answer.confidence:.2f}", dim=True)
 
@@ -308,8 +311,8 @@ def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None
     for quote in found.quotes:
         out.print(
             text(
-                f"{_place(quote.url, quote.line)}  bytes {quote.byte_start}-{quote.byte_end} of"
-                f" {quote.blob_sha256[:12]}"
+                f"{_place(quote.url, quote.line, quote.section)}  bytes {quote.byte_start}-{quote.byte_end}"
+                f" of {quote.blob_sha256[:12]}"
             ),
             style="dim",
         )

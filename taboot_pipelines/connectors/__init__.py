@@ -9,7 +9,8 @@ One module per source type, which has its name. It holds the model of the type's
 * ``registry``: the one list of source types; ``sources_file`` reads and checks the file by it and writes its
   JSON Schema
 * ``walk``, ``globs``: directories and patterns; ``files`` has what readers of directories share besides
-* ``web_lists``, ``web_captures``: parts of ``web``
+* ``web_lists``, ``web_captures``: parts of ``web``; ``gmail_entry``, ``gmail_api``, ``gmail_imap``,
+  ``gmail_files``: parts of ``gmail``
 
 A connector knows neither the catalog nor a stage, and does not interpret what it reads: bytes and what the
 origin says of them go out as events (``model.records``), and ``stages.raw_blobs`` stores them. What a

@@ -26,7 +26,7 @@ from taboot_pipelines.crawl.proxies import Proxies
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
-from taboot_pipelines.model.records import Role
+from taboot_pipelines.model.records import Attached, Role
 from taboot_pipelines.settings import BrowserSettings, Crawl4AiSettings, HttpSettings, Settings
 
 #: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
@@ -38,6 +38,9 @@ References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
 ProjectFiles = Callable[
     [Collection[str], Collection[str], Callable[[str], str | None]], set[tuple[str, Role]]
 ]
+
+#: ``attachments(data, mime)``: the texts that are attached to a mail.
+Attachments = Callable[[bytes, str], Sequence[Attached]]
 
 #: ``secrets(name)``: the secret that an entry calls by the name of an environment variable. Raises
 #: ``E_CONFIG`` with that name where it is not set. The entry holds the name only, never the secret.
@@ -136,7 +139,8 @@ class Access:
     whole projects. ``clock``: the time of day in
     UTC; time-outs and waits run on the monotonic clock. ``frontier``: see :data:`OpenFrontier`; None: a crawl
     is kept in memory, and begins anew with each process. ``stored_page``: see :data:`ReadStoredPage`.
-    ``secrets`` and ``state``: see :data:`Secrets` and :class:`SourceState`.
+    ``attachments``: see :data:`Attachments`; None are known by default. ``secrets`` and ``state``: see
+    :data:`Secrets` and :class:`SourceState`.
     """
 
     root: Path
@@ -145,6 +149,7 @@ class Access:
     http: HttpAccess
     references: References | None = None
     project_files: ProjectFiles | None = None
+    attachments: Attachments = lambda _, __: ()
     clock: Clock = utc_now
     frontier: OpenFrontier | None = None
     stored_page: ReadStoredPage = lambda _: None
@@ -159,6 +164,7 @@ class Access:
         *,
         references: References | None = None,
         project_files: ProjectFiles | None = None,
+        attachments: Attachments = lambda _, __: (),
         politeness: Politeness | None = None,
         robots: RobotsCache | None = None,
         frontier: OpenFrontier | None = None,
@@ -181,6 +187,7 @@ class Access:
             ),
             references=references,
             project_files=project_files,
+            attachments=attachments,
             frontier=frontier,
             stored_page=stored_page,
             state=state or MemoryState(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,14 +18,12 @@ from taboot_pipelines.connectors.entries import Day, PathText, RecordedSource
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.recorded import RecordedFiles
-from taboot_pipelines.connectors.walk import File, Listing
+from taboot_pipelines.connectors.walk import Listing
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 from taboot_pipelines.model.records import Enumerated, Event, Fetched, Known
 
 #: All that sessions are kept in. What of it is none is a typed skip.
 DEFAULT_INCLUDE = ("*.jsonl", "*.ndjson", "*.json", "*.md")
-#: What the source's state remembers: by which version of the reader, and as what, all files were read.
-_READ_AS = "read_as"
 
 
 class AiSessionSource(RecordedSource):
@@ -75,18 +73,8 @@ class AiSessionConnector:
 class _Sessions(RecordedFiles):
     def __init__(self, entry: AiSessionSource, access: Access) -> None:
         self._since = entry.since
-        self._chats = ChatFiles(CHAT_WITH_THINKING if entry.thinking else CHAT, entry.since)
-        super().__init__(entry, access, self._chats, default_include=DEFAULT_INCLUDE)
-        #: Whether every file was read last by this reader, and as what it is to be read now.
-        self._read_alike = False
-
-    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
-        state, read_as = self._access.state, [self._chats.version, self._chats.mime]
-        self._read_alike = state.load(_READ_AS) == read_as
-        for event in super().events(known, tombstoned):
-            if isinstance(event, Enumerated) and event.complete and not self._read_alike:
-                state.save(_READ_AS, read_as)
-            yield event
+        chats = ChatFiles(CHAT_WITH_THINKING if entry.thinking else CHAT, entry.since)
+        super().__init__(entry, access, chats, default_include=DEFAULT_INCLUDE)
 
     def _taken(self, listing: Listing) -> list[str]:
         paths = super()._taken(listing)
@@ -94,19 +82,6 @@ class _Sessions(RecordedFiles):
         if since is None:
             return paths
         return [path for path in paths if (day := _last_written(listing, path)) is None or day >= since]
-
-    def _is_as_it_was(
-        self,
-        file: File,
-        remembered: list[Any] | None,
-        known: Mapping[str, Known],
-        parts: tuple[str, ...],
-        tombstoned: Callable[[str], bool],
-    ) -> bool:
-        # As what a file was read is not said by its signature.
-        return (remembered is not None or self._read_alike) and super()._is_as_it_was(
-            file, remembered, known, parts, tombstoned
-        )
 
 
 def _last_written(listing: Listing, path: str) -> date | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -121,8 +121,16 @@ class ComposeConnector:
             env = _beside(path, ".env")
             if env in found:
                 roles[env] = "input"
-        self._follow(projects, roles, found, tombstoned)
-        self._put_together(roles, found, tombstoned)
+        present = {path for path in found if not tombstoned(path)}
+        add_named(
+            self._access,
+            roles,
+            projects,
+            found,
+            present,
+            text=lambda path: self._text(path, found, tombstoned),
+            environment=lambda path: any(is_env(n) for n in names(path, found[path])),
+        )
         return roles
 
     def _is_project(self, name: str, item: Item) -> bool:
@@ -134,70 +142,91 @@ class ComposeConnector:
         # What cannot be read may be a project: it must be named, not vanish.
         return has_services(decode(data)) if isinstance(data, bytes) else data is not None
 
-    def _follow(
-        self, projects: list[str], roles: dict[str, Role], found: _Found, tombstoned: Callable[[str], bool]
-    ) -> None:
-        """Add what the projects name, and what that names, to ``roles``. A tombstoned file is absent, so it
-        names nothing.
-        """
-        if self._access.references is None:
-            return
-        queue = list(projects)
-        seen = set(queue)
-        while queue:
-            path = queue.pop()
-            text = self._text(path, found, tombstoned)
-            if text is None:
-                continue
-            environment = self._text(_beside(path, ".env"), found, tombstoned) or ""
-            try:
-                references = self._access.references(text, path, dict(_variables(environment)))
-            except TabootError:
-                continue  # the file is taken all the same, and its interpretation says what is wrong with it
-            for named, role in references:
-                if named not in found:
-                    continue
-                if role == "input" or any(is_env(n) for n in names(named, found[named])):
-                    roles[named] = "input"
-                else:
-                    roles.setdefault(named, "document")
-                if role == "document" and named not in seen and _YAML.fullmatch(named):
-                    seen.add(named)
-                    queue.append(named)
-
-    def _put_together(self, roles: dict[str, Role], found: _Found, tombstoned: Callable[[str], bool]) -> None:
-        """Add what only several files together name, such as a Dockerfile under another file's context."""
-        if self._access.project_files is None:
-            return
-        texts: dict[str, str | None] = {}
-
-        def load(path: str) -> str | None:
-            if path not in texts:
-                texts[path] = self._text(path, found, tombstoned)
-            return texts[path]
-
-        present = {path for path in found if not tombstoned(path)}
-        yaml = {
-            path for path, role in roles.items() if role == "document" and _YAML.fullmatch(path)
-        } & present
-        joined = {
-            path.rpartition("/")[0]
-            for path in present
-            if (path in yaml or is_env(path.rpartition("/")[2])) and _JOINS.search(load(path) or "")
-        }
-        files = {path for path in yaml if path.rpartition("/")[0] in joined}
-        for path, role in self._access.project_files(files, present, load):
-            if role == "input" or any(is_env(n) for n in names(path, found[path])):
-                roles[path] = "input"
-            else:
-                roles.setdefault(path, "document")
-
     def _text(self, path: str, found: _Found, tombstoned: Callable[[str], bool]) -> str | None:
         item = found.get(path)
         if not isinstance(item, File) or tombstoned(path):
             return None
         data = read(item, self._access.max_blob_bytes)
         return decode(data) if isinstance(data, bytes) else None
+
+
+def add_named(
+    access: Access,
+    roles: dict[str, Role],
+    projects: Iterable[str],
+    found: Collection[str],
+    present: Collection[str],
+    *,
+    text: Callable[[str], str | None],
+    environment: Callable[[str], bool],
+) -> None:
+    """Add to ``roles`` what the Compose files ``projects`` name among ``found``, what those name in turn, and
+    what only whole projects of ``present`` files name. ``text``: of a file, None where it cannot be read;
+    ``environment``: whether a file's names say that it is an environment file."""
+    texts: dict[str, str | None] = {}
+
+    def load(path: str) -> str | None:
+        if path not in texts:
+            texts[path] = text(path)
+        return texts[path]
+
+    def add(path: str, role: Role) -> None:
+        if role == "input" or environment(path):
+            roles[path] = "input"
+        else:
+            roles.setdefault(path, "document")
+
+    _follow(access, projects, found, load, add)
+    if access.project_files is None:
+        return
+    # What only the whole project names, such as a Dockerfile under another file's context.
+    yaml = {path for path, role in roles.items() if role == "document" and _YAML.fullmatch(path)}
+    yaml &= set(present)
+    joined = {
+        path.rpartition("/")[0]
+        for path in present
+        if (path in yaml or is_env(path.rpartition("/")[2])) and _JOINS.search(load(path) or "")
+    }
+    files = {path for path in yaml if path.rpartition("/")[0] in joined}
+    for path, role in access.project_files(files, present, load):
+        add(path, role)
+
+
+def _follow(
+    access: Access,
+    projects: Iterable[str],
+    found: Collection[str],
+    load: Callable[[str], str | None],
+    add: Callable[[str, Role], None],
+) -> None:
+    """Add what the projects name, and what that names. A file without a text names nothing."""
+    if access.references is None:
+        return
+    queue = list(projects)
+    seen = set(queue)
+    while queue:
+        path = queue.pop()
+        text = load(path)
+        if text is None:
+            continue
+        beside = _beside(path, ".env")
+        environment = (load(beside) if beside in found else None) or ""
+        try:
+            references = access.references(text, path, dict(_variables(environment)))
+        except TabootError:
+            continue  # the file is taken all the same, and its interpretation says what is wrong with it
+        for named, role in references:
+            if named not in found:
+                continue
+            add(named, role)
+            if role == "document" and named not in seen and _YAML.fullmatch(named):
+                seen.add(named)
+                queue.append(named)
+
+
+def is_yaml(name: str) -> bool:
+    """Whether a file's name says that it is YAML."""
+    return _YAML.fullmatch(name) is not None
 
 
 def has_services(text: str) -> bool:

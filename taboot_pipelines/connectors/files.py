@@ -37,6 +37,11 @@ DEFAULT_INCLUDE = (
     "*.xhtml",
     "*.txt",
     "*.rst",
+    "*.adoc",
+    "*.asciidoc",
+    "*.ipynb",
+    "*.pdf",
+    "*.docx",
     "*.yaml",
     "*.yml",
     "*.json",
@@ -44,12 +49,17 @@ DEFAULT_INCLUDE = (
     "*.cfg",
     "*.ini",
     "*.toml",
+    "*.csv",
+    "*.vtt",
+    "*.srt",
+    "*.sbv",
+    "*.eml",
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 
 
 class FilesSource(DirectorySource):
-    """A directory of documents: Markdown, HTML, text, YAML, JSON, conf."""
+    """A directory of documents: Markdown, HTML, text, mail, PDF, Word, notebooks, captions, YAML, JSON, …"""
 
     type: Literal["files"]
 

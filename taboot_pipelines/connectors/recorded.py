@@ -19,7 +19,7 @@ from taboot_pipelines.connectors.files import is_env, names, planned, source_dir
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Listing, opened, settled, signature_of
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.records import (
     Checkpoint,
     Enumerated,
@@ -27,14 +27,18 @@ from taboot_pipelines.model.records import (
     Failed,
     Fetched,
     Known,
+    KnownItems,
     Role,
     Skipped,
     Unchanged,
 )
 
-#: What the source's state remembers: {path: [the reader's version, the file's signature, why it was skipped,
-#: what the reader keeps, the parts that were left out]} of files that are not one item.
+#: What the source's state remembers of files that are not one item: {path: [the reader's version, the file's
+#: signature, how many items of it are stored, what was said of others, what the reader keeps]}; what was said
+#: as rows of (whether it failed, the item, code, message).
 _FILES = "files"
+#: The version of the reader that read the files that are one item.
+_VERSION = "reader"
 #: The file says of itself that it is something else, or nothing.
 _NOT_OF_THE_TYPE = frozenset({"E_MIME", "E_BINARY", "E_EMPTY", "E_TOO_LARGE"})
 #: After so many files what was read is made durable.
@@ -142,35 +146,51 @@ class RecordedFiles:
         paths = self._taken(listing)
         yield from listing.directories
         held = _parts_of(known, paths)
+        etags = known.etags if isinstance(known, KnownItems) else {p: x.etag for p, x in known.items()}
         complete, reason = listing.complete, listing.reason
-        before: dict[str, Any] = self._access.state.load(_FILES) or {}
+        state, version = self._access.state, self._reader.version
+        before: dict[str, Any] = state.load(_FILES) or {}
         memory = {path: before[path] for path in paths if path in before}
+        if not known:
+            # What is read from here on is read by this reader, also where the run is killed.
+            state.save(_VERSION, version)
+        same_reader = state.load(_VERSION) == version
+        #: No part may be called as a file is, or as a part of another file.
+        given = set(paths)
         unsaved = 0
         for path in paths:
             item = listing.item(path)
             parts = held.get(path, ())
             if not isinstance(item, File):
                 yield item
+                if parts and not (isinstance(item, Skipped) and item.outside):
+                    complete, reason = False, reason or f"{path} could not be read"
                 continue
-            if self._is_as_it_was(item, memory.get(path), known, parts, tombstoned):
-                if path in memory and memory[path][2] is not None:
-                    yield Skipped(path, *memory[path][2])
-                for left in memory[path][4] if path in memory else ():
-                    yield Skipped(*left)
-                if parts:
-                    yield Unchanged(dict.fromkeys(parts, "document"))
+            remembered = memory.pop(path, None)
+            if self._is_as_it_was(item, remembered, etags, parts, tombstoned, same_reader):
+                said = [] if remembered is None else remembered[3]
+                if remembered is not None:
+                    memory[path] = remembered
+                for failed, name, code, message in said:
+                    yield Failed(name, TabootError(code, message)) if failed else Skipped(name, code, message)
+                if unchanged := set(parts).difference(name for _, name, _, _ in said):
+                    given |= unchanged
+                    yield Unchanged(self._roles(known, unchanged))
                 continue
-            whole = yield from self._read(item, tombstoned, memory, parts)
+            kept = None if remembered is None or remembered[0] != version else remembered[4]
+            whole = yield from self._read(item, frozenset(parts), kept, tombstoned, memory, given)
             if not whole:
                 # What the rest of the file holds is unknown.
                 complete, reason = False, reason or f"{path} could not be read to its end"
             unsaved += 1
             if unsaved == _CHECKPOINT_FILES:
-                self._access.state.save(_FILES, memory)
+                state.save(_FILES, memory)
                 yield Checkpoint()
                 unsaved = 0
         if memory != before:
-            self._access.state.save(_FILES, memory)
+            state.save(_FILES, memory)
+        if not same_reader:
+            state.save(_VERSION, version)
         if complete and not directory.still_there():
             complete, reason = False, "the directory was replaced or unmounted meanwhile"
         yield Enumerated(complete, reason)
@@ -190,92 +210,124 @@ class RecordedFiles:
             and not any(map(is_env, names(path, listing.item(path))))
         )
 
+    @staticmethod
+    def _roles(known: Mapping[str, Known], paths: Collection[str]) -> dict[str, Role]:
+        roles = known.roles if isinstance(known, KnownItems) else {}
+        return {path: roles.get(path, "document") for path in paths}
+
     def _is_as_it_was(
         self,
         file: File,
         remembered: list[Any] | None,
-        known: Mapping[str, Known],
+        etags: Mapping[str, str | None],
         parts: tuple[str, ...],
         tombstoned: Callable[[str], bool],
+        same_reader: bool,
     ) -> bool:
-        """Whether the file is as it was when it was last read to its end."""
+        """Whether the file is as it was when it was last read to its end, and all that was to be stored of it
+        is."""
         if remembered is not None:
-            return bool(remembered[:2] == [self._reader.version, file.signature])
+            return bool(remembered[:3] == [self._reader.version, file.signature, len(parts)])
         # One item that is the whole file needs no memory of its own.
-        return parts == (file.path,) and known[file.path].etag == file.signature and not tombstoned(file.path)
+        return (
+            same_reader
+            and parts == (file.path,)
+            and etags.get(file.path) == file.signature
+            and not tombstoned(file.path)
+        )
 
     def _read(
         self,
         file: File,
+        parts: frozenset[str],
+        kept: Any,
         tombstoned: Callable[[str], bool],
         memory: dict[str, Any],
-        parts: tuple[str, ...],
+        given: set[str],
     ) -> Generator[Event, None, bool]:
-        """The events of one file; returns False where a part of it may be missing. What else is to be known
-        of it the next time is put into ``memory``. ``parts``: its items that are known."""
+        """The events of one file, of which ``parts`` are known, and the reader ``kept`` something; returns
+        False where a part of it may be missing. What else is to be known of it the next time is put into
+        ``memory``, and what its parts are called into ``given``.
+        """
         limit = self._access.max_blob_bytes
-        before = memory.pop(file.path, None)
-        held = frozenset(None if part == file.path else part[len(file.path) + 1 :] for part in parts)
-        left: list[tuple[str, str, str]] = []
         seen: set[str] = set()
-        skip: tuple[str, str] | None = None
+        said: list[tuple[bool, str, str, str]] = []
+        stored = 0
         begun = time.time()
+        signature: str | None = None
+        recorded: RecordedFile | None = None
+        held = frozenset(None if part == file.path else part[len(file.path) + 1 :] for part in parts)
         try:
             with opened(file) as (stream, info):
                 signature = signature_of(info) if settled(info, begun) else None
-                remembered = before[3] if before is not None and before[0] == self._reader.version else None
-                recorded = RecordedFile(file.path, info.st_size, limit, stream, held, remembered)
-                for part in self._reader(recorded):
-                    path = file.path if part.name is None else f"{file.path}#{part.name}"
-                    if path in seen:
-                        yield Failed(path, TabootError("E_CONFLICT", f"Two parts are called {path}."))
-                        continue
-                    seen.add(path)
-                    if tombstoned(path):
-                        yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
-                    elif isinstance(part, Kept):
-                        yield Unchanged({path: "document"})
-                    elif isinstance(part, LeftOut):
-                        left.append((path, part.code, part.message))
-                        yield Skipped(*left[-1])
-                    elif len(part.data) > limit:
-                        left.append(
-                            (path, "E_TOO_LARGE", f"{path} has {len(part.data)} bytes, more than {limit}.")
-                        )
-                        yield Skipped(*left[-1])
-                    else:
-                        yield Fetched(
-                            path,
-                            part.data,
-                            part.role,
-                            mime=part.mime,
-                            charset=part.charset,
-                            url=part.url,
-                            etag=signature if part.name is None and part.whole else None,
-                            last_modified=part.last_modified,
-                        )
-                if signature_of(os.fstat(stream.fileno())) != signature_of(info):
-                    # It grew or was written meanwhile: what was read stands, and the next run looks again.
-                    if recorded.keep is not None:
-                        memory[file.path] = [self._reader.version, None, None, recorded.keep, left]
-                    return not seen or file.path in seen
+                recorded = RecordedFile(file.path, info.st_size, limit, stream, held, kept)
+                try:
+                    for part in self._reader(recorded):
+                        path = file.path if part.name is None else f"{file.path}#{part.name}"
+                        taken = path in given and part.name is not None
+                        seen.add(path)
+                        given.add(path)
+                        if taken:
+                            said.append((True, path, "E_CONFLICT", f"More than one item is called {path}."))
+                            yield Failed(path, TabootError("E_CONFLICT", said[-1][3]))
+                        elif tombstoned(path):
+                            # It is not said again: the name of what was erased may be kept nowhere.
+                            yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+                        elif isinstance(part, Kept):
+                            stored += 1
+                            yield Unchanged({path: "document"})
+                        elif isinstance(part, LeftOut):
+                            said.append((False, path, part.code, part.message))
+                            stored += path in parts
+                            yield Skipped(path, part.code, part.message)
+                        elif len(part.data) > limit:
+                            message = f"{path} has {len(part.data)} bytes, more than {limit}."
+                            said.append((False, path, "E_TOO_LARGE", message))
+                            stored += path in parts
+                            yield Skipped(path, "E_TOO_LARGE", message)
+                        else:
+                            stored += 1
+                            yield Fetched(
+                                path,
+                                part.data,
+                                part.role,
+                                mime=part.mime,
+                                charset=part.charset,
+                                url=part.url,
+                                etag=signature if part.name is None and part.whole else None,
+                                last_modified=part.last_modified,
+                            )
+                finally:
+                    # If it grew or was written meanwhile, what was read stands, and the next run looks again.
+                    changed = signature_of(os.fstat(stream.fileno())) != signature_of(info)
         except FileNotFoundError:
             return True
         except OSError as error:
-            message = f"{file.path} cannot be read ({error.strerror})."
+            message = f"{file.path} cannot be read ({error.strerror or type(error).__name__})."
             yield Failed(file.path, TabootError("E_UNREADABLE", message, path=file.path))
             return False
         except TabootError as error:
             if seen or error.code not in _NOT_OF_THE_TYPE:
                 yield Failed(file.path, error)
                 return False
-            skip = (error.code, error.message)
-            yield Skipped(file.path, *skip)
-            recorded = None
+            said.append((False, file.path, error.code, error.message))
+            stored = int(file.path in parts)
+            yield Skipped(file.path, error.code, error.message)
+            if error.code == "E_TOO_LARGE" and parts - {file.path}:
+                return False  # it still holds what it held, as far as one knows
+            seen.add(file.path)
+        except Exception as error:  # noqa: BLE001  whatever a stranger's file provokes in a reader
+            message = f"{file.path}: its reader failed with {type(error).__name__}."
+            yield Failed(file.path, TabootError("E_PARSE", message, path=file.path, where=raised_at(error)))
+            return False
+        vanished = parts - seen
+        if changed:
+            signature = None
         keep = None if recorded is None else recorded.keep
-        if keep is not None or (signature is not None and (skip is not None or seen != {file.path})):
-            memory[file.path] = [self._reader.version, signature, skip, keep, left]
-        return True
+        # A file of which something is gone is read once more: until then that is not recorded for certain.
+        if not vanished and (keep is not None or (signature is not None and (said or seen != {file.path}))):
+            memory[file.path] = [self._reader.version, signature, stored, said, keep]
+        return not (changed and vanished)
 
 
 def _parts_of(known: Mapping[str, Known], paths: Collection[str]) -> dict[str, tuple[str, ...]]:

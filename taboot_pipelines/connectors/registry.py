@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import ai_session, compose, files, swag, web
+from taboot_pipelines.connectors import (
+    ai_session,
+    compose,
+    files,
+    github,
+    gmail,
+    swag,
+    tailscale,
+    unifi,
+    web,
+    youtube,
+)
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
@@ -18,6 +29,11 @@ _KINDS: tuple[SourceKind[Any], ...] = (
     compose.SOURCE,
     swag.SOURCE,
     web.SOURCE,
+    github.SOURCE,
+    youtube.SOURCE,
+    gmail.SOURCE,
+    tailscale.SOURCE,
+    unifi.SOURCE,
     ai_session.SOURCE,
 )
 

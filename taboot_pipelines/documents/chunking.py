@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 from taboot_pipelines.documents.blocks import Cut, Kind, Outline, scan_code, scan_markdown
+from taboot_pipelines.documents.forms import own_text
 from taboot_pipelines.documents.mime import reads_as
 from taboot_pipelines.documents.tokens import TOKENIZER, TOKENIZER_SHA256
 from taboot_pipelines.model.ids import canonical_json
@@ -85,14 +86,16 @@ class Chunker:
         """The chunks of a document, in its order: starts and ends ascend, ``text[c.start:c.end] == c.text``
         in code points.
 
-        Every code point that is no white space is in at least one. ``mime`` says whether it is Markdown (also
-        HTML made into it, plain text) or code (anything else). A text of white space has none. Raises
-        ``E_ENCODING`` for a lone surrogate.
+        Every code point that is no white space is in at least one; the history that a mail repeats is in
+        none. ``mime`` says whether it is Markdown (also HTML made into it, plain text) or code (anything
+        else). A text of white space has none. Raises ``E_ENCODING`` for a lone surrogate.
         """
+        mime = mime.split(";", 1)[0].strip().lower()
+        text = own_text(text, mime)
         if not text.strip():
             return []
         lines = _lines(text)
-        markdown = reads_as(mime.split(";", 1)[0].strip().lower()) in _PROSE_TYPES
+        markdown = reads_as(mime) in _PROSE_TYPES
         outline = scan_markdown(lines) if markdown else scan_code(lines)
         pieces = _Pieces(lines, outline, self._limit, self._least, self._overlap)
         ranges = self._pack(pieces)

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from taboot_pipelines.documents.html_tree import Element, decoded
+from taboot_pipelines.model.places import Places
 
 MAX_VALUE = 2000
 _MAX_KEYWORDS = 50
@@ -25,12 +26,13 @@ _ISO = re.compile(
 @dataclass(slots=True)
 class Facts:
     """What a document states. Of author, description, keywords, canonical_url and og_image ``metadata`` has
-    those that it fills."""
+    those that it fills. ``places``: where in its URL its passages are."""
 
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     date: datetime | None = None
     lang: str = ""
+    places: Places | None = None
 
     def put(self, key: str, value: object) -> None:
         """Keep the first value stated for ``key``."""

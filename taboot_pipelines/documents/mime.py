@@ -9,6 +9,9 @@ HTML = "text/html"
 MARKDOWN = "text/markdown"
 PLAIN = "text/plain"
 BINARY = "application/octet-stream"
+NOTEBOOK = "application/x-ipynb+json"
+PDF = "application/pdf"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 _BY_SUFFIX = {
     "md": MARKDOWN,
@@ -29,6 +32,8 @@ _BY_SUFFIX = {
     "jsonl": "application/json",
     "ndjson": "application/json",
     "json5": "application/json",
+    "jsonc": "application/json",
+    "hujson": "application/json",
     "toml": "application/toml",
     "xml": "text/xml",
     "csv": "text/csv",
@@ -56,7 +61,18 @@ _BY_SUFFIX = {
     "rst": "text/x-rst",
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",
+    "ipynb": NOTEBOOK,
+    "vtt": "text/vtt",
+    "srt": "application/x-subrip",
+    "sbv": "text/x-sbv",
+    "json3": "application/vnd.taboot.timedtext+json",
+    "srv1": "application/vnd.taboot.timedtext+xml",
+    "srv2": "application/vnd.taboot.timedtext+xml",
+    "srv3": "application/vnd.taboot.timedtext+xml",
+    "eml": "message/rfc822",
 }
+#: Types whose bytes are those of another format, which they are held in. Their names refine that format.
+_WITHIN = {"docx": DOCX, "docm": DOCX, "dotx": DOCX, "dotm": DOCX}
 _BY_NAME = {
     "dockerfile": "text/x-dockerfile",
     "containerfile": "text/x-dockerfile",
@@ -81,12 +97,20 @@ _ALIASES = {
     "application/xml": "text/xml",
     "application/x-sh": "text/x-shellscript",
     "text/toml": "application/toml",
+    "application/x-pdf": PDF,
+    "application/vnd.jupyter": NOTEBOOK,
+    "application/vnd.jupyter.notebook": NOTEBOOK,
+    "application/vnd.ms-word.document.macroenabled.12": DOCX,
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.template": DOCX,
+    "text/srt": "application/x-subrip",
+    "application/srt": "application/x-subrip",
 }
 _OTHER_TEXT = frozenset(("application/javascript", "application/sql", "message/rfc822"))
 _UNSPECIFIC = ("", PLAIN, BINARY, "binary/octet-stream", "application/unknown", "application/x-unknown")
+_ZIP = "application/zip"
 _MAGIC = (
-    (b"%PDF-", "application/pdf"),
-    (b"PK\x03\x04", "application/zip"),
+    (b"%PDF-", PDF),
+    (b"PK\x03\x04", _ZIP),
     (b"\x1f\x8b", "application/gzip"),
     (b"\x7fELF", BINARY),
     (b"\x89PNG\r\n", "image/png"),
@@ -113,13 +137,24 @@ _SNIFF = 8192
 #: Resources of an API as this product stores them; what stands behind the prefix says which.
 RESOURCE = "application/vnd.taboot."
 #: Further types whose documents are Markdown that a form renders from their bytes.
-RENDERED: frozenset[str] = frozenset()
+RENDERED: frozenset[str] = frozenset(
+    {NOTEBOOK, PDF, DOCX, "message/rfc822", "text/vtt", "application/x-subrip", "text/x-sbv"}
+)
 _READABLE = frozenset(_BY_SUFFIX.values()) | frozenset(_ALIASES.values()) | _OTHER_TEXT
 
 
 def magic_of(data: bytes) -> str | None:
     """The type that the first bytes prove, or None."""
     return next((mime for magic, mime in _MAGIC if data.startswith(magic)), None)
+
+
+def _proven(path: str, data: bytes, stated: str) -> str | None:
+    """The same, where a zip is what it is stated or named to be, if that is a format of zips."""
+    proven = magic_of(data)
+    if proven != _ZIP:
+        return proven
+    ending = path.split("#", 1)[0].rsplit(".", 1)[-1].lower()
+    return stated if stated in _WITHIN.values() else _WITHIN.get(ending, proven)
 
 
 def by_name(path: str) -> str | None:
@@ -152,13 +187,13 @@ def mime_of(path: str, data: bytes, declared: str | None) -> str:
     """The media type, without parameters, in lower case.
 
     A specific declaration wins; ``text/plain`` and the like are refined by the file's name, then by its
-    bytes. Bytes that prove a binary format win over everything. A blob with NULs and no known format is
-    ``application/octet-stream``.
+    bytes. Bytes that prove a binary format win over everything, but a zip may be of a format that is a zip.
+    A blob with NULs and no known format is ``application/octet-stream``.
     """
-    if proven := magic_of(data):
-        return proven
     stated = (declared or "").split(";", 1)[0].strip().lower()
     stated = _ALIASES.get(stated, stated)
+    if proven := _proven(path, data, stated):
+        return proven
     if stated not in _UNSPECIFIC and "/" in stated:
         return stated
     named = by_name(path)

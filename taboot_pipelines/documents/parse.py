@@ -19,10 +19,11 @@ from taboot_pipelines.documents.secrets import mask, mask_value
 from taboot_pipelines.documents.structured import structured
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.places import PLACES
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
-PARSER_VERSION = "3"
+PARSER_VERSION = "4"
 
 _PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
 #: As what the rest of the chain reads a page.
@@ -155,7 +156,7 @@ def _parse(
         charset=codec,
         lang=lang,
         offsets=offsets,
-        metadata=_masked(facts.metadata),
+        metadata=_masked(facts.metadata) | ({PLACES: facts.places.stored()} if facts.places else {}),
         date=facts.date,
     )
 

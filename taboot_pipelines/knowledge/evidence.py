@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from taboot_pipelines.documents.mime import is_rendered
+from taboot_pipelines.documents.mime import has_form, is_rendered
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.offsets import OffsetMap
 
@@ -28,15 +28,23 @@ class QuotedText:
     """A text that statements quote, with what leads from its code points to the bytes of its blob."""
 
     def __init__(
-        self, text: str, offsets: OffsetMap, blob_sha256: str, rendered_from: bytes | None = None
+        self,
+        text: str,
+        offsets: OffsetMap,
+        blob_sha256: str,
+        rendered_from: bytes | None = None,
+        *,
+        lines_of_text: bool = False,
     ) -> None:
-        """``rendered_from``: the blob's bytes where the text is not their decoding but was rendered from them
-        (HTML). Lines are then the blob's, not the text's."""
+        """``rendered_from``: the blob's bytes where the text is not their decoding but was rendered from
+        them. Lines are then the blob's (HTML), or with ``lines_of_text`` the text's all the same: those of
+        JSON, MIME or a PDF are none that people know."""
         self.text = text
         self.blob_sha256 = blob_sha256
         self._offsets = offsets
         self._blob = rendered_from
-        if rendered_from is None:
+        self._lines_of_text = lines_of_text or rendered_from is None
+        if rendered_from is None or lines_of_text:
             points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         else:
             points = np.frombuffer(rendered_from, dtype="u1")
@@ -51,7 +59,7 @@ class QuotedText:
         """The places of many spans, given as two columns of equal length."""
         first, last = np.array(starts, np.int64), np.array(ends, np.int64)
         lows, highs = self._offsets.to_bytes_many(first, last)
-        lines = np.searchsorted(self._newlines, first if self._blob is None else lows) + 1
+        lines = np.searchsorted(self._newlines, first if self._lines_of_text else lows) + 1
         columns = (starts, ends, lows.tolist(), highs.tolist(), lines.tolist())
         return [Place(*values) for values in zip(*columns, strict=True)]
 
@@ -76,5 +84,9 @@ def quoted_document(
     ``offsets``: as ``OffsetMap.dumps`` gives them. Raises what ``read_blob`` raises.
     """
     return QuotedText(
-        text, OffsetMap.loads(offsets), blob_sha256, read_blob(blob_sha256) if is_rendered(mime) else None
+        text,
+        OffsetMap.loads(offsets),
+        blob_sha256,
+        read_blob(blob_sha256) if is_rendered(mime) else None,
+        lines_of_text=has_form(mime),
     )

@@ -82,6 +82,8 @@ _SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _OS_TYPE = re.compile(r"[a-z0-9_]+")
 _PROTOCOL = re.compile(r"[a-z0-9][a-z0-9+._-]*")
+#: ``*``, or ports and ranges of them: ``22,80-443``.
+_PORT_LIST = re.compile(r"\*|[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
@@ -241,6 +243,7 @@ NODES: dict[str, NodeType] = {
                 "description": _str,
                 "driver": _text,
                 "external": _bool,
+                "vlan": lambda v: isinstance(v, int) and 1 <= v <= 4094,
             },
         ),
         NodeType(
@@ -289,6 +292,12 @@ NODES: dict[str, NodeType] = {
                 "name": _text,
                 "tailscaleIp": lambda v: is_ip(v) and ipaddress.ip_address(v) in TAILNET,
                 "lastSeen": _text,
+                "authorized": _bool,
+                "tags": _strings,
+                "advertisedRoutes": _strings,
+                "enabledRoutes": _strings,
+                "exitNode": _bool,
+                "machineKeyHash": _full(_HEX64),
             },
         ),
     )
@@ -361,7 +370,14 @@ EDGES: dict[str, EdgeType] = {
             "CONNECTS_TO",
             frozenset({"Service", "Host"}),
             frozenset({"Service", "Host", "Network"}),
-            {"protocol": _full(_PROTOCOL), "encrypted": _bool, "port": _port},
+            {
+                "protocol": _full(_PROTOCOL),
+                "encrypted": _bool,
+                "port": _port,
+                "ports": _full(_PORT_LIST),
+                "via": _strings,
+                "posture": _strings,
+            },
             frozenset(),
             ("protocol",),
         ),

@@ -100,6 +100,21 @@ class OffsetMap:
         lo = np.minimum(lo, self.byte_end[i])
         return lo.astype(np.int64), np.maximum(lo, hi).astype(np.int64)
 
+    def to_document(self, byte_start: int, byte_end: int) -> tuple[int, int]:
+        """The code points that bytes ``[byte_start, byte_end)`` became, from the first to the last of them;
+        none for bytes that became no text."""
+        held = np.flatnonzero((self.byte_start < byte_end) & (self.byte_end > byte_start))
+        if not len(held):
+            return 0, 0
+        starts, ends = self.doc_start[held].copy(), self.doc_end[held].copy()
+        width = self.width[held]
+        linear = width > 0
+        lead = np.maximum(byte_start - self.byte_start[held], 0)
+        rest = np.maximum(self.byte_end[held] - byte_end, 0)
+        starts[linear] += lead[linear] // width[linear]
+        ends[linear] -= rest[linear] // width[linear]
+        return int(starts.min()), int(ends.max())
+
     def dumps(self) -> bytes:
         """Little-endian int64 columns, as stored in the documents table."""
         return (

@@ -17,6 +17,19 @@ Role = Literal["document", "input"]
 #: What becomes of a page: its main content as Markdown, its structured data as Markdown, or its source.
 Extraction = Literal["markdown", "structured", "raw"]
 
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A text that is attached to a mail, a document of its own. ``name``: the same for the same mail,
+    beginning with its number there. ``data`` is None for what the mail only refers to, by ``reference``."""
+
+    name: str
+    mime: str
+    charset: str | None
+    data: bytes | None
+    reference: str | None = None
+
+
 # --- connectors -> raw_blobs --------------------------------------------------------------------------------
 
 
@@ -34,10 +47,12 @@ class Known(NamedTuple):
 class KnownItems(Mapping[str, Known]):
     """What the catalog remembers of all locators of a source, by path.
 
-    ``etags`` has the ETag of each, so that whoever compares these alone need not ask for the rest.
+    ``etags`` has the ETag of each, ``roles`` the role, so that whoever needs these alone need not ask for the
+    rest.
     """
 
     etags: Mapping[str, str | None]
+    roles: Mapping[str, Role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +176,7 @@ class ParsedDocument:
     lang: str
     offsets: OffsetMap
     #: author, description, keywords, canonical_url, og_image (seed 001 §3.1); only what the document says.
+    #: Where its passages have places in its URL, these too (``model.places``).
     metadata: Mapping[str, Any] = field(default_factory=dict)
     #: The document's own date, if it states one (timezone-aware).
     date: datetime | None = None

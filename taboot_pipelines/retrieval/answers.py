@@ -305,7 +305,7 @@ class Answers:
                 candidates=replays.candidates(found.hits),
             )
         )
-        citations = tuple(c.model_copy(update={"line": self._line(c)}) for c in made.citations)
+        citations = tuple(self._placed(c) for c in made.citations)
         return made.model_copy(update={"citations": citations, "answer_id": answer_id})
 
     def _model(self, synthesize: bool | None) -> ChatModel | None:
@@ -322,18 +322,22 @@ class Answers:
             )
         return chat
 
-    def _line(self, citation: Citation) -> int | None:
-        """The line of a citation; out of the blob where a document that is not its file's text (HTML) has no
-        lines of its own.
+    def _placed(self, citation: Citation) -> Citation:
+        """A citation with its line: out of the blob where a document that is not its file's text (HTML) has
+        no lines of its own; with its section instead where the blob has none either.
         """
         if citation.line:
-            return citation.line
+            return citation
         try:
-            return self._session.ask(
-                lambda view: self._evidence.line(view, citation.doc_id, citation.start, citation.end)
-            )
+            return self._session.ask(lambda view: self._placed_in(view, citation))
         except TabootError:
-            return None  # the citation stands without a line; `explain` says what is wrong with the blob
+            # The citation stands without a line; `explain` says what is wrong with the blob.
+            return citation
+
+    def _placed_in(self, view: View, citation: Citation) -> Citation:
+        line = self._evidence.line(view, citation.doc_id, citation.start, citation.end)
+        section = "" if line else view.index.section_at(citation.doc_id, citation.start)
+        return citation.model_copy(update={"line": line, "section": section})
 
 
 def _open_chat(settings: Settings) -> ChatModel | None:
@@ -387,15 +391,16 @@ def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citat
 def _cite(number: int, s: Scored) -> Citation:
     document, statement = s.place.document, s.statement
     chunk_id, line = document.place(statement)
+    start = document.start + statement.start
     return Citation(
         number=number,
         text=" ".join(document.text[statement.start : statement.end].split()),
         doc_id=document.doc_id,
         chunk_id=chunk_id,
-        url=document.url,
+        url=document.url if document.places is None else document.places.url(document.url, start),
         title=document.title,
         line=line,
-        start=document.start + statement.start,
+        start=start,
         end=document.start + statement.end,
     )
 

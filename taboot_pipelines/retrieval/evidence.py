@@ -1,5 +1,8 @@
 """Reading the evidence again: a blob's bytes, verified, decoded, quoted through the mask (rules
 ``bytes-first`` and ``secrets-stop-at-the-blob``).
+
+A blob that is rendered to Markdown (``documents.forms``) is rendered again, and the quote is the document's
+text: escapes of JSON, base64 and compressed streams say nothing to people, and hide secrets from the mask.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from taboot_pipelines.documents.mime import has_form
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.retrieval.results.explanations import Quote
 from taboot_pipelines.retrieval.session import View
@@ -35,13 +40,33 @@ class Quoted(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A blob as a text file. ``url``: where people find it; ``mime``, ``charset``: those of its document."""
+    """A blob as a text file, or as what is rendered from it. ``url``: where people find it; ``mime``,
+    ``charset``, ``path``: those of its document, which has at most ``max_chars`` code points."""
 
     data: bytes
     sha256: str
     url: str
     mime: str
     charset: str
+    path: str
+    max_chars: int
+
+    @cached_property
+    def rendered(self) -> ParsedDocument | None:
+        """The document that is rendered from the blob, masked; None where the blob is the text. Raises as
+        ``parse_document`` does."""
+        if not has_form(self.mime):
+            return None
+        from taboot_pipelines.documents.parse import parse_document
+
+        return parse_document(
+            self.data,
+            path=self.path,
+            mime=self.mime,
+            charset=self.charset,
+            languages=(),
+            max_chars=self.max_chars,
+        )
 
     @cached_property
     def _codec(self) -> str:
@@ -66,10 +91,9 @@ class Source:
     @cached_property
     def masked(self) -> str:
         """The text with its secrets masked, code point for code point."""
-        from taboot_pipelines.documents.mime import has_form
-        from taboot_pipelines.documents.secrets import mask, mask_source
+        from taboot_pipelines.documents.secrets import mask
 
-        return mask_source(self.text) if has_form(self.mime) else mask(self.text, self.mime)
+        return mask(self.text, self.mime)
 
     def _decode(self, data: bytes) -> str:
         return data.decode(self._codec, "replace")
@@ -90,8 +114,14 @@ class Source:
         """The line of a code point, from 1."""
         return self.text.count("\n", 0, position) + 1
 
-    def quote(self, byte_start: int, byte_end: int) -> Quoted:
-        """What stands in a byte range. Raises ``E_EVIDENCE`` if the blob does not have it."""
+    def quote(
+        self, byte_start: int, byte_end: int, span: tuple[int, int] | None = None, section: str = ""
+    ) -> Quoted:
+        """What stands in a byte range; of a rendered document its text in ``span`` (code points), or, where
+        that is not known, what the bytes became. Raises ``E_EVIDENCE`` if blob or document do not have it.
+        """
+        if self.rendered is not None:
+            return self._quote_rendered(self.rendered, byte_start, byte_end, span, section)
         start, end = self.span(byte_start, byte_end)
         shown = Quote(
             text=self.masked[start:end],
@@ -103,6 +133,35 @@ class Source:
             byte_end=byte_end,
         )
         return Quoted(shown, self.text[start:end])
+
+    def _quote_rendered(
+        self,
+        document: ParsedDocument,
+        byte_start: int,
+        byte_end: int,
+        span: tuple[int, int] | None,
+        section: str,
+    ) -> Quoted:
+        start, end = document.offsets.to_document(byte_start, byte_end) if span is None else span
+        if not (0 <= byte_start <= byte_end <= len(self.data) and 0 <= start <= end <= len(document.text)):
+            raise TabootError(
+                "E_EVIDENCE",
+                f"Bytes {byte_start}-{byte_end} are no part of the document of {self.url}.",
+                blob=self.sha256,
+                url=self.url,
+            )
+        text = document.text[start:end]
+        shown = Quote(
+            text=text,
+            url=self.url,
+            line=None,
+            line_end=None,
+            blob_sha256=self.sha256,
+            byte_start=byte_start,
+            byte_end=byte_end,
+            section=section,
+        )
+        return Quoted(shown, text + "\n" + self._decode(self.data[byte_start:byte_end]))
 
 
 class Evidence:
@@ -139,14 +198,17 @@ class Evidence:
             url=view.shown_url(document["source_id"], document["path"], document["url"]),
             mime=document["mime"],
             charset=document["charset"],
+            path=document["path"],
+            max_chars=self._settings.limits.max_document_chars,
         )
 
     def line(self, view: View, doc_id: str, start: int, end: int) -> int | None:
         """The line of the blob at which code points ``[start, end)`` of a document begin; None if there is no
-        such document. Raises as :meth:`source` and ``Source.span`` do.
+        such document, or its blob has no lines that people know. Raises as :meth:`source` and ``Source.span``
+        do.
         """
         document = view.shards.document(doc_id)
-        if document is None:
+        if document is None or has_form(document["mime"]):
             return None
         source = self.source(view, document, document["blob_sha256"])
         first, _ = OffsetMap.loads(document["offsets"]).to_bytes(start, end)

@@ -13,6 +13,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
+from taboot_pipelines.retrieval.results.base import where
 from taboot_pipelines.retrieval.results.explanations import End, Explanation
 from taboot_pipelines.retrieval.results.graph import Edge
 from taboot_pipelines.retrieval.results.hits import Hit
@@ -66,16 +67,24 @@ class Explanations:
             raise TabootError("E_EDGE_UNKNOWN", f"There is no edge {edge_id[:64]!r}.", edge_id=edge_id[:64])
         sources: dict[str, Source] = {}
 
+        supports = [(s["blob"], s["start"], s["end"]) for s in json.loads(row["supports"])]
+        spans = {
+            (s["blob"], s["start"], s["end"]): (s["span"][0], s["span"][1])
+            for s in json.loads(row["supports"])
+            if len(s.get("span") or ()) == 2
+        }
+
         def quote(sha256: str, byte_start: int, byte_end: int) -> Quoted:
             if sha256 not in sources:
                 document = _holder(view, sha256, row["doc_id"])
                 sources[sha256] = self._evidence.source(view, document, sha256)
-            return sources[sha256].quote(byte_start, byte_end)
+            span = spans.get((sha256, byte_start, byte_end))
+            section = "" if span is None else view.index.section_at(row["doc_id"], span[0])
+            return sources[sha256].quote(byte_start, byte_end, span, section)
 
         carrying = (row["blob_sha256"], row["byte_start"], row["byte_end"])
         quoted = quote(*carrying)
         ends = _check_ends(row, quoted)
-        supports = [(s["blob"], s["start"], s["end"]) for s in json.loads(row["supports"])]
         others = [quote(*support).shown for support in supports if support != carrying]
         return Explanation(
             kind="edge",
@@ -105,9 +114,12 @@ class Explanations:
         chunk = view.index.chunk(row)
         source = self._evidence.source(view, document, document["blob_sha256"])
         offsets = OffsetMap.loads(document["offsets"])
-        quoted = source.quote(*offsets.to_bytes(chunk["start"], chunk["end"]))
+        span = chunk["start"], chunk["end"]
+        quoted = source.quote(*offsets.to_bytes(*span), span, chunk["section"])
         # A page of HTML is not its document's text: there the chunk is quoted, and not compared.
-        if covers_file(offsets, int(offsets.doc_end[-1]) if len(offsets) else 0):
+        if source.rendered is not None:
+            _check_chunk(chunk["text"], Quoted(quoted.shown, quoted.shown.text))
+        elif covers_file(offsets, int(offsets.doc_end[-1]) if len(offsets) else 0):
             _check_chunk(chunk["text"], quoted)
         return Explanation(
             kind="hit",
@@ -176,7 +188,7 @@ def _check_end(role: str, row: Mapping[str, Any], quoted: Quoted) -> End:
         quote = quoted.shown
         raise TabootError(
             "E_EVIDENCE",
-            f"The {role} of edge {row['edge_id'][:16]}… does not stand at {quote.url}:{quote.line}.",
+            f"The {role} of edge {row['edge_id'][:16]}… does not stand at {where(quote.url, quote.line)}.",
             edge_id=row["edge_id"],
             role=role,
             url=quote.url,
@@ -215,7 +227,7 @@ def _check_chunk(text: str, quoted: Quoted) -> None:
         quote = quoted.shown
         raise TabootError(
             "E_EVIDENCE",
-            f"The chunk does not stand at {quote.url}:{quote.line}.",
+            f"The chunk does not stand at {where(quote.url, quote.line)}.",
             url=quote.url,
             line=quote.line,
             blob=quote.blob_sha256,

@@ -17,18 +17,19 @@ def make_hit(
     """
     index = view.index
     chunk = index.chunk(ranked.row)
-    doc = chunk["doc"]
+    doc, start, text = chunk["doc"], chunk["start"], chunk["text"]
+    marks = highlighter.ranges(text)
     source = view.manifest.sources.get(doc["source_id"])
     return Hit(
         doc_id=doc["doc_id"],
         chunk_id=chunk["chunk_id"],
-        url=view.shown_url(doc["source_id"], doc["path"], doc["url"]),
+        url=view.passage_url(doc, start, [(start + a, text[a:b].casefold()) for a, b in marks]),
         title=doc["title"],
-        text=chunk["text"],
+        text=text,
         score=ranked.score,
         scores=ranked.scores,
         ranks=ranked.ranks,
-        start=chunk["start"],
+        start=start,
         end=chunk["end"],
         line=chunk["line"],
         section=chunk["section"],
@@ -39,7 +40,7 @@ def make_hit(
         language=doc["lang"],
         also_in=tuple(index.chunk_id(r) for r in index.others(ranked.row, mask)),
         similar=tuple(index.chunk_id(r) for r in similar),
-        highlights=highlighter.ranges(chunk["text"]),
+        highlights=marks,
     )
 
 

@@ -204,9 +204,13 @@ class Index:
         shard, local = self.locate(row)
         doc = int(self.document[row])
         chunk: dict[str, Any] = {name: own[local].as_py() for name, own in self._shown[shard].items()}
-        chunk["doc"] = {name: own[doc].as_py() for name, own in self._shown_documents.items()}
+        chunk["doc"] = self.document_fields(doc)
         chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
         return chunk
+
+    def document_fields(self, row: int) -> dict[str, Any]:
+        """What a hit shows of a document, which is a row of ``documents``."""
+        return {name: own[row].as_py() for name, own in self._shown_documents.items()}
 
     def chunk_id(self, row: int) -> str:
         """The id of a row's chunk."""
@@ -225,7 +229,7 @@ class Index:
     @cached_property
     def _shown_documents(self) -> dict[str, pa.Array]:
         """What a hit shows of a document."""
-        names = ("doc_id", "source_id", "path", "url", "title", "lang")
+        names = ("doc_id", "source_id", "path", "url", "title", "lang", "places")
         return {name: _whole(self.documents, name) for name in names}
 
     def chunk_texts(self, first: int, last: int) -> list[ChunkText]:
@@ -251,6 +255,25 @@ class Index:
             if self.shards[shard].chunks.column("chunk_index")[local].as_py() == chunk_index:
                 return row
         return None
+
+    def row_at(self, doc_id: str, start: int) -> int | None:
+        """The row of the chunk that holds code point ``start`` of a document; of several the last that begins
+        before it. None if there is no such document."""
+        at = self.document_row(doc_id)
+        if at is None:
+            return None
+        found: int | None = None
+        first, behind = np.searchsorted(self.document, (at, at + 1)).tolist()
+        for row in range(first, behind):
+            shard, local = self.locate(row)
+            if found is None or self.shards[shard].chunks.column("start")[local].as_py() <= start:
+                found = row
+        return found
+
+    def section_at(self, doc_id: str, start: int) -> str:
+        """The section in which a code point of a document stands; empty if there is none."""
+        row = self.row_at(doc_id, start)
+        return "" if row is None else str(self.chunk(row)["section"])
 
     def document_row(self, doc_id: str) -> int | None:
         """The row of ``documents`` of a document, if it is one of the manifest's."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.model.places import read_places
 from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.once import Once
@@ -87,6 +88,15 @@ class View:
         if entry is not None and entry.root and url == f"{source}:{path}":
             return str(Path(entry.root) / path)
         return url
+
+    def passage_url(
+        self, document: Mapping[str, Any], start: int, marks: Iterable[tuple[int, str]] = ()
+    ) -> str:
+        """The URL, as it is shown, of the passage that begins at ``start`` of a document of the index.
+        ``marks``: the words (position, word) for whose sake it is shown."""
+        url = self.shown_url(document["source_id"], document["path"], document["url"])
+        places = read_places(document["places"]) if document["places"] else None
+        return url if places is None else places.url(url, places.nearest(start, marks))
 
     def holding(self, doc_ids: Collection[str]) -> set[str]:
         """Those of ``doc_ids`` that are documents of the manifest."""

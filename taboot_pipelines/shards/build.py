@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import tables
+from taboot_pipelines.model.places import stored_places
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.lines import chunk_lines
@@ -83,11 +84,12 @@ def build_documents(
     ):
         mapped_chunks = mapped_chunks.append_column(name, column)
     _write_arrow(folder / layout.CHUNKS, mapped_chunks)
+    places = pa.array(map(stored_places, documents.column("metadata").to_pylist()), pa.string())
     _write_arrow(
         folder / layout.DOCUMENTS,
         documents.select(
             ["doc_id", "source_id", "path", "url", "title", "lang", "date", "since", "blob_sha256"]
-        ),
+        ).append_column("places", places),
     )
     _write_arrow(folder / layout.POSTINGS, postings)
     links = link_rows(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 #: Increased whenever the files of a shard change their form: every shard then gets another key.
-FORMAT = 2
+FORMAT = 3
 
 DATABASE = "shard-00000.duckdb"
 CHUNKS = "chunks.arrow"

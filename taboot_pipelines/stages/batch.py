@@ -142,7 +142,7 @@ class Batch:
                     case _:
                         self._take(event)
             cancelled.pop_all()
-        self._flush()
+        self._flush(commit=False)
         self._remove(enumerated, confirm_deletes)
         if self.report.held:
             # What a cursor has gone past would not be told again once the deletions are confirmed.
@@ -183,6 +183,8 @@ class Batch:
     def retire(self) -> None:
         gone = self.known.read_all()
         self.catalog.locators.record_absent(self.namespace, self.source_id, self.job_id, gone)
+        # An entry that comes back is enumerated as for the first time.
+        self.catalog.source_states.forget(self.namespace, [self.source_id])
         self.report.counts["removed"] = len(gone)
         self.catalog.jobs.end(
             self.job_id,
@@ -367,14 +369,14 @@ class Batch:
         if kind == "failed":
             self.report.problem(code, item, message)
 
-    def _flush(self) -> None:
+    def _flush(self, *, commit: bool = True) -> None:
         location = self.workspace.blobs.path(self.namespace, "").rstrip("/")
         self.catalog.locators.record_fetched(
             self.namespace, self.source_id, self.entry.config.type, self.job_id, self.changed, location
         )
         self.catalog.locators.touch(self.namespace, self.source_id, self.touched)
         self.changed, self.touched = [], []
-        if self.state is not None and not self.gone:
+        if commit and self.state is not None and not self.gone:
             # What is gone is recorded at the end, and no cursor may be past it before.
             self.state.commit()
 

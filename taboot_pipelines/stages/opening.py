@@ -10,6 +10,7 @@ from taboot_pipelines.connectors.access import MemoryState, OpenFrontier, Source
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
+from taboot_pipelines.documents.forms.mail_attachments import attached_texts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
@@ -44,6 +45,7 @@ def open_source(
         entry.root,
         references=references,
         project_files=project_files,
+        attachments=attached_texts,
         politeness=Politeness(hints, namespace, settings.http, domains),
         robots=RobotsCache(hints, namespace, settings.http.user_agent),
         frontier=frontier,

@@ -5,8 +5,9 @@ and of few the rest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import cast
 
-from taboot_pipelines.model.records import Known, KnownItems
+from taboot_pipelines.model.records import Known, KnownItems, Role
 from taboot_pipelines.stores.catalog import Locator
 from taboot_pipelines.stores.catalog.locators import Locators
 
@@ -27,7 +28,7 @@ class PresentLocators(Mapping[str, Locator]):
         self._read: dict[str, Locator] = {}
         rows = locators.etags(namespace, source_id)
         self.etags: dict[str, str | None] = {path: etag for path, etag, _ in rows}
-        self.roles: dict[str, str] = {path: role for path, _, role in rows}
+        self.roles: dict[str, Role] = {path: cast(Role, role) for path, _, role in rows}
 
     def __getitem__(self, path: str) -> Locator:
         if path not in self.etags:
@@ -60,6 +61,7 @@ class KnownLocators(KnownItems):
     def __init__(self, present: PresentLocators, damaged: bool) -> None:
         self._present, self._damaged = present, damaged
         self.etags = {} if damaged else present.etags
+        self.roles = present.roles
 
     def __getitem__(self, path: str) -> Known:
         x = self._present[path]

@@ -6,14 +6,18 @@ rules ``unit-of-interpretation``, ``versioned-runs`` and ``support``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
+from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentUnits
 from taboot_pipelines.knowledge.project_units import ProjectExtractor, ProjectUnits
+from taboot_pipelines.knowledge.rooted_projects import RootedProjects
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
 from taboot_pipelines.model import records
@@ -26,9 +30,30 @@ STAGE = "tier_a_triples"
 VERSION = "1"
 TIER = Tier(EdgeSource.TIER_A, STAGE, "observations", VERSION, extractor_type="rule_based")
 
+#: The repository of a file, with its slash (``connectors.github``).
+_REPOSITORY = re.compile(r"[^/#]+/[^/#]+/")
+_NGINX = re.compile(
+    r"^[ \t]*(?:server|location|upstream|proxy_pass|include|(?:fastcgi|grpc|uwsgi)_pass)\b[^;{\n]*[;{]", re.M
+)
+
 #: Interpretation follows the source's type (rule ``unit-of-interpretation``); a source of any other type
 #: gives documents and prose only.
-EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {"compose": ComposeExtractor, "swag": NginxExtractor}
+EXTRACTORS: dict[str, tuple[Callable[[], ProjectExtractor], ...]] = {
+    "compose": (ComposeExtractor,),
+    "swag": (NginxExtractor,),
+    "github": (
+        lambda: RootedProjects(ComposeExtractor(), _REPOSITORY),
+        lambda: RootedProjects(
+            NginxExtractor(),
+            _REPOSITORY,
+            project=lambda path: path.endswith(".conf"),
+            # Other programs' files are called so too.
+            reads=lambda text: _NGINX.search(text) is not None,
+        ),
+    ),
+    "tailscale": (TailscaleExtractor,),
+    "unifi": (UnifiExtractor,),
+}
 
 #: A mention in prose says less than a declaration.
 _MENTION_CONFIDENCE = 0.95
@@ -37,7 +62,9 @@ _MENTION_CONFIDENCE = 0.95
 def versions(source_type: str) -> Sequence[object]:
     """Return the versions that decide the output for a type of source."""
     projects = _projects(source_type)
-    return (VERSION, PROSE_VERSION, projects and (projects.name, projects.version))
+    # The shape of a type that has one kind, or none, is what earlier releases published.
+    kinds = tuple((kind.name, kind.version) for kind in projects)
+    return (VERSION, PROSE_VERSION, kinds if len(kinds) > 1 else kinds[0] if kinds else None)
 
 
 def has_projects(source_type: str) -> bool:
@@ -52,15 +79,17 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
         DocumentUnits(ProseExtractor(), documents, workspace.blobs, versions=(VERSION, PARSING))
     ]
     projects = _projects(given.source_type)
-    if projects is not None:
+    if projects:
         locators = workspace.catalog.locators.of_source(facts.namespace, facts.source_id)
-        found.append(ProjectUnits(projects, facts, locators, documents.by_path, workspace.blobs, VERSION))
+        found += [
+            ProjectUnits(kind, facts, locators, documents.by_path, workspace.blobs, VERSION)
+            for kind in projects
+        ]
     return found
 
 
-def _projects(source_type: str) -> ProjectExtractor | None:
-    kind = EXTRACTORS.get(source_type)
-    return kind() if kind else None
+def _projects(source_type: str) -> Sequence[ProjectExtractor]:
+    return [kind() for kind in EXTRACTORS.get(source_type, ())]
 
 
 class ProseExtractor:

@@ -117,6 +117,8 @@ def serve(handle: Handler, tls: ssl.SSLContext | None = None) -> Iterator[Site]:
             finally:
                 site.leave()
 
+        do_POST = do_GET
+
         def log_message(self, *_: object) -> None:
             pass
 

@@ -32,7 +32,12 @@ NOTHING: dict[str, dict[str, Any]] = {
     "files": {"path": "."},
     "compose": {"path": "."},
     "swag": {"path": "."},
+    "gmail": {"path": "."},
     "web": {"urls": ["http://127.0.0.1:9/"], "exclude": ["**"]},
+    "tailscale": {"path": "."},
+    "unifi": {"path": "."},
+    "youtube": {"path": "."},
+    "github": {"path": "."},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)

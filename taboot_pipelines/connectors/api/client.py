@@ -130,7 +130,8 @@ class ApiClient:
     ``service`` opens the sentences of messages. ``base_url`` is the operator's; a request leaves its scheme,
     host and port under no circumstances. ``authorize()`` gives the headers that carry credentials: asked
     before every attempt, so that it can renew them; it is told by ``authorize(renew=True)``, once a request,
-    that they were refused with 401. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
+    that they were refused with 401. ``refused`` says of a 403 for how long its body asks to be left alone,
+    where its headers (``throttled``) do not. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class ApiClient:
         authorize: Callable[[bool], Mapping[str, str]] | None = None,
         limits: Limits | None = None,
         throttled: Callable[[int, Mapping[str, str]], float | None] = seconds_to_wait,
+        refused: Callable[[Answer], float | None] = lambda _: None,
         cookies: bool = False,
         tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -158,6 +160,7 @@ class ApiClient:
         self._authorize = authorize
         self.limits = limits or Limits()
         self._throttled = throttled
+        self._refused = refused
         self._cookies = cookies
         self._tls = tls
         self._sleep = sleep
@@ -231,6 +234,8 @@ class ApiClient:
                 failure = error
             else:
                 wait = self._throttled(answer.status, answer.headers)
+                if wait is None and answer.status == 403:
+                    wait = self._refused(answer)
                 if wait is not None:
                     rests += 1
                     self._rest(wait if rests < _MAX_RESTS else math.inf)
@@ -373,8 +378,9 @@ class ApiClient:
 
         with self._lock:
             if self._client is None:
-                # Its log would tell queries.
-                logging.getLogger("httpx").setLevel(logging.WARNING)
+                # Their logs would tell queries, and cookies.
+                for logger in ("httpx", "httpcore"):
+                    logging.getLogger(logger).setLevel(logging.WARNING)
                 parts = urlsplit(self.base_url)
                 proxy = getproxies().get(parts.scheme)
                 self._client = httpx.Client(

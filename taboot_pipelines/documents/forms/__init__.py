@@ -12,11 +12,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taboot_pipelines.documents.forms import docx, notebook, pdf
+from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.chat import chat
 from taboot_pipelines.documents.forms.form import Form, Formed, Given
+from taboot_pipelines.documents.forms.github import GITHUB_FORMS
+from taboot_pipelines.documents.forms.mail import MAIL, mail
+from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail
+from taboot_pipelines.documents.forms.mail_quotes import QUOTED
+from taboot_pipelines.documents.forms.video import video
+from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
+from taboot_pipelines.model import videos
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 
-__all__ = ["FORMS", "Form", "Formed", "Given"]
+__all__ = ["FORMS", "Form", "Formed", "Given", "own_text"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
-FORMS: Mapping[str, Form] = {CHAT: chat, CHAT_WITH_THINKING: chat}
+FORMS: Mapping[str, Form] = {
+    CHAT: chat,
+    CHAT_WITH_THINKING: chat,
+    DOCX: docx.render,
+    NOTEBOOK: notebook.render,
+    PDF: pdf.render,
+    "text/vtt": captions,
+    "application/x-subrip": captions,
+    "text/x-sbv": captions,
+    videos.TRANSCRIPT_JSON: captions,
+    videos.TRANSCRIPT_XML: captions,
+    videos.VIDEO: video,
+    MAIL: mail,
+    GMAIL: gmail,
+    **GITHUB_FORMS,
+}
+
+
+def own_text(text: str, mime: str) -> str:
+    """The beginning of a document that is the writer's own: without the last section of a mail, in which it
+    repeats those before it."""
+    if mime not in (MAIL, GMAIL):
+        return text
+    at = text.rfind(f"\n{QUOTED}\n")
+    return text if at < 0 else text[: at + 1]

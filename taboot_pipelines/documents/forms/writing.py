@@ -72,20 +72,44 @@ class Writer:
         return OffsetMap.of(self._rows)
 
 
-class JsonWriter(Writer):
-    """A document made from values of a JSON text. Each code point of a string leads to the bytes of its own
-    characters, escapes included; what is said in other words leads to its whole value."""
+class SourceWriter(Writer):
+    """A document made from pieces of a text."""
 
-    def __init__(self, source: str, max_chars: int, *, bom: int = 0) -> None:
-        """``source``: the text, which is UTF-8 behind ``bom`` bytes of a mark."""
+    def __init__(self, source: str, max_chars: int, *, charset: str = "utf-8", bom: int = 0) -> None:
+        """``source``: the text, which is in ``charset`` behind ``bom`` bytes of a mark."""
         super().__init__(max_chars)
         self._source = source
-        self._ascii = source.isascii()
+        narrow = source.isascii() and not charset.startswith(("utf-16", "utf-32"))
         self._bom = bom
-        self._ends = None if self._ascii else byte_ends(source, "utf-8") + bom
+        self._ends = None if narrow else byte_ends(source, charset) + bom
 
     def _byte(self, position: int) -> int:
         return position + self._bom if self._ends is None else int(self._ends[position])
+
+    def piece(self, text: str, start: int, end: int) -> None:
+        """Write what ``[start, end)`` of the source (code points) says, as it is or in another form."""
+        if text == self._source[start:end]:
+            self._verbatim(start, end)
+        else:
+            self.block(text, self._byte(start), self._byte(end))
+
+    def _verbatim(self, start: int, end: int) -> None:
+        text = self._source[start:end]
+        at = self.length
+        if self._ends is None:
+            self._rows.append((at, at + len(text), start + self._bom, end + self._bom, 1))
+        else:
+            ends = self._ends[start : end + 1]
+            widths = np.diff(ends)
+            cuts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(text)]
+            for a, b in pairwise(cuts):
+                self._rows.append((at + a, at + b, int(ends[a]), int(ends[b]), int(widths[a])))
+        self.put(text)
+
+
+class JsonWriter(SourceWriter):
+    """A document made from values of a JSON text. Each code point of a string leads to the bytes of its own
+    characters, escapes included; what is said in other words leads to its whole value."""
 
     def said(self, text: str, value: Value) -> None:
         """Write ``text``, which a value says."""
@@ -144,20 +168,37 @@ class JsonWriter(Writer):
         else:
             self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
 
+    def edited(self, value: Value, edits: Sequence[tuple[int, int, str]]) -> None:
+        """Write a string's content with other words in place of its code points ``[start, end)``. ``edits``
+        are in order and do not overlap. Line breaks become ``\\n``."""
+        content: str = value.data
+        waiting = [*edits, (len(content), len(content), "")]
+        at, n = 0, 0
+        for run in value.runs(self._source):
+            end = at + len(run.text)
+            position = at
+            while position < end:
+                first, last, words = waiting[n]
+                if position < first:
+                    stop = min(end, first)
+                    if run.verbatim:
+                        self._verbatim(run.start + position - at, run.start + stop - at)
+                    elif run.text != "\r":
+                        self.block(run.text, self._byte(run.start), self._byte(run.end))
+                    elif content[end : end + 1] != "\n":
+                        self._line_break(run.start, run.end, "")
+                    position = stop
+                    continue
+                if position == first:
+                    self.put(words)
+                position = min(end, max(last, position))
+                if position >= last:
+                    n += 1
+            at = end
+        for _, _, words in waiting[n:]:
+            self.put(words)
+
     def _line_break(self, start: int, end: int, prefix: str) -> None:
         self.block("\n", self._byte(start), self._byte(end))
         if prefix:
             self.put(prefix)
-
-    def _verbatim(self, start: int, end: int) -> None:
-        text = self._source[start:end]
-        at = self.length
-        if self._ends is None:
-            self._rows.append((at, at + len(text), start + self._bom, end + self._bom, 1))
-        else:
-            ends = self._ends[start : end + 1]
-            widths = np.diff(ends)
-            cuts = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(text)]
-            for a, b in pairwise(cuts):
-                self._rows.append((at + a, at + b, int(ends[a]), int(ends[b]), int(widths[a])))
-        self.put(text)

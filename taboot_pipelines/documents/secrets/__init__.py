@@ -7,7 +7,8 @@ Four ways lead to a secret:
 - a place where credentials stand, in a URL, a header or a command: ``places``;
 - a name that announces it, in any of the usual notations: ``named`` finds the names, ``assignments`` reads
   ``POSTGRES_PASSWORD=…``, ``fields`` reads names that are values themselves, ``tables`` reads columns;
-- the fields of Kubernetes objects that hold secrets: ``manifests``.
+- the fields of Kubernetes objects that hold secrets: ``manifests``; those of a UniFi controller:
+  ``controllers``.
 
 ``names`` and ``values`` judge a name and a value; ``scanner`` reads the text around them; ``finding`` puts
 the ways together; ``pages`` applies them to HTML, through its tags; ``masking`` writes the asterisks.
@@ -28,6 +29,5 @@ limit the speed.
 """
 
 from taboot_pipelines.documents.secrets.masking import MASK_VERSION, find_secrets, mask, mask_value
-from taboot_pipelines.documents.secrets.sources import mask_source
 
-__all__ = ["MASK_VERSION", "find_secrets", "mask", "mask_source", "mask_value"]
+__all__ = ["MASK_VERSION", "find_secrets", "mask", "mask_value"]

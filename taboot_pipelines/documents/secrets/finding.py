@@ -8,6 +8,7 @@ from functools import cache
 from ahocorasick_rs import AhoCorasick, MatchKind
 
 from taboot_pipelines.documents.secrets import places, shapes
+from taboot_pipelines.documents.secrets.controllers import find_in_controllers
 from taboot_pipelines.documents.secrets.manifests import find_in_manifests
 from taboot_pipelines.documents.secrets.named import find_named
 from taboot_pipelines.documents.secrets.names import KEYWORDS
@@ -27,6 +28,7 @@ def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> li
     scan.spans.extend(places.in_places(text, positions))
     find_named(scan, positions)
     find_in_manifests(scan)
+    find_in_controllers(scan)
     if any(word in positions for word in KEYWORDS):
         find_in_tables(scan)
     return merged(scan.spans)

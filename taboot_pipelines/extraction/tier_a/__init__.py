@@ -2,12 +2,13 @@
 
 - ``compose``: Docker Compose projects, with the Dockerfiles and environment files they name;
 - ``nginx``: nginx configuration, SWAG's proxy confs included;
-- ``prose``: mentions that any text shows by itself, such as URLs, addresses and image references.
+- ``prose``: mentions that any text shows by itself, such as URLs, addresses and image references;
+- ``tailscale``: inventories, netmaps and policies of Tailscale and Headscale.
 
 They share the normal forms of what they name: ``endpoints`` (hosts, ports and URLs), ``images`` (image
-references), and ``regions``, which parts of a Markdown text are code. A new format is a package beside these
-with an extractor that has a ``name``, a ``version`` (part of the fingerprint: raise it when equal input would
-give other claims), ``units`` and ``interpret``.
+references), ``inventory`` (names and addresses of devices), and ``regions``, which parts of a Markdown text
+are code. A new format is a package beside these with an extractor that has a ``name``, a ``version`` (part of
+the fingerprint: raise it when equal input would give other claims), ``units`` and ``interpret``.
 
 Nothing here guesses: what depends on a value that the files do not give is marked as unresolved.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from taboot_pipelines.documents.mime import has_form
 from taboot_pipelines.retrieval.answering.answerer import FactAnswer, FactCitation, answer_from_facts
 from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.request import SearchRequest
@@ -49,23 +50,28 @@ def _pass(view: View, request: SearchRequest, facts: FactAnswer) -> bool:
 
 def _citation(view: View, cited: FactCitation, number: int) -> Citation:
     index = view.index
-    at = index.documents.column("doc_id").index(cited.doc_id).as_py()
-    chunk, title = "", ""
-    if at >= 0:
-        title = index.documents.column("title")[at].as_py()
-        for row in np.flatnonzero(index.document == at).tolist():
-            shard, local = index.locate(row)
-            chunks = index.shards[shard].chunks
-            if not chunk or chunks.column("start")[local].as_py() <= cited.start:
-                chunk = f"{cited.doc_id}:{chunks.column('chunk_index')[local].as_py()}"
+    at = index.document_row(cited.doc_id)
+    row = index.row_at(cited.doc_id, cited.start)
+    title = "" if at is None else index.documents.column("title")[at].as_py()
+    chunk = "" if row is None else index.chunk_id(row)
+    url = view.document_url(cited.doc_id)
+    if at is not None:
+        url = view.passage_url(index.document_fields(at), cited.start)
     return Citation(
         number=number,
         text=cited.text,
         doc_id=cited.doc_id,
         chunk_id=chunk,
-        url=view.document_url(cited.doc_id),
+        url=url,
         title=title,
-        line=cited.line,
+        # The lines of what is rendered from a PDF or a message are none that people know.
+        line=None if _is_rendered(view, cited.doc_id) else cited.line,
         start=cited.start,
         end=cited.end,
     )
+
+
+def _is_rendered(view: View, doc_id: str) -> bool:
+    documents = view.graph.documents
+    at = documents.column("doc_id").index(doc_id).as_py()
+    return at >= 0 and has_form(documents.column("mime")[at].as_py())

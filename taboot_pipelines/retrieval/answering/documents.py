@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from taboot_pipelines.model.places import Places, read_places
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.questions import under_questions
 from taboot_pipelines.retrieval.index import Index
@@ -52,6 +53,8 @@ class ReadDocument:
     named: frozenset[str]
     #: Of each section the headings directly below it with their forms, once they were asked for.
     headings: dict[str, list[tuple[str, frozenset[str]]]] | None = None
+    #: Where in its URL its passages are, if they have places of their own there.
+    places: Places | None = None
     _words: dict[int, Words] = field(default_factory=dict)
     _sections: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -166,6 +169,7 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
         found,
         chunks,
         words.forms(names.replace("_", " ")),
+        places=read_places(doc["places"]) if doc["places"] else None,
     )
 
 

@@ -13,7 +13,7 @@ from taboot_pipelines.retrieval.results.hits import Hit
 
 class Citation(Result):
     """A sentence and where it stands: code points ``[start, end)`` of the document, and the line of the file
-    where that is known.
+    where that is known; ``section``: that of a document that has no lines, such as a PDF.
     """
 
     number: int
@@ -25,6 +25,7 @@ class Citation(Result):
     line: int | None
     start: int
     end: int
+    section: str = ""
 
 
 class Answer(TableResult):
@@ -52,7 +53,7 @@ class Answer(TableResult):
         return pa.Table.from_pylist([c.model_dump() for c in self.citations], schema=schema)
 
     def _repr_html_(self) -> str:
-        rows = [(f"[{c.number}]", c.text, where(c.url, c.line)) for c in self.citations]
+        rows = [(f"[{c.number}]", c.text, where(c.url, c.line, c.section)) for c in self.citations]
         said = f"{self.text} ({self.kind}, confidence {self.confidence:.2f})" if self.found else self.text
         return rendering.table(f"{self.question} {said}", ("", "sentence", "where"), rows)
 

@@ -26,6 +26,8 @@ class TableResult(Result):
         return self.to_arrow().to_pandas()
 
 
-def where(url: str, line: int | None) -> str:
-    """A place as it is shown."""
-    return f"{url}:{line}" if line else url
+def where(url: str, line: int | None, section: str = "") -> str:
+    """A place as it is shown; ``section``: where the document has no lines."""
+    if line:
+        return f"{url}:{line}"
+    return f"{url} ({section})" if section else url

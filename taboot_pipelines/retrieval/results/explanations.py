@@ -21,15 +21,20 @@ class End(Result):
 
 
 class Quote(Result):
-    """A statement read from a blob just now, secrets masked: bytes ``[byte_start, byte_end)`` of the blob."""
+    """A statement read from a blob just now, secrets masked: bytes ``[byte_start, byte_end)`` of the blob.
+
+    Of a document that is rendered from its blob, such as a PDF, it is the document's text; it has no lines,
+    and ``section`` says where in the document it stands.
+    """
 
     text: str
     url: str
-    line: int
-    line_end: int
+    line: int | None
+    line_end: int | None
     blob_sha256: str
     byte_start: int
     byte_end: int
+    section: str = ""
 
 
 class Explanation(Result):
@@ -51,10 +56,10 @@ class Explanation(Result):
         return self.quotes[0].text
 
     @property
-    def line(self) -> int:
+    def line(self) -> int | None:
         return self.quotes[0].line
 
     def _repr_html_(self) -> str:
-        rows = [("quote", where(q.url, q.line), q.text) for q in self.quotes]
+        rows = [("quote", where(q.url, q.line, q.section), q.text) for q in self.quotes]
         rows += [(f"{e.role}: {e.label} {e.name}", e.basis, e.rule) for e in self.ends]
         return rendering.table(self.statement, ("", "", ""), rows, preformatted=2)

@@ -22,6 +22,8 @@ class Passage(Result):
 class Hit(Result):
     """A chunk that was found.
 
+    ``url``: of the document; where its passages have places of their own there (a video's second), of that
+    which has most of the query's words;
     ``start``, ``end``: code points of the document; ``line``: of the file, from 1, where the document has the
     file's lines; ``scores``: of every arm; ``ranks``: its place, from 1, in each arm that has it among its
     best; ``also_in``: chunk ids of the same text elsewhere; ``similar``: of hits left out for nearly the same

@@ -1,0 +1,274 @@
+"""What GitHub lists, asked for by conditional requests alone as long as it does not change.
+
+Of every page the state keeps the ETag, the next page, and of each thing on it the id and a version: a page
+that answers 304 is as good as its body. So a listing is whole in every run, and what it no longer has is
+deleted; no clock and no ``since`` is trusted. Bodies of pages that were answered lie in a temporary file
+until the run has used them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from taboot_pipelines.connectors.access import SourceState
+from taboot_pipelines.connectors.api import ApiClient, version_of
+from taboot_pipelines.errors import TabootError
+
+PER_PAGE = 100
+_MAX_PAGES = 100_000
+#: The bodies of pages that are kept in memory; more go to a file.
+_MEMORY_BYTES = 16 * 1024 * 1024
+#: A version has so many hexadecimal digits.
+_DIGITS = 32
+#: What reading a resource raises that is not as GitHub documents it.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
+
+
+class Held(NamedTuple):
+    """One thing on a page. ``of``: the number of the thread that it belongs to; ``changed``: when, as GitHub
+    writes it; ``facts``: what else must be known of it without its body."""
+
+    id: str
+    of: int
+    version: str
+    changed: str
+    facts: dict[str, Any]
+
+
+#: What is kept of a resource; None for one that is left out. Raises one of :data:`MALFORMED` for what is no
+#: such resource.
+Slim = Callable[[Any], Held | None]
+
+
+def slim_version(projection: object) -> str:
+    """The version of a resource whose document depends on ``projection`` alone."""
+    return version_of(projection)[:_DIGITS]
+
+
+@dataclass(slots=True)
+class _Page:
+    url: str
+    etag: str | None
+    next: str | None
+    #: How many things the page had, those that were left out included.
+    count: int
+    held: list[Held]
+
+    def kept(self) -> list[Any]:
+        return [self.url, self.etag, self.next, self.count, [list(h) for h in self.held]]
+
+
+class Spool:
+    """Resources that were answered in this run, by list and id, out of memory's way."""
+
+    def __init__(self) -> None:
+        # Closed with the object: the run's end is the file's.
+        self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115
+        self._places: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def put(self, name: str, id_: str, resource: object) -> None:
+        data = json.dumps(resource).encode()
+        self._file.seek(0, 2)
+        self._places[name, id_] = (self._file.tell(), len(data))
+        self._file.write(data)
+
+    def get(self, name: str, id_: str) -> Any | None:
+        """The resource, None if no page of this run had it."""
+        place = self._places.get((name, id_))
+        if place is None:
+            return None
+        self._file.seek(place[0])
+        return json.loads(self._file.read(place[1]))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Listing:
+    """The things of one list, by id, in the list's order."""
+
+    def __init__(self, name: str, slim: Slim, pages: list[_Page]) -> None:
+        self.name = name
+        self.slim = slim
+        self.pages = pages
+        self._page_of = {h.id: page for page in pages for h in page.held}
+        self.held = {h.id: h for page in pages for h in page.held}
+
+    def page_of(self, id_: str) -> str:
+        return self._page_of[id_].url
+
+
+class Lists:
+    """The lists of one service; what they keep is saved by :meth:`save`."""
+
+    def __init__(self, client: ApiClient, state: SourceState) -> None:
+        self._client = client
+        self._state = state
+        self.spool = Spool()
+
+    def read(self, name: str, path: str, params: Mapping[str, str | int], slim: Slim) -> Listing:
+        """All pages of a list. ``name`` is the key of the state.
+
+        Raises as :meth:`ApiClient.ask`; ``E_NOT_FOUND`` (404), ``E_API`` (what is no list, or one that does
+        not end), ``E_CONFLICT`` (a list that changes faster than it is read).
+        """
+        kept = _pages(self._state.load(name))
+        url = self._client.url(f"{path}?{urlencode({**params, 'per_page': PER_PAGE})}")
+        found = Listing(name, slim, self._walk(name, url, kept, slim))
+        if any(h.id not in found.held for page in kept.values() for h in page.held):
+            # What was deleted meanwhile moves the rest forward, past a page that is already read.
+            again = Listing(name, slim, self._walk(name, url, {p.url: p for p in found.pages}, slim))
+            if again.held != found.held:
+                raise TabootError(
+                    "E_CONFLICT", f"The list {urlsplit(url).path} changes while it is read.", path=path
+                )
+            found = again
+        return found
+
+    def save(self, listing: Listing) -> None:
+        """Keep a listing for the next run; to be called once what it names was told."""
+        now = [page.kept() for page in listing.pages]
+        if now != self._state.load(listing.name):
+            self._state.save(listing.name, now)
+
+    def resource(self, listing: Listing, id_: str, stored: Callable[[str], Any | None]) -> Any | None:
+        """A thing itself: as this run was told it; else as it is ``stored``, if that is the version that is
+        listed; else its page is asked for again. None if it is not there any more."""
+        found = self.spool.get(listing.name, id_)
+        if found is None:
+            found = stored(id_)
+            if found is not None:
+                held = slimmed(listing.slim, found)
+                if held is None or held.version != listing.held[id_].version:
+                    found = None
+        if found is None:
+            self._page(listing.name, listing.page_of(id_), None, listing.slim)
+            found = self.spool.get(listing.name, id_)
+        return found
+
+    def one(self, name: str, path: str, slim: Slim) -> Held | None:
+        """A single resource, which is left in the spool if it is not what it was; None where there is none
+        (404, 410, 451)."""
+        kept = self._state.load(name)
+        try:
+            answer = self._client.get(path, etag=kept[0] if kept else None)
+        except TabootError as error:
+            if error.details.get("status") == 451:
+                return None
+            raise
+        if answer.gone:
+            return None
+        if answer.not_modified and kept:
+            return Held(*kept[1])
+        resource = answer.json()
+        held = slimmed(slim, resource)
+        if held is None:
+            raise _unexpected(self._client, path)
+        self.spool.put(name, held.id, resource)
+        self._state.save(name, [answer.etag, list(held)])
+        return held
+
+    def body(self, name: str, path: str, held: Held, slim: Slim) -> Any:
+        """The resource that :meth:`one` has told of."""
+        found = self.spool.get(name, held.id)
+        if found is None:
+            answer = self._client.get(path)
+            found = answer.json() if not answer.gone else None
+            if found is None or slimmed(slim, found) is None:
+                raise _unexpected(self._client, path)
+        return found
+
+    def _walk(self, name: str, url: str | None, kept: Mapping[str, _Page], slim: Slim) -> list[_Page]:
+        pages: list[_Page] = []
+        seen: set[str] = set()
+        ids: set[str] = set()
+        while url is not None:
+            if url in seen or len(pages) >= _MAX_PAGES:
+                raise self._endless(url)
+            seen.add(url)
+            page = self._page(name, url, kept.get(url), slim)
+            if page.held and all(h.id in ids for h in page.held):
+                if pages[-1].next is None:
+                    break  # a server that does not know pages by number
+                raise self._endless(url)
+            ids.update(h.id for h in page.held)
+            pages.append(page)
+            url = page.next
+            if url is None and page.count >= PER_PAGE:
+                # A page's ETag need not tell that another has come behind it.
+                url = _next(page.url)
+        return pages
+
+    def _page(self, name: str, url: str, kept: _Page | None, slim: Slim) -> _Page:
+        answer = self._client.get(url, etag=kept.etag if kept is not None else None)
+        if answer.status == 410:
+            return _Page(url, None, None, 0, [])  # what a repository has switched off
+        if answer.gone:
+            where = urlsplit(url).path
+            raise TabootError("E_NOT_FOUND", f"{self._client.service} has no {where}.", path=where)
+        if answer.not_modified and kept is not None:
+            return kept
+        listed = answer.json()
+        if not isinstance(listed, list):
+            raise _unexpected(self._client, urlsplit(url).path)
+        page = _Page(url, answer.etag, answer.link("next"), len(listed), [])
+        for resource in listed:
+            try:
+                held = slim(resource)
+            except MALFORMED:
+                raise _unexpected(self._client, urlsplit(url).path) from None
+            if held is not None:
+                page.held.append(held)
+                self.spool.put(name, held.id, resource)
+        return page
+
+    def _endless(self, url: str) -> TabootError:
+        where = urlsplit(url).path
+        return TabootError(
+            "E_API", f"{self._client.service} answers with a list that does not end at {where}."
+        )
+
+
+def slimmed(slim: Slim, resource: Any) -> Held | None:
+    """What is kept of a resource; None as well for what is none."""
+    try:
+        return slim(resource)
+    except MALFORMED:
+        return None
+
+
+def _pages(kept: Any) -> dict[str, _Page]:
+    return {
+        url: _Page(url, etag, after, count, [Held(*held) for held in listed])
+        for url, etag, after, count, listed in kept or ()
+    }
+
+
+def _next(url: str) -> str:
+    """The URL of the next page by number."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    number = query.get("page", "1")
+    query["page"] = str(int(number) + 1 if number.isdecimal() else 2)
+    return parts._replace(query=urlencode(query)).geturl()
+
+
+def _unexpected(client: ApiClient, where: str) -> TabootError:
+    return TabootError(
+        "E_API", f"{client.service} answers with something else than its API says at {where}.", path=where
+    )
+
+
+def by_thread(listing: Listing) -> dict[int, list[Held]]:
+    """The things of a list by the number of their thread, in the order of their ids."""
+    found: dict[int, list[Held]] = {}
+    for held in listing.held.values():
+        found.setdefault(held.of, []).append(held)
+    for each in found.values():
+        each.sort(key=lambda h: (len(h.id), h.id))
+    return found

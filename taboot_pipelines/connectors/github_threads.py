@@ -1,0 +1,210 @@
+"""Issues, pull requests and releases of one repository, each with all that was said of it as one item."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from taboot_pipelines.connectors import github_resources as resources
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.api import canonical
+from taboot_pipelines.connectors.github_lists import Held, Listing, Lists, by_thread, slim_version
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Event, Failed, Fetched, Known, NotModified, Skipped
+
+#: After these the service is not asked any more in this run.
+FINAL = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN", "E_429_RATE", "E_CREDENTIALS"})
+_BY_AGE: Mapping[str, str | int] = {"sort": "created", "direction": "asc"}
+
+
+class Threads:
+    """The threads of one repository. ``prefix``: what the paths of its items begin with; ``api``: the path of
+    its resources; ``since``: an ISO 8601 time before which nothing is taken."""
+
+    def __init__(
+        self,
+        lists: Lists,
+        access: Access,
+        prefix: str,
+        api: str,
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+        since: str | None,
+    ) -> None:
+        self._lists = lists
+        self._access = access
+        self._prefix = prefix
+        self._api = api
+        self._known = known
+        self._tombstoned = tombstoned
+        self._since = since
+
+    def releases(self) -> Iterator[Event]:
+        """One item each, ``#releases/TAG``. Raises as :meth:`Lists.read`."""
+        listing = self._lists.read(f"{self._prefix}#releases", f"{self._api}/releases", {}, resources.release)
+        taken: set[str] = set()
+        for held in listing.held.values():
+            path = f"{self._prefix}#releases/{held.facts['tag']}"
+            if (self._since and held.changed < self._since) or path in taken:
+                continue
+            taken.add(path)
+            yield from self._item(path, "release", held.version, held.facts["url"], _One(self, listing, held))
+        self._lists.save(listing)
+
+    def issues(self, *, issues: bool, pulls: bool) -> Iterator[Event]:
+        """One item each, ``#issues/N`` and ``#pulls/N``. Raises as :meth:`Lists.read`."""
+        lists, name, api = self._lists, f"{self._prefix}#", self._api
+        asked = {**_BY_AGE, "state": "all", **({"since": self._since} if self._since else {})}
+        heads = lists.read(f"{name}issues", f"{api}/issues", asked, resources.issue)
+        said = lists.read(f"{name}comments", f"{api}/issues/comments", _BY_AGE, resources.comment)
+        listings = {"issue": heads, "comments": said}
+        if pulls:
+            listings["review_comments"] = lists.read(
+                f"{name}review-comments", f"{api}/pulls/comments", _BY_AGE, resources.review_comment
+            )
+        parts = {part: by_thread(listing) for part, listing in listings.items() if part != "issue"}
+        wanted = [h for h in heads.held.values() if (pulls if h.facts["pull"] else issues)]
+        paths = {h.of: f"{name}{'pulls' if h.facts['pull'] else 'issues'}/{h.of}" for h in wanted}
+        # What was never read comes first, so that bounded runs come to an end in time.
+        for head in sorted(wanted, key=lambda h: (paths[h.of] in self._known, h.of)):
+            of = {part: threads.get(head.of, []) for part, threads in parts.items()}
+            try:
+                yield from self._thread(paths[head.of], head, listings, of)
+            except TabootError as error:
+                if error.code in FINAL:
+                    raise
+                yield Failed(paths[head.of], error)
+        for listing in listings.values():
+            lists.save(listing)
+
+    def _thread(
+        self, path: str, head: Held, listings: dict[str, Listing], parts: dict[str, list[Held]]
+    ) -> Iterator[Event]:
+        if not head.facts["pull"]:
+            parts = {"comments": parts["comments"]}
+        elif "review_comments" in parts:
+            reviews = self._lists.read(
+                f"{self._prefix}#reviews/{head.of}",
+                f"{self._api}/pulls/{head.of}/reviews",
+                {},
+                resources.review,
+            )
+            listings = {**listings, "reviews": reviews}
+            parts = {**parts, "reviews": list(reviews.held.values())}
+        made = _Made(self, path, listings, head, parts)
+        yield from self._item(
+            path, "pull" if head.facts["pull"] else "issue", made.listed(), head.facts["url"], made
+        )
+        if "reviews" in listings:
+            self._lists.save(listings["reviews"])
+
+    def _item(
+        self, path: str, kind: str, version: str, url: str, make: Callable[[], tuple[Any, str] | None]
+    ) -> Iterator[Event]:
+        """The event of an item; ``make`` gives its resource with its version, None if it is gone by now."""
+        before = self._known.get(path)
+        skips = f"{path}#skip"
+        if self._tombstoned(path):
+            yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+            return
+        if before is not None and before.whole and before.etag == version and before.url == url:
+            yield NotModified(path)
+            return
+        skipped = self._access.state.load(skips)
+        if skipped is not None and skipped[0] == version:
+            yield Skipped(path, *skipped[1])
+            return
+        made = make()
+        if made is None:
+            return
+        resource, version = made
+        data = canonical(resource)
+        limit = self._access.max_blob_bytes
+        if len(data) > limit:
+            skip = ("E_TOO_LARGE", f"{path} has {len(data)} bytes, more than {limit}.")
+            yield Skipped(path, *skip)
+            self._access.state.save(skips, [version, skip])
+            return
+        yield Fetched(path, data, mime=resources.mime_of(kind), charset="utf-8", url=url, etag=version)
+
+    def stored(self, path: str) -> Any:
+        """The stored resource of an item; None where nothing is stored that can be read."""
+        before = self._known.get(path)
+        page = self._access.stored_page(path) if before is not None and before.whole else None
+        try:
+            return json.loads(page.data) if page is not None else None
+        except (ValueError, RecursionError):
+            return None
+
+    def resource(self, listing: Listing, held: Held, stored: Callable[[], Any | None]) -> Any | None:
+        return self._lists.resource(listing, held.id, lambda _: stored())
+
+
+class _One:
+    """Makes an item that is one resource."""
+
+    def __init__(self, threads: Threads, listing: Listing, held: Held) -> None:
+        self._threads, self._listing, self._held = threads, listing, held
+
+    def __call__(self) -> tuple[Any, str] | None:
+        found = self._threads.resource(self._listing, self._held, lambda: None)
+        held = None if found is None else self._listing.slim(found)
+        return None if held is None else (found, held.version)
+
+
+class _Made:
+    """Makes a thread's item from its parts."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        path: str,
+        listings: Mapping[str, Listing],
+        head: Held,
+        parts: Mapping[str, list[Held]],
+    ) -> None:
+        self._threads, self._path, self._listings = threads, path, listings
+        self._head, self._parts = head, parts
+        #: What is stored of the item, by part and id.
+        self._before: dict[tuple[str, str], Any] = {}
+
+    def listed(self) -> str:
+        """The version that the lists say the item has."""
+        return _version(self._head, self._parts)
+
+    def __call__(self) -> tuple[Any, str] | None:
+        self._before = _by_id(self._threads.stored(self._path), self._head.id)
+        head = self._part("issue", self._head)
+        if head is None:
+            return None
+        resource: dict[str, Any] = {"issue": head}
+        now: dict[str, list[Held]] = {}
+        for part, listed in self._parts.items():
+            resource[part] = [found for held in listed if (found := self._part(part, held)) is not None]
+            # As it is now, which may be newer than what the list said.
+            now[part] = [held for each in resource[part] if (held := self._listings[part].slim(each))]
+        slim = self._listings["issue"].slim(head)
+        assert slim is not None
+        return resource, _version(slim, now)
+
+    def _part(self, part: str, held: Held) -> Any | None:
+        return self._threads.resource(self._listings[part], held, lambda: self._before.get((part, held.id)))
+
+
+def _by_id(resource: Any, head: str) -> dict[tuple[str, str], Any]:
+    """The parts of a stored thread."""
+    found: dict[tuple[str, str], Any] = {}
+    if isinstance(resource, dict):
+        for part, listed in resource.items():
+            for each in listed if isinstance(listed, list) else [listed]:
+                if isinstance(each, dict):
+                    found[part, head if part == "issue" else str(each.get("id"))] = each
+    return found
+
+
+def _version(head: Held, parts: Mapping[str, list[Held]]) -> str:
+    """The version of a thread: that of its head, and of each part by id."""
+    return slim_version(
+        [head.version, {part: sorted([h.id, h.version] for h in held) for part, held in parts.items()}]
+    )

@@ -1,0 +1,532 @@
+"""A mailbox by the Gmail API.
+
+The first run lists the messages and asks for each. Later ones ask what has happened since (``history.list``),
+and for what that names. Messages are asked for with ``format=full``: that is a resource with the labels and
+the thread, it leaves large attachments where they are, and it is what people record. The whole message
+(``format=raw``) would carry every attachment, and has its labels outside of its bytes.
+
+The API names a history by a number that it keeps for about a week. Where it no longer knows ours, everything
+is enumerated again, and the end of the enumeration says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from datetime import time as time_of_day
+from typing import Any
+from urllib.parse import quote
+
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, canonical, item, version_of
+from taboot_pipelines.connectors.credentials import header_value, secret_of
+from taboot_pipelines.connectors.gmail_entry import GmailSource
+from taboot_pipelines.connectors.gmail_files import RESOURCE
+from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import (
+    Checkpoint,
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Gone,
+    Known,
+    NotModified,
+    Skipped,
+    Unchanged,
+)
+
+_log = logging.getLogger(__name__)
+
+_SERVICE = "The Gmail API"
+#: Ids of a page of messages; the API's largest.
+_PAGE = 500
+#: So many messages are asked for before what was read is made durable.
+_BATCH = 100
+_MAX_PAGES = 20_000
+#: An access token is renewed so long before it ends.
+_MARGIN_SECONDS = 60.0
+#: What the state remembers: where the history was, an enumeration that has not ended, and messages that
+#: could not be read.
+_HISTORY, _ENUMERATION, _AGAIN = "history", "enumeration", "again"
+#: What changes by itself, or with every answer. What was read is no other message.
+_VOLATILE = frozenset({"historyId", "attachmentId", "sizeEstimate", "snippet"})
+_VOLATILE_LABELS = frozenset({"UNREAD"})
+_TOO_OFTEN = re.compile(rb'"(?:rateLimitExceeded|userRateLimitExceeded|RATE_LIMIT_EXCEEDED)"')
+#: Mail that nobody means unless its label is named.
+_UNWANTED = frozenset({"SPAM", "TRASH"})
+#: Errors after which the rest of a run asks for nothing.
+_ENDING = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN", "E_429_RATE", "E_CREDENTIALS", "E_CONFIG"})
+
+
+class GmailApi:
+    """The connector of an entry with a token. No network before :meth:`events`."""
+
+    def __init__(self, entry: GmailSource, access: Access) -> None:
+        self._entry = entry
+        self._access = access
+
+    def plan(self) -> Iterator[Planned]:
+        """What the next run would ask for: the history, or how many messages there are. Raises as
+        :meth:`events`."""
+        with self._client() as client:
+            mailbox = _Mailbox(self._entry, self._access, client)
+            yield from mailbox.plan()
+
+    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+        """Raises ``E_CONFIG`` and ``E_CREDENTIALS``, and what the first request raises."""
+        with self._client() as client:
+            mailbox = _Mailbox(self._entry, self._access, client)
+            yield from mailbox.events(known, tombstoned)
+
+    def _client(self) -> ApiClient:
+        entry = self._entry
+        limits = Limits(
+            max_requests=entry.max_requests,
+            max_wait_seconds=entry.max_wait_seconds,
+            # A message in base64url and JSON is longer than its bytes.
+            max_answer_bytes=2 * self._access.max_blob_bytes,
+        )
+        return _GmailClient(
+            _SERVICE,
+            f"{entry.base_url.rstrip('/')}/gmail/v1/users/{quote(entry.user, safe='@')}",
+            authorize=_Authority(entry, self._access, limits),
+            limits=limits,
+        )
+
+
+class _GmailClient(ApiClient):
+    """Knows the 403 by which the API says that it was asked too often."""
+
+    def _send(self, *request: Any) -> Answer:
+        answer = super()._send(*request)
+        too_often = answer.status == 403 and _TOO_OFTEN.search(answer.body) is not None
+        return replace(answer, status=429) if too_often else answer
+
+
+class _Authority:
+    """Gives the header with the access token, and renews it by the refresh token."""
+
+    def __init__(self, entry: GmailSource, access: Access, limits: Limits) -> None:
+        self._entry = entry
+        self._access = access
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._token = ""
+        self._until = 0.0
+
+    def __call__(self, renew: bool) -> Mapping[str, str]:
+        entry = self._entry
+        given = secret_of(self._access, entry.token, entry.token_env)
+        if given is not None:
+            return {"authorization": f"Bearer {header_value(given, 'access token')}"}
+        with self._lock:
+            if renew or not self._token or time.monotonic() > self._until:
+                self._renew()
+            return {"authorization": f"Bearer {self._token}"}
+
+    def _renew(self) -> None:
+        entry, access = self._entry, self._access
+        form = {"grant_type": "refresh_token"}
+        for name in ("client_id", "client_secret", "refresh_token"):
+            secret = secret_of(access, getattr(entry, name), getattr(entry, f"{name}_env"))
+            if secret is not None:
+                form[name] = secret.get_secret_value().strip()
+        with ApiClient("Google's token service", entry.token_url, limits=self._limits) as client:
+            try:
+                answer = client.ask("POST", entry.token_url, form=form, authorized=False)
+            except TabootError as error:
+                if error.code == "E_API" and error.details.get("status") == 400:
+                    raise TabootError(
+                        "E_CREDENTIALS",
+                        f"Google refuses the refresh token of source {entry.id}: it expired or was revoked.",
+                        source=entry.id,
+                    ) from None
+                raise
+            said = answer.value()
+        token = said.string("access_token")
+        if not token.isascii() or not token.isprintable() or not token:
+            raise TabootError("E_API", "Google's token service gives no access token.", source=entry.id)
+        self._token = token
+        seconds = said.integer("expires_in")
+        self._until = time.monotonic() + max(0.0, (3600 if seconds is None else seconds) - _MARGIN_SECONDS)
+
+
+class _Mailbox:
+    """One run."""
+
+    def __init__(self, entry: GmailSource, access: Access, client: ApiClient) -> None:
+        self._entry = entry
+        self._access = access
+        self._client = client
+        self._state = access.state
+        since = entry.since
+        self._since = None if since is None else datetime.combine(since, time_of_day(), UTC)
+        self._taken = 0
+        self._labels: list[str] = []
+
+    # --- lists ----------------------------------------------------------------------------------------------
+
+    def plan(self) -> Iterator[Planned]:
+        history = self._state.load(_HISTORY)
+        if history is not None:
+            changes = "what has changed since the last run"
+            yield Planned(changes, requests=1, note="and one for each message that is new or has changed")
+            return
+        self._labels = self._label_ids()
+        total = 0
+        for params in self._lists():
+            answer = self._client.get("messages", {**params, "maxResults": _PAGE})
+            total += answer.value().integer("resultSizeEstimate") or 0
+        requests = total + total // _PAGE + 1
+        note = "" if requests <= self._entry.max_requests else "more than max_requests: several runs"
+        yield Planned("messages", requests=requests, items=total, note=note or "the service's own estimate")
+
+    def _label_ids(self) -> list[str]:
+        """The ids of the labels that the entry names. Raises ``E_NOT_FOUND``."""
+        wanted = self._entry.labels
+        if not wanted:
+            return []
+        ids: dict[str, str] = {}
+        for label in self._client.get("labels").value().items("labels"):
+            ids.setdefault(label.string("name").lower(), label.string("id"))
+            ids[label.string("id").lower()] = label.string("id")
+        missing = [name for name in wanted if name.lower() not in ids]
+        if missing:
+            raise TabootError(
+                "E_NOT_FOUND",
+                f"The mailbox of source {self._entry.id} has no label {missing[0]!r}.",
+                remedy="Correct `labels` in the sources file.",
+                source=self._entry.id,
+            )
+        return [ids[name.lower()] for name in wanted]
+
+    def _lists(self) -> list[dict[str, str | int]]:
+        """The parameters of the lists that name all messages of the source: one for each label."""
+        query = self._entry.query or ""
+        if self._since is not None:
+            query = f"{query} after:{int(self._since.timestamp())}".strip()
+        base: dict[str, str | int] = {"q": query} if query else {}
+        if not self._labels:
+            return [base]
+        return [
+            {**base, "labelIds": label, **({"includeSpamTrash": "true"} if label in _UNWANTED else {})}
+            for label in self._labels
+        ]
+
+    def _pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[Answer]:
+        """The pages of a list. Raises ``E_API`` for one that leads to itself or does not end."""
+        seen: set[str] = set()
+        token = ""
+        while True:
+            answer = self._client.get(path, {**params, **({"pageToken": token} if token else {})})
+            yield answer
+            if answer.gone:
+                return
+            token = answer.value().string("nextPageToken")
+            if not token:
+                return
+            if token in seen or len(seen) >= _MAX_PAGES:
+                raise TabootError("E_API", f"{_SERVICE} answers with a list of `{path}` that does not end.")
+            seen.add(token)
+
+    def _listed(self) -> Iterator[str]:
+        """The ids of all messages of the source, each once."""
+        seen: set[str] = set()
+        for params in self._lists():
+            for answer in self._pages("messages", {**params, "maxResults": _PAGE}):
+                if answer.gone:
+                    raise TabootError("E_NOT_FOUND", f"{_SERVICE} knows no mailbox {self._entry.user!r}.")
+                for message in answer.value().items("messages"):
+                    message_id = message.string("id")
+                    if _is_id(message_id) and message_id not in seen:
+                        seen.add(message_id)
+                        yield message_id
+
+    def _changes(self, start: str) -> tuple[set[str], str] | None:
+        """The ids of the messages that something happened to since ``start``, and where the history is now;
+        None where the service no longer knows ``start``."""
+        touched: set[str] = set()
+        now = start
+        for answer in self._pages("history", {"startHistoryId": start, "maxResults": _PAGE}):
+            if answer.gone:
+                return None
+            page = answer.value()
+            now = _history_id(page.string("historyId")) or now
+            for record in page.items("history"):
+                for kind in ("messagesAdded", "messagesDeleted", "labelsAdded", "labelsRemoved"):
+                    touched.update(change.string("message", "id") for change in record.items(kind))
+                touched.update(message.string("id") for message in record.items("messages"))
+        return {message_id for message_id in touched if _is_id(message_id)}, now
+
+    # --- a run ----------------------------------------------------------------------------------------------
+
+    def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
+        held = _by_message(known)
+        start = self._state.load(_HISTORY)
+        reason = ""
+        self._labels = (start or {}).get("labels") or self._label_ids()
+        if start is not None:
+            changes = self._changes(start["id"])
+            if changes is not None:
+                yield from self._go_on(changes, known, held, tombstoned)
+                return
+            reason = "the history of the last run has expired: every message was asked for again"
+            _log.warning("Source %s: %s", self._entry.id, reason)
+            self._state.save(_HISTORY, None)
+            self._state.save(_ENUMERATION, None)
+        yield from self._enumerate(known, held, tombstoned, reason)
+
+    def _go_on(
+        self,
+        changes: tuple[set[str], str],
+        known: Mapping[str, Known],
+        held: Mapping[str, Sequence[str]],
+        tombstoned: Callable[[str], bool],
+    ) -> Iterator[Event]:
+        """What has happened since the last run."""
+        touched, now = changes
+        again = set(self._state.load(_AGAIN) or ())
+        touched |= again
+        listed: set[str] | None = None
+        if self._entry.query:
+            # Only the service can tell whether a message is found by a search.
+            listed = set(self._listed())
+            touched |= listed - held.keys()
+        unchanged = [m for m in held if m not in touched and (listed is None or m in listed)]
+        unwhole = {m for m in unchanged if not all(known[path].whole for path in held[m])}
+        paths = [path for m in unchanged if m not in unwhole for path in held[m]]
+        if paths:
+            yield Unchanged(dict.fromkeys(paths, "document"))
+        todo = sorted(m for m in touched | unwhole if listed is None or m in listed or m in held)
+        gone = [m for m in held if listed is not None and m not in listed and m in touched]
+        for message_id in gone:
+            yield from self._gone(message_id, held)
+        run = _Run()
+        yield from self._messages([m for m in todo if m not in set(gone)], known, held, tombstoned, run)
+        self._state.save(_HISTORY, {"id": now, "labels": self._labels})
+        self._state.save(_AGAIN, sorted(run.again) or None)
+        yield Enumerated(not run.reason, run.reason)
+
+    def _enumerate(
+        self,
+        known: Mapping[str, Known],
+        held: Mapping[str, Sequence[str]],
+        tombstoned: Callable[[str], bool],
+        reason: str,
+    ) -> Iterator[Event]:
+        """Every message. One that is killed goes on: what was read since it began is not asked for again."""
+        begun: dict[str, Any] | None = self._state.load(_ENUMERATION)
+        if begun is None:
+            # The history is taken before the list: what happens meanwhile is in the next run's.
+            history = _history_id(self._client.get("profile").value().string("historyId"))
+            begun = {"history": history, "done": [] if held else None, "labels": self._labels}
+            self._state.save(_ENUMERATION, begun)
+            yield Checkpoint()
+        # In a first enumeration all that is known was read since it began. What is attached to a message is
+        # told before the message.
+        done = {m for m in held if m in known} if begun["done"] is None else set(begun["done"])
+        run = _Run()
+        listed: set[str] = set()
+        batch: list[str] = []
+        try:
+            for message_id in self._listed():
+                listed.add(message_id)
+                if message_id in done and all(known[path].whole for path in held.get(message_id, ())):
+                    if paths := held.get(message_id):
+                        yield Unchanged(dict.fromkeys(paths, "document"))
+                elif run.ended:
+                    run.again.add(message_id)
+                else:
+                    batch.append(message_id)
+                if len(batch) >= _BATCH:
+                    yield from self._batch(batch, begun, done, known, held, tombstoned, run)
+            yield from self._batch(batch, begun, done, known, held, tombstoned, run)
+        except TabootError as error:
+            run.stop(error)
+        else:
+            if begun["history"]:
+                # From here on the history tells. What a whole enumeration would have counted as absent is
+                # asked for by its id.
+                again = run.again | (held.keys() - listed if run.reason else set())
+                self._state.save(_ENUMERATION, None)
+                self._state.save(_HISTORY, {"id": begun["history"], "labels": self._labels})
+                self._state.save(_AGAIN, sorted(again) or None)
+        yield Enumerated(not run.reason, run.reason or reason)
+
+    def _batch(
+        self,
+        batch: list[str],
+        begun: dict[str, Any],
+        done: set[str],
+        known: Mapping[str, Known],
+        held: Mapping[str, Sequence[str]],
+        tombstoned: Callable[[str], bool],
+        run: _Run,
+    ) -> Iterator[Event]:
+        """The messages of a batch, which is then empty; that they were read is remembered."""
+        yield from self._messages(batch, known, held, tombstoned, run)
+        done.update(m for m in batch if m not in run.again)
+        batch.clear()
+        if begun["done"] is not None:
+            self._state.save(_ENUMERATION, {**begun, "done": sorted(done)})
+        yield Checkpoint()
+
+    # --- messages -------------------------------------------------------------------------------------------
+
+    def _messages(
+        self,
+        ids: Iterable[str],
+        known: Mapping[str, Known],
+        held: Mapping[str, Sequence[str]],
+        tombstoned: Callable[[str], bool],
+        run: _Run,
+    ) -> Iterator[Event]:
+        """The events of messages and of what is attached to them."""
+        wanted: list[str] = []
+        for message_id in ids:
+            if tombstoned(message_id):
+                yield Skipped(message_id, "E_TOMBSTONED", f"{message_id} was deleted on purpose.")
+            else:
+                wanted.append(message_id)
+        if self._entry.max_items is not None:
+            left = max(0, self._entry.max_items - self._taken)
+            if len(wanted) > left:
+                run.ended, run.reason = True, f"the run has taken its {self._entry.max_items} items"
+                run.again.update(wanted[left:])
+                wanted = wanted[:left]
+        self._taken += len(wanted)
+        requests: Iterator[tuple[str, Mapping[str, str]]] = (
+            (f"messages/{message_id}?format=full", {}) for message_id in wanted
+        )
+        for message_id, answer in zip(wanted, self._client.get_each(requests), strict=True):
+            try:
+                if isinstance(answer, TabootError):
+                    raise answer
+                yield from self._message(message_id, answer, known, held, tombstoned)
+            except TabootError as error:
+                run.again.add(message_id)
+                if error.code in _ENDING:
+                    run.stop(error)
+                    continue
+                run.reason = run.reason or f"{message_id} could not be read"
+                yield Failed(message_id, error)
+
+    def _message(
+        self,
+        message_id: str,
+        answer: Answer,
+        known: Mapping[str, Known],
+        held: Mapping[str, Sequence[str]],
+        tombstoned: Callable[[str], bool],
+    ) -> Iterator[Event]:
+        if answer.gone:
+            yield from self._gone(message_id, held)
+            return
+        resource = answer.json()
+        if not isinstance(resource, dict) or resource.get("id") != message_id:
+            raise TabootError("E_API", f"{_SERVICE} answers with something else than message {message_id}.")
+        if not self._is_wanted(resource):
+            yield from self._gone(message_id, held)
+            return
+        thread = resource.get("threadId")
+        url = f"https://mail.google.com/mail/#all/{thread}" if isinstance(thread, str) else None
+        told = item(known, message_id, resource, version=_version(resource), mime=RESOURCE, url=url)
+        if isinstance(told, Fetched) and len(told.data) > self._access.max_blob_bytes:
+            limit = self._access.max_blob_bytes
+            yield Skipped(message_id, "E_TOO_LARGE", f"{message_id} has more than {limit} bytes.")
+            return
+        for text in self._access.attachments(canonical(resource), RESOURCE):
+            path = f"{message_id}#{text.name}"
+            if tombstoned(path):
+                yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
+                continue
+            before = known.get(path)
+            if before is not None and before.whole:
+                # What is attached to a message never changes.
+                yield NotModified(path)
+                continue
+            data = text.data
+            if data is None:
+                reference = quote(text.reference or "", safe="")
+                found = self._client.get(f"messages/{message_id}/attachments/{reference}")
+                if found.gone:
+                    continue
+                data = _decoded(found.value().string("data"))
+            if len(data) > self._access.max_blob_bytes:
+                yield Skipped(path, "E_TOO_LARGE", f"{path} has {len(data)} bytes.")
+            elif data.strip():
+                yield Fetched(path, data, mime=text.mime, charset=text.charset, url=url)
+        yield told
+
+    def _is_wanted(self, resource: Mapping[str, Any]) -> bool:
+        """Whether a message is one of the source's, as its lists would name it."""
+        labels = {label for label in resource.get("labelIds") or () if isinstance(label, str)}
+        if self._labels and labels.isdisjoint(self._labels):
+            return False
+        if not labels.isdisjoint(_UNWANTED.difference(self._labels)):
+            return False
+        if self._since is None:
+            return True
+        try:
+            return int(resource.get("internalDate") or 0) >= self._since.timestamp() * 1000
+        except (TypeError, ValueError):
+            return True
+
+    def _gone(self, message_id: str, held: Mapping[str, Sequence[str]]) -> Iterator[Event]:
+        for path in held.get(message_id, ()):
+            yield Gone(path, "E_NOT_FOUND", f"The message {message_id} is no longer in the mailbox.")
+
+
+class _Run:
+    """How a run stands: which messages are to be asked for again, and why it is not whole."""
+
+    def __init__(self) -> None:
+        self.again: set[str] = set()
+        self.reason = ""
+        self.ended = False
+
+    def stop(self, error: TabootError) -> None:
+        """Ask for nothing more."""
+        self.ended = True
+        self.reason = self.reason or error.message
+
+
+def _version(resource: Mapping[str, Any]) -> str:
+    labels = resource.get("labelIds")
+    if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
+        labels = sorted(set(labels) - _VOLATILE_LABELS)
+    return version_of({**resource, "labelIds": labels}, _VOLATILE)
+
+
+def _by_message(known: Collection[str]) -> dict[str, list[str]]:
+    """The known paths of each message: its own, and those of what is attached to it."""
+    held: dict[str, list[str]] = {}
+    for path in known:
+        held.setdefault(path.partition("#")[0], []).append(path)
+    return held
+
+
+def _is_id(text: str) -> bool:
+    return 0 < len(text) <= 100 and text.isascii() and text.replace("-", "").replace("_", "").isalnum()
+
+
+def _history_id(text: str) -> str:
+    return text if text.isascii() and text.isdigit() and len(text) <= 30 else ""
+
+
+def _decoded(text: str) -> bytes:
+    """The bytes that base64url says."""
+    import base64
+    import binascii
+
+    try:
+        return base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+    except (binascii.Error, ValueError):
+        raise TabootError("E_API", f"{_SERVICE} answers with an attachment that is no base64.") from None

@@ -1,0 +1,89 @@
+"""What an entry of the type ``gmail`` holds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from taboot_pipelines.connectors.credentials import SecretReference, VariableName
+from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\r\n\x00]+$")]
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/@?#]+(?:/[^\s?#]*)?$", max_length=500)]
+
+
+class Imap(BaseModel):
+    """A mail server that is asked by IMAP. Nothing is changed there, not even whether a message was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    host: Text = Field(description="The server's name.")
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None, description="Default: 993, or 143 without `tls: implicit`."
+    )
+    user: Text = Field(description="The account's name.")
+    password: SecretReference | None = Field(None, description="The account's password, as `${NAME}`.")
+    password_env: VariableName | None = Field(None, description="The variable that holds the password.")
+    folders: Annotated[list[Text], Field(min_length=1)] = Field(
+        default_factory=lambda: ["INBOX"],
+        description="Folders by name; `*` stands for any characters, `%` for those of one level.",
+    )
+    tls: Literal["implicit", "starttls", "none"] = Field(
+        "implicit", description="How the connection is kept secret; `none` is for a server on this machine."
+    )
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Self:
+        if (self.password is None) == (self.password_env is None):
+            raise ValueError("names its password by one of `password` and `password_env`")
+        return self
+
+
+class GmailSource(RecordedSource, BoundedSource):
+    """Mail: by the Gmail API, by IMAP (`imap`), or from files (`path`): `.eml`, mbox, Maildir, and recorded
+    messages of the Gmail API."""
+
+    type: Literal["gmail"]
+    imap: Imap | None = Field(None, description="A mail server; then the Gmail API is not asked.")
+    labels: list[Text] = Field(
+        default_factory=list,
+        description="Names of Gmail's labels; a message with one of them is taken. Default: all mail but spam"
+        " and trash.",
+    )
+    query: Text | None = Field(
+        None, description="A search as in Gmail's search box, such as `list:ops from:ann`, which narrows it."
+    )
+    client_id: SecretReference | None = Field(None, description="The OAuth client, as `${NAME}`.")
+    client_id_env: VariableName | None = Field(None, description="The variable that holds it.")
+    client_secret: SecretReference | None = Field(None, description="Its secret, as `${NAME}`.")
+    client_secret_env: VariableName | None = Field(None, description="The variable that holds it.")
+    refresh_token: SecretReference | None = Field(
+        None, description="The account's OAuth refresh token, as `${NAME}`."
+    )
+    refresh_token_env: VariableName | None = Field(None, description="The variable that holds it.")
+    token: SecretReference | None = Field(
+        None, description="An access token, as `${NAME}`, where something else renews it."
+    )
+    token_env: VariableName | None = Field(None, description="The variable that holds it.")
+    user: Text = Field("me", description="The mailbox: the account's own, or an address it was given.")
+    base_url: Url = Field("https://gmail.googleapis.com", description="Where the Gmail API answers.")
+    token_url: Url = Field(
+        "https://oauth2.googleapis.com/token", description="Where refresh tokens are exchanged."
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        refreshed = self.refresh_token is not None or self.refresh_token_env is not None
+        given = self.token is not None or self.token_env is not None
+        origins = [self.path is not None, self.imap is not None, refreshed or given]
+        if sum(origins) != 1:
+            raise ValueError("names one of `path`, `imap` and a token of the Gmail API")
+        if refreshed and given:
+            raise ValueError("names one of `token` and `refresh_token`")
+        if refreshed and self.client_id is None and self.client_id_env is None:
+            raise ValueError("names `client_id` with `refresh_token`")
+        for name in ("client_id", "client_secret", "refresh_token", "token"):
+            if getattr(self, name) is not None and getattr(self, f"{name}_env") is not None:
+                raise ValueError(f"names one of `{name}` and `{name}_env`")
+        return self

@@ -1,0 +1,178 @@
+"""The YouTube Data API v3 (https://developers.google.com/youtube/v3/docs): what playlists and channels hold,
+and what is said of videos.
+
+Every list is asked for with the ETag of the last time. What a page held (ids, and versions of videos) is
+remembered in the source's state, so that a list that did not change need not be sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from taboot_pipelines.connectors.access import SourceState
+from taboot_pipelines.connectors.api import Answer, ApiClient, version_of
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.ids import sha256_hex
+
+#: As many as one request gives.
+PAGE = 50
+#: No list of YouTube has so many pages.
+_MAX_PAGES = 2000
+_PARTS = "snippet,contentDetails,status"
+#: The state's names of what is remembered of lists.
+_LISTS = "lists"
+_ID = re.compile(r"[A-Za-z0-9_-]{2,64}")
+
+
+class DataApi:
+    """``spend()`` is called before each request, and may refuse it."""
+
+    def __init__(self, client: ApiClient, state: SourceState, spend: Callable[[], None]) -> None:
+        self._client = client
+        self._state = state
+        self._spend = spend
+        self._used: set[str] = set()
+        self._items: dict[str, Any] = {}
+        self._published: dict[str, str] = {}
+
+    def uploads(self, channel: str) -> str | None:
+        """The id of the playlist of all that a channel uploaded; None if there is no such channel."""
+        by = {"forHandle": channel} if channel.startswith("@") else {"id": channel}
+
+        def read(said: Mapping[str, Any]) -> Any:
+            lists = (_at(c, "contentDetails", "relatedPlaylists", "uploads") for c in _items(said))
+            return next((name for name in lists if isinstance(name, str) and _ID.fullmatch(name)), None)
+
+        page = self._remembered("channels", {"part": "contentDetails", **by}, read)
+        return None if page is None else page[0]
+
+    def count(self, playlist: str) -> int:
+        """How many items a playlist has. Raises ``E_NOT_FOUND`` where there is none."""
+        answer = self._ask("playlistItems", {"part": "id", "playlistId": playlist, "maxResults": 1}, None)
+        if answer.gone:
+            raise TabootError("E_NOT_FOUND", f"There is no playlist {playlist}.")
+        total = answer.value().integer("pageInfo", "totalResults")
+        if total is None:
+            raise TabootError("E_API", "The YouTube Data API does not say how many items a playlist has.")
+        return max(total, 0)
+
+    def playlist(self, playlist: str) -> tuple[list[str], bool]:
+        """The ids of a playlist's videos in its order, and whether it changed while it was read.
+
+        Raises ``E_NOT_FOUND`` where there is none, ``E_API`` for a list without an end.
+        """
+        base: dict[str, str | int] = {"part": "contentDetails", "playlistId": playlist, "maxResults": PAGE}
+        ids: list[str] = []
+        tokens: set[str] = set()
+        token, fresh = "", False
+        while True:
+            params = {**base, "pageToken": token} if token else base
+            page = self._remembered("playlistItems", params, _ids_of)
+            if page is None:
+                raise TabootError("E_NOT_FOUND", f"There is no playlist {playlist}.")
+            (own, token), anew = page
+            ids += own
+            fresh |= anew
+            if not token:
+                break
+            if token in tokens or len(tokens) >= _MAX_PAGES:
+                raise TabootError("E_API", "The YouTube Data API answers with a list that does not end.")
+            tokens.add(token)
+        if not tokens or not fresh:
+            return ids, False
+        # Whatever was put in or taken out meanwhile moved the others from page to page.
+        last = self._remembered("playlistItems", base, _ids_of)
+        return ids, last is None or last[1]
+
+    def versions(self, ids: Sequence[str], volatile: Collection[str]) -> Mapping[str, str]:
+        """The version of each video without its ``volatile`` members; those that are not there are left
+        out."""
+
+        def read(said: Mapping[str, Any]) -> Any:
+            self._take(said)
+            return {
+                video["id"]: [version_of(video, volatile), _at(video, "snippet", "publishedAt") or ""]
+                for video in _items(said)
+                if video.get("id") in ids
+            }
+
+        page = self._remembered("videos", {"part": _PARTS, "id": ",".join(ids)}, read)
+        if page is None:
+            raise TabootError("E_API", "The YouTube Data API has no videos.")
+        self._published |= {video: published for video, (_, published) in page[0].items()}
+        return {video: version for video, (version, _) in page[0].items()}
+
+    def published(self, video: str) -> str:
+        """When a video whose version was told was published (RFC 3339)."""
+        return self._published.get(video, "")
+
+    def videos(self, ids: Sequence[str]) -> Mapping[str, Any]:
+        """What is said of each video, whose versions were told."""
+        if not self._items.keys() >= set(ids) & self._published.keys():
+            # The versions were remembered.
+            self._take(self._ask("videos", {"part": _PARTS, "id": ",".join(ids)}, None).json())
+        return {video: self._items[video] for video in ids if video in self._items}
+
+    def forget_unused(self) -> None:
+        """Forget what is remembered of lists that the run, which is complete, did not ask for."""
+        for name in set(self._state.load(_LISTS) or ()) - self._used:
+            self._state.save(name, None)
+        self._state.save(_LISTS, sorted(self._used))
+
+    def _take(self, said: Any) -> None:
+        self._items = {v["id"]: v for v in _items(said) if isinstance(v.get("id"), str)}
+
+    def _remembered(
+        self, path: str, params: Mapping[str, str | int], read: Callable[[Mapping[str, Any]], Any]
+    ) -> tuple[Any, bool] | None:
+        """What ``read`` makes of an answer, and whether that was sent anew; None where there is nothing."""
+        name = f"{path}/{sha256_hex(repr(sorted(params.items())))[:32]}"
+        self._used.add(name)
+        before = self._state.load(name)
+        answer = self._ask(path, params, before[0] if before else None)
+        if answer.not_modified and before:
+            return before[1], False
+        if answer.gone:
+            return None
+        said = answer.json()
+        if not isinstance(said, dict) or not isinstance(said.get("items", []), list):
+            raise TabootError(
+                "E_API", f"The YouTube Data API answers with something else than a list at {path}."
+            )
+        found = read(said)
+        etag = answer.etag or said.get("etag")
+        self._state.save(name, [etag, found] if isinstance(etag, str) else None)
+        return found, True
+
+    def _ask(self, path: str, params: Mapping[str, str | int], etag: str | None) -> Answer:
+        self._spend()
+        try:
+            return self._client.get(path, params, etag=etag)
+        except TabootError as error:
+            if error.code == "E_API" and error.details.get("status") == 400:
+                message = "The YouTube Data API refuses the key, or a name in the entry."
+                raise TabootError("E_CREDENTIALS", message) from None
+            raise
+
+
+def _items(said: Any) -> list[Mapping[str, Any]]:
+    items = said.get("items") if isinstance(said, dict) else None
+    return [x for x in items if isinstance(x, dict)] if isinstance(items, list) else []
+
+
+def _at(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _ids_of(said: Mapping[str, Any]) -> Any:
+    """The ids of a page, and the token of the next, empty on the last."""
+    found = (_at(x, "contentDetails", "videoId") for x in _items(said))
+    token = said.get("nextPageToken")
+    return [
+        [x for x in found if isinstance(x, str) and _ID.fullmatch(x)],
+        token if isinstance(token, str) else "",
+    ]

@@ -1,0 +1,395 @@
+"""The records of a site as nodes and edges (``benchmarks/gold/inventories.md``)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
+from taboot_pipelines.extraction.tier_a.unifi.ports import pairs
+from taboot_pipelines.extraction.tier_a.unifi.records import (
+    By,
+    Device,
+    DnsRecord,
+    Inventory,
+    PortForward,
+    Range,
+    Reference,
+    Said,
+    Tunnel,
+    mac_address,
+)
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import Basis, is_public
+from taboot_pipelines.model.records import EdgeClaim, NodeClaim, NodeRef, Problem, SourceFacts
+
+#: Names of a device times its addresses.
+MAX_STATEMENTS = 10_000
+#: CNAMEs in one another; DNS servers follow about as many.
+_MAX_ALIASES = 16
+#: Addresses of what a CNAME leads to.
+_MAX_OF_AN_ALIAS = 100
+
+
+class Owner:
+    """A device with all objects about it: one MAC address or id is one device."""
+
+    def __init__(self) -> None:
+        self.devices: list[Device] = []
+        #: {host name: where it is said}; the first is the principal one.
+        self.hosts: dict[str, Said] = {}
+
+    def candidates(self) -> Iterator[tuple[str, Said]]:
+        """Its own names and those besides, not those where no other is left."""
+        for said in [s for d in self.devices for s in d.names] + [s for d in self.devices for s in d.aliases]:
+            if key := host_name(said.text):
+                yield key, said
+
+    def settle(self, shared: set[str]) -> None:
+        """Choose its names; those that are ``shared`` are nobody's."""
+        self.hosts = {}
+        for key, said in self.candidates():
+            if key not in shared:
+                self.hosts.setdefault(key, said)
+        for said in (s for d in self.devices for s in d.fallbacks):
+            if not self.hosts and (key := host_name(_mac_or_text(said.text))):
+                self.hosts[key] = said
+
+    @property
+    def principal(self) -> NodeRef | None:
+        return next((_host(key) for key in self.hosts), None)
+
+    @property
+    def gateway(self) -> bool:
+        return any(device.gateway for device in self.devices)
+
+
+def _mac_or_text(text: str) -> str:
+    return mac_address(text) or text
+
+
+def _host(key: str) -> NodeRef:
+    return NodeRef("Host", (key,), key)
+
+
+def owners(devices: Iterable[Device]) -> list[Owner]:
+    """The devices that some objects are about, in the order of their first object.
+
+    An object that has neither MAC address nor id, as a controller says of itself, is about the device of its
+    name.
+    """
+    by_identity: dict[str, Owner] = {}
+    nameless: list[Device] = []
+    for device in devices:
+        if not device.identity:
+            nameless.append(device)
+            continue
+        # What has another MAC address is another device, whatever else is the same.
+        known = [key for key in ((device.mac,) if device.mac else device.ids) if key in by_identity]
+        owner = by_identity[known[0]] if known else Owner()
+        owner.devices.append(device)
+        for key in (device.mac, *device.ids):
+            if key:
+                by_identity.setdefault(key, owner)
+    found = list({id(owner): owner for owner in by_identity.values()}.values())
+    by_name: dict[str, Owner] = {}
+    for owner in found:
+        for key, _ in owner.candidates():
+            by_name.setdefault(key, owner)
+    for device in nameless:
+        for key in (host_name(said.text) for said in device.names):
+            if key and key not in by_name:
+                by_name[key] = Owner()
+                found.append(by_name[key])
+            if key:
+                by_name[key].devices.append(device)
+                break
+    return found
+
+
+def shared_names(found: Iterable[Owner]) -> set[str]:
+    """The names that several devices have."""
+    holders: dict[str, set[int]] = defaultdict(set)
+    for owner in found:
+        for key, _ in owner.candidates():
+            holders[key].add(id(owner))
+    return {key for key, by in holders.items() if len(by) > 1}
+
+
+class Claims:
+    """Collects what a site's records claim: each node and each edge once for each file that says it."""
+
+    def __init__(self, source: SourceFacts, prefix: str) -> None:
+        """``prefix``: of the keys of networks and services, the source's id, with the site's name behind it
+        where the source has several."""
+        self._source = source
+        self._prefix = prefix
+        self._nodes: dict[tuple[NodeRef, str], NodeClaim] = {}
+        self._edges: dict[tuple[Any, ...], EdgeClaim] = {}
+        self._problems: list[Problem] = []
+        #: {host name: the addresses that it resolves to}
+        self._addresses: dict[str, dict[str, None]] = defaultdict(dict)
+
+    def add(self, inventory: Inventory, found: list[Owner], nobody: set[str]) -> None:
+        """Add all that ``inventory`` says. ``found``: the owners of its devices, whose names are settled.
+        ``nobody``: names that several devices have."""
+        self._problems += inventory.problems
+        networks = {key: said for r in inventory.ranges if (said := r.name) for key in r.ids}
+        principals: dict[tuple[By, str], NodeRef] = {}
+        for owner in found:
+            if (principal := owner.principal) is not None:
+                for device in owner.devices:
+                    if device.mac:
+                        principals.setdefault((By.MAC, device.mac), principal)
+                    for key in device.ids:
+                        principals.setdefault((By.ID, key), principal)
+                for key in owner.hosts:
+                    principals.setdefault((By.NAME, key), principal)
+        for owner in found:
+            self._device(owner)
+        for owner in found:
+            self._connections(owner, principals, networks, nobody)
+        self._ranges(inventory.ranges)
+        gateways = [owner.principal for owner in found if owner.gateway]
+        for tunnel in inventory.tunnels:
+            self._tunnel(tunnel, gateways[0] if len(gateways) == 1 else None)
+        self._dns(inventory.dns)
+        for forward in inventory.forwards:
+            self._forward(forward)
+
+    def result(self) -> tuple[tuple[NodeClaim, ...], tuple[EdgeClaim, ...], tuple[Problem, ...]]:
+        return tuple(self._nodes.values()), tuple(self._edges.values()), tuple(self._problems)
+
+    # --- devices --------------------------------------------------------------------------------------------
+
+    def _device(self, owner: Owner) -> None:
+        by_path: dict[str, dict[str, Said]] = defaultdict(dict)
+        for device in owner.devices:
+            for said in (*device.names, *device.aliases, *device.fallbacks):
+                key = host_name(_mac_or_text(said.text))
+                if key in owner.hosts:
+                    by_path[said.evidence.path].setdefault(key, said)
+        for said_there in by_path.values():
+            for key, said in said_there.items():
+                self._named(key, said)
+        said_of = [said for device in owner.devices for said in device.addresses]
+        for key in islice(owner.hosts, max(1, MAX_STATEMENTS // max(1, len(said_of)))):
+            for said in said_of[:MAX_STATEMENTS]:
+                self._resolves(key, said)
+        if len(owner.hosts) * len(said_of) > MAX_STATEMENTS:
+            path = said_of[0].evidence.path
+            self._problems.append(
+                Problem(
+                    path,
+                    "E_TOO_LARGE",
+                    f"{path}: a device has more than {MAX_STATEMENTS} names of addresses; the rest was left"
+                    " out.",
+                )
+            )
+
+    def _named(self, key: str, said: Said) -> None:
+        written = said.text.strip()
+        self._node(_host(key), said, declared=True, aliases=(written,) if written != key else ())
+
+    def _resolves(self, key: str, said: Said, ttl: int | None = None) -> None:
+        address = held_address(said.text)
+        if address is None:
+            return
+        ip = self._ip(said)
+        self._addresses[key][str(address)] = None
+        record = "AAAA" if address.version == 6 else "A"
+        self._edge("RESOLVES_TO", _host(key), ip, said, recordType=record, ttl=ttl)
+
+    def _ip(self, said: Said) -> NodeRef:
+        text = str(held_address(said.text))
+        node = NodeRef("IP", (text,), text)
+        self._node(node, said, {"isPublic": is_public(text)})
+        return node
+
+    def _connections(
+        self,
+        owner: Owner,
+        principals: Mapping[tuple[By, str], NodeRef],
+        networks: Mapping[str, Said],
+        nobody: set[str],
+    ) -> None:
+        start = owner.principal
+        if start is None:
+            return
+        for device in owner.devices:
+            for reference in device.networks:
+                said = reference.said
+                name = said if reference.by is By.NAME else networks.get(said.text)
+                if name is not None:
+                    node = self._network(name.text)
+                    if reference.by is By.NAME:
+                        self._node(node, said, {"name": name.text})
+                    self._edge("CONNECTS_TO", start, node, said)
+            for reference in device.uplinks:
+                end = self._uplink(reference, principals, nobody)
+                if end is not None and end != start:
+                    self._edge("CONNECTS_TO", start, end, reference.said)
+
+    def _uplink(
+        self, reference: Reference, principals: Mapping[tuple[By, str], NodeRef], nobody: set[str]
+    ) -> NodeRef | None:
+        said = reference.said
+        if reference.by is By.MAC:
+            return principals.get((By.MAC, mac_address(said.text)))
+        if reference.by is By.ID:
+            return principals.get((By.ID, said.text))
+        key = host_name(said.text)
+        if not key or key in nobody:
+            return None
+        known = principals.get((By.NAME, key))
+        if known is not None and known.key != (key,):
+            return known
+        self._node(_host(key), said)
+        return _host(key)
+
+    # --- networks and tunnels -------------------------------------------------------------------------------
+
+    def _network(self, name: str) -> NodeRef:
+        return NodeRef("Network", (f"{self._prefix}/{name}",), name)
+
+    def _ranges(self, given: list[Range]) -> None:
+        """Each network has all ranges that some object of the site states of it."""
+        by_node: dict[NodeRef, list[Range]] = defaultdict(list)
+        for one in given:
+            if one.name is not None:
+                by_node[self._network(one.name.text)].append(one)
+            else:
+                cidr = str(network_of(one.cidrs[0].text))
+                by_node[NodeRef("Network", (cidr,), cidr)].append(one)
+        for node, stated in by_node.items():
+            cidrs = list(dict.fromkeys(str(network_of(s.text)) for one in stated for s in one.cidrs))
+            properties = {
+                "name": node.name if stated[0].name is not None else None,
+                "cidrs": cidrs or None,
+                "isPublic": any(map(is_public, cidrs)) if cidrs else None,
+                "vlan": next((one.vlan for one in stated if one.vlan is not None), None),
+            }
+            # In each file the object that states most of it.
+            for one in sorted(stated, key=lambda one: -len(one.cidrs)):
+                self._node(node, one.name or one.cidrs[0], properties, declared=True)
+
+    def _tunnel(self, tunnel: Tunnel, gateway: NodeRef | None) -> None:
+        name = tunnel.name.text
+        node = NodeRef("VPNTunnel", (ids.digest(self._source.namespace, self._prefix, name),), name)
+        properties = {
+            "name": name,
+            "type": tunnel.protocol or None,
+            "remoteEndpoint": tunnel.remote or None,
+            "localEndpoint": tunnel.local or None,
+            "declared": True,
+        }
+        self._node(node, tunnel.name, properties, declared=True)
+        if gateway is not None:
+            self._edge("USES_VPN", gateway, node, tunnel.name)
+
+    # --- DNS and port forwards ------------------------------------------------------------------------------
+
+    def _dns(self, records: list[DnsRecord]) -> None:
+        canonical: dict[str, str] = {}
+        for record in records:
+            key = host_name(record.name.text)
+            if not key:
+                continue
+            self._named(key, record.name)
+            if record.type == "CNAME":
+                canonical.setdefault(key, host_name(record.value.text))
+            else:
+                self._resolves(key, record.value, record.ttl)
+        for record in records:
+            key = host_name(record.name.text)
+            if not key or record.type != "CNAME":
+                continue
+            target = host_name(record.value.text)
+            for _ in range(_MAX_ALIASES):
+                if target in self._addresses or target not in canonical:
+                    break
+                target = canonical[target]
+            for address in islice(self._addresses.get(target, ()), _MAX_OF_AN_ALIAS):
+                ip = NodeRef("IP", (address,), address)
+                self._edge("RESOLVES_TO", _host(key), ip, record.value, recordType="CNAME", ttl=record.ttl)
+
+    def _forward(self, forward: PortForward) -> None:
+        named = next((said for said in forward.names if host_name(said.text)), None)
+        if named is None:
+            return
+        name = host_name(named.text)
+        service = NodeRef("Service", (f"{self._prefix}/port-forward", name), name)
+        self._node(service, named, declared=True)
+        bound = pairs(forward.outer.text, forward.inner)
+        if bound is None:
+            self._problems.append(
+                Problem(
+                    forward.outer.evidence.path,
+                    "E_UNRESOLVED",
+                    f"{forward.outer.evidence.path}: the ports of a port forward are none.",
+                )
+            )
+            return
+        if not bound or not forward.protocols or held_address(forward.target.text) is None:
+            return
+        ip = self._ip(forward.target)
+        for protocol in forward.protocols:
+            for port, target in bound:
+                self._edge(
+                    "BINDS",
+                    service,
+                    ip,
+                    forward.target,
+                    port=port,
+                    protocol=protocol,
+                    targetPort=target,
+                    hostIp=forward.address or None,
+                )
+
+    # --- claims ---------------------------------------------------------------------------------------------
+
+    def _node(
+        self,
+        node: NodeRef,
+        said: Said,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        declared: bool = False,
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        given = {name: value for name, value in (properties or {}).items() if value is not None}
+        key = (node, said.evidence.path)
+        known = self._nodes.get(key)
+        # What declares a node in a file says more of it than what refers to it there.
+        if known is None or (declared and not known.declared) or len(given) > len(known.properties):
+            also = known is not None and known.declared
+            self._nodes[key] = NodeClaim(node, said.evidence, given, declared or also, aliases)
+
+    def _edge(self, type_: str, start: NodeRef, end: NodeRef, said: Said, **properties: Any) -> None:
+        given = {name: value for name, value in properties.items() if value is not None}
+        told = [given.get(name) for name in ("port", "protocol", "recordType")]
+        self._edges.setdefault(
+            (type_, start, end, *told, said.evidence.path),
+            EdgeClaim(
+                type_,
+                start,
+                end,
+                said.evidence,
+                f"unifi_{type_.lower()}",
+                Basis.DERIVED,
+                _basis(end, said),
+                given,
+            ),
+        )
+
+
+def _basis(end: NodeRef, said: Said) -> Basis:
+    """Why an edge ends where it does: its name stands there, in another form, or something leads to it."""
+    written = said.text.strip()
+    if end.name == written and said.verbatim:
+        return Basis.BYTES
+    address = held_address(written)
+    same = end.name in (written, host_name(_mac_or_text(written)), str(address))
+    return Basis.NORMALIZED if same else Basis.DERIVED

@@ -1,0 +1,145 @@
+"""Incremental equals from scratch at a fake GitHub, whatever happens to its repositories and to the runs.
+
+Holds rule ``incremental-equals-scratch`` for the type ``github``.
+"""
+
+from __future__ import annotations
+
+import random
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from taboot_pipelines.connectors import github_lists
+from taboot_pipelines.documents.parse import parse_document
+from taboot_pipelines_tests.connectors.github_runs import Store
+from taboot_pipelines_tests.fakes.github import FakeGithub, Link, Repository
+
+NAMES = [
+    "README.md",
+    "docs/a.md",
+    "docs/b.md",
+    "app/compose.yaml",
+    "app/.env",
+    "app/x.vars",
+    "a.conf",
+    "c.py",
+]
+TEXTS = [
+    "# One\n",
+    "services:\n  web:\n    image: nginx\n    env_file: x.vars\n",
+    "services:\n  web:\n    build: {context: ., dockerfile: c.py}\n",
+    "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n",
+    "A=1\n",
+]
+FIELDS = {"repositories": ["acme/shop", "acme/old"], "token": "${T}", "max_requests": 500}
+
+steps = st.sampled_from(
+    [
+        "write", "write", "remove", "move", "link",
+        "issue", "issue", "pull", "comment", "comment", "edit", "uncomment", "close", "delete",
+        "review", "line", "unline", "release", "unrelease",
+        "rename", "branch", "drop", "restore",
+        "run", "run", "kill", "fail", "few",
+    ]
+)  # fmt: skip
+
+
+def change(step: str, hub: FakeGithub, shop: Repository, pick: random.Random) -> None:
+    """Change something at GitHub."""
+    pulls = [x["number"] for x in shop.issues if "pull_request" in x]
+    match step:
+        case "write":
+            shop.files[pick.choice(NAMES)] = pick.choice(TEXTS)
+        case "remove" if shop.files:
+            del shop.files[pick.choice(sorted(shop.files))]
+        case "move" if shop.files:
+            shop.files[pick.choice(NAMES)] = shop.files.pop(pick.choice(sorted(shop.files)))
+        case "link":
+            shop.files[pick.choice(NAMES)] = Link("elsewhere")
+        case "issue":
+            shop.issue(f"Issue {pick.random()}", "Body")
+        case "pull":
+            shop.issue(f"Pull {pick.random()}", "Body", pull=True)
+        case "comment" if shop.issues:
+            shop.comment(pick.choice(shop.issues)["number"], f"Said {pick.random()}")
+        case "edit" if shop.comments:
+            pick.choice(shop.comments)["body"] = f"Edited {pick.random()}"
+        case "uncomment" if shop.comments:
+            shop.comments.remove(pick.choice(shop.comments))
+        case "close" if shop.issues:
+            pick.choice(shop.issues)["state"] = pick.choice(["open", "closed"])
+        case "delete" if shop.issues:
+            shop.issues.remove(pick.choice(shop.issues))
+        case "review" if pulls:
+            shop.review(pick.choice(pulls), f"Reviewed {pick.random()}", "APPROVED")
+        case "line" if pulls:
+            shop.review_comment(pick.choice(pulls), 0, f"Line {pick.random()}")
+        case "unline" if shop.review_comments:
+            shop.review_comments.remove(pick.choice(shop.review_comments))
+        case "release":
+            shop.release(f"v{pick.randrange(4)}", f"Notes {pick.random()}")
+        case "unrelease" if shop.releases:
+            shop.releases.remove(pick.choice(shop.releases))
+        case "rename" if shop.name == "acme/shop":
+            hub.rename("acme/shop", "acme/store")
+        case "branch":
+            shop.branch = "trunk" if shop.branch == "main" else "main"
+        case "drop":
+            hub.repositories.pop("acme/old", None)
+        case "restore":
+            hub.repository("acme/old", {"README.md": pick.choice(TEXTS)})
+
+
+def documents(store: Store) -> dict[str, str]:
+    found = {}
+    for path, x in store.items.items():
+        if "#" in path:
+            parsed = parse_document(
+                x.data, path=path, mime=x.mime, charset=x.charset, languages=[], max_chars=1_000_000
+            )
+            found[path] = parsed.text
+        else:
+            found[path] = x.data.decode()
+    return found
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(steps, min_size=3, max_size=40), st.integers(0, 2**32), st.sampled_from([1, 2, 5]))
+def test_incremental_equals_from_scratch(taken: list[str], seed: int, size: int) -> None:
+    pick = random.Random(seed)
+    with FakeGithub() as hub, patch.object(github_lists, "PER_PAGE", size):
+        hub.per_page, hub.restless = size, True
+        shop = hub.repository("acme/shop", {"README.md": "# Shop\n"})
+        hub.repository("acme/old", {"README.md": "# Old\n"})
+        store = Store()
+        for step in taken:
+            if step == "run":
+                store.run(hub.url, **FIELDS)
+            elif step == "kill":
+                store.run(hub.url, kill_after=pick.randrange(12), **FIELDS)
+            elif step == "few":
+                store.run(hub.url, **{**FIELDS, "max_requests": pick.randrange(1, 12)})
+            elif step == "fail":
+                wanted = pick.choice(
+                    ["/issues?", "/comments?", "/reviews?", "/blobs/", "/trees/", "/releases?"]
+                )
+                hub.fault = lambda path, wanted=wanted: (422, b"{}", {}) if wanted in path else None  # type: ignore[misc]
+                store.run(hub.url, **FIELDS)
+                hub.fault = lambda _: None
+            else:
+                change(step, hub, shop, pick)
+        end = store.run(hub.url, **FIELDS)
+        assert end is not None and end.complete, end
+        scratch = Store()
+        scratch.run(hub.url, **FIELDS)
+        assert store.content() == scratch.content()
+        assert documents(store) == documents(scratch)
+        assert store.problems == scratch.problems
+        hub.restless = False
+        store.run(hub.url, **FIELDS)
+        hub.log.clear()
+        store.run(hub.url, **FIELDS)
+        assert store.counts["Fetched"] == 0
+        assert {a.status for a in hub.log} <= {304, 301, 404, 409}, [a for a in hub.log if a.status == 200]

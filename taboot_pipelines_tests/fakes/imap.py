@@ -1,0 +1,151 @@
+"""A fake IMAP server on loopback: the commands of RFC 3501 that a reader of mail sends, over folders that
+tests change. What would change a mailbox is refused."""
+
+from __future__ import annotations
+
+import re
+import socketserver
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+USER, PASSWORD = "ann@example.org", "planted password"
+
+
+@dataclass
+class FakeFolder:
+    validity: int = 1
+    next: int = 1
+    messages: dict[int, bytes] = field(default_factory=dict)
+
+    def put(self, data: bytes) -> int:
+        uid, self.next = self.next, self.next + 1
+        self.messages[uid] = data
+        return uid
+
+    def renumber(self) -> None:
+        self.validity += 1
+        held = list(self.messages.values())
+        self.messages, self.next = {}, 1
+        for data in held:
+            self.put(data)
+
+
+class FakeImap:
+    """A mailbox. ``asked`` counts commands; ``cut_after``: after so many fetched messages the connection
+    breaks."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, FakeFolder] = {"INBOX": FakeFolder()}
+        self.asked: Counter[str] = Counter()
+        self.cut_after: int | None = None
+        self.port = 0
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    mailbox: FakeImap
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        self.folder: FakeFolder | None = None
+        self.say("* OK [CAPABILITY IMAP4rev1] ready")
+        while line := self.rfile.readline():
+            tag, _, rest = line.decode("utf-8").rstrip("\r\n").partition(" ")
+            command, _, arguments = rest.partition(" ")
+            command = command.upper()
+            if command == "UID":
+                command, _, arguments = arguments.partition(" ")
+                command = f"UID {command.upper()}"
+            self.mailbox.asked[command] += 1
+            if command == "LOGOUT":
+                self.say("* BYE", f"{tag} OK bye")
+                return
+            act = getattr(self, f"do_{command.lower().replace(' ', '_')}", None)
+            if act is None:
+                self.say(f"{tag} BAD unknown command")
+                continue
+            answer = act(arguments)
+            if answer is None:
+                return
+            self.say(f"{tag} {answer} done")
+
+    def say(self, *lines: str) -> None:
+        self.wfile.write("".join(f"{line}\r\n" for line in lines).encode())
+
+    def do_capability(self, _: str) -> str:
+        self.say("* CAPABILITY IMAP4rev1")
+        return "OK"
+
+    def do_login(self, arguments: str) -> str:
+        user, password = re.findall(r'"((?:[^"\\]|\\.)*)"|(\S+)', arguments)
+        given = [next(filter(None, user)), next(filter(None, password))]
+        return "OK" if given == [USER, PASSWORD] else "NO [AUTHENTICATIONFAILED] invalid"
+
+    def do_list(self, arguments: str) -> str:
+        pattern = re.findall(r'"([^"]*)"', arguments)[-1]
+        shape = re.escape(pattern).replace(r"\*", ".*").replace("%", "[^/]*")
+        self.say(
+            *(
+                f'* LIST (\\HasNoChildren) "/" "{name}"'
+                for name in self.mailbox.folders
+                if re.fullmatch(shape, name)
+            )
+        )
+        return "OK"
+
+    def do_examine(self, arguments: str) -> str:
+        folder = self.mailbox.folders.get(arguments.strip('"'))
+        if folder is None:
+            return "NO [NONEXISTENT]"
+        self.folder = folder
+        self.say(f"* {len(folder.messages)} EXISTS", f"* OK [UIDVALIDITY {folder.validity}] valid")
+        return "OK [READ-ONLY]"
+
+    def do_uid_search(self, arguments: str) -> str:
+        assert self.folder is not None
+        first, last = map(int, re.match(r"(\d+):(\d+)", arguments).groups())  # type: ignore[union-attr]
+        uids = sorted(self.folder.messages)[first - 1 : last]
+        if "SINCE" in arguments:
+            day = arguments.rpartition(" ")[2].encode()
+            uids = [uid for uid in uids if day in self.folder.messages[uid]]
+        self.say(f"* SEARCH {' '.join(map(str, uids))}".rstrip())
+        return "OK"
+
+    def do_uid_fetch(self, arguments: str) -> str | None:
+        assert self.folder is not None
+        numbers, _, items = arguments.partition(" ")
+        for uid in map(int, numbers.split(",")):
+            data = self.folder.messages.get(uid)
+            if data is None:
+                continue
+            if "BODY.PEEK[]" in items:
+                if self.mailbox.cut_after is not None:
+                    self.mailbox.cut_after -= 1
+                    if self.mailbox.cut_after < 0:
+                        return None
+                self.mailbox.asked["messages"] += 1
+                self.say(f"* {uid} FETCH (UID {uid} BODY[] {{{len(data)}}}")
+                self.wfile.write(data)
+                self.say(")")
+            else:
+                self.say(f"* {uid} FETCH (UID {uid} RFC822.SIZE {len(data)})")
+        return "OK"
+
+
+@contextmanager
+def serving(fake: FakeImap) -> Iterator[FakeImap]:
+    """Serve the mailbox at ``fake.port``."""
+    handler = type("Handler", (_Handler,), {"mailbox": fake})
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    fake.port = server.server_address[1]
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
