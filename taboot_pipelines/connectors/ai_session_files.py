@@ -52,7 +52,7 @@ class ChatFiles:
 
     def __init__(self, mime: str, since: date | None = None) -> None:
         self.mime = mime
-        #: Of the reader: raise the number when the same file would give other parts.
+        #: Raise the number when the same file would give other parts.
         self.version = f"1 {mime}"
         self._since = since
 

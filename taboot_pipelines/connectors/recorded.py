@@ -34,8 +34,8 @@ from taboot_pipelines.model.records import (
 )
 
 #: What the source's state remembers of files that are not one item: {path: [the reader's version, the file's
-#: signature, how many items of it are stored, what was said of others, what the reader keeps]}; what was said
-#: as rows of (whether it failed, the item, code, message).
+#: signature, how many items of it are stored, what was said of others, what the reader keeps]}; of others as
+#: rows of (whether it failed, the item, code, message).
 _FILES = "files"
 #: The version of the reader that read the files that are one item.
 _VERSION = "reader"
@@ -177,8 +177,8 @@ class RecordedFiles:
                     given |= unchanged
                     yield Unchanged(self._roles(known, unchanged))
                 continue
-            kept = None if remembered is None or remembered[0] != version else remembered[4]
-            whole = yield from self._read(item, frozenset(parts), kept, tombstoned, memory, given)
+            kept = remembered[4] if remembered is not None and remembered[0] == version else None
+            whole = yield from self._read(item, frozenset(parts), tombstoned, memory, given, kept)
             if not whole:
                 # What the rest of the file holds is unknown.
                 complete, reason = False, reason or f"{path} could not be read to its end"
@@ -240,14 +240,14 @@ class RecordedFiles:
         self,
         file: File,
         parts: frozenset[str],
-        kept: Any,
         tombstoned: Callable[[str], bool],
         memory: dict[str, Any],
         given: set[str],
+        kept: Any,
     ) -> Generator[Event, None, bool]:
-        """The events of one file, of which ``parts`` are known, and the reader ``kept`` something; returns
-        False where a part of it may be missing. What else is to be known of it the next time is put into
-        ``memory``, and what its parts are called into ``given``.
+        """The events of one file, of which ``parts`` are known; returns False where a part of it may be
+        missing. What else is to be known of it the next time is put into ``memory``, and what its parts are
+        called into ``given``. ``kept``: what the reader kept of it.
         """
         limit = self._access.max_blob_bytes
         seen: set[str] = set()
@@ -255,12 +255,11 @@ class RecordedFiles:
         stored = 0
         begun = time.time()
         signature: str | None = None
-        recorded: RecordedFile | None = None
-        held = frozenset(None if part == file.path else part[len(file.path) + 1 :] for part in parts)
+        names = frozenset(None if part == file.path else part[len(file.path) + 1 :] for part in parts)
         try:
             with opened(file) as (stream, info):
                 signature = signature_of(info) if settled(info, begun) else None
-                recorded = RecordedFile(file.path, info.st_size, limit, stream, held, kept)
+                recorded = RecordedFile(file.path, info.st_size, limit, stream, names, kept)
                 try:
                     for part in self._reader(recorded):
                         path = file.path if part.name is None else f"{file.path}#{part.name}"
@@ -322,12 +321,15 @@ class RecordedFiles:
             return False
         vanished = parts - seen
         if changed:
-            signature = None
-        keep = None if recorded is None else recorded.keep
+            if recorded.keep is not None and not vanished:
+                memory[file.path] = [self._reader.version, None, stored, said, recorded.keep]
+            return not vanished
         # A file of which something is gone is read once more: until then that is not recorded for certain.
-        if not vanished and (keep is not None or (signature is not None and (said or seen != {file.path}))):
-            memory[file.path] = [self._reader.version, signature, stored, said, keep]
-        return not (changed and vanished)
+        if not vanished and (
+            recorded.keep is not None or (signature is not None and (said or seen != {file.path}))
+        ):
+            memory[file.path] = [self._reader.version, signature, stored, said, recorded.keep]
+        return True
 
 
 def _parts_of(known: Mapping[str, Known], paths: Collection[str]) -> dict[str, tuple[str, ...]]:

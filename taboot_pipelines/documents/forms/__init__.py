@@ -29,8 +29,6 @@ __all__ = ["FORMS", "Form", "Formed", "Given", "own_text"]
 
 #: By media type; ``documents.mime`` names those that do not begin with its ``RESOURCE``.
 FORMS: Mapping[str, Form] = {
-    CHAT: chat,
-    CHAT_WITH_THINKING: chat,
     DOCX: docx.render,
     NOTEBOOK: notebook.render,
     PDF: pdf.render,
@@ -43,6 +41,8 @@ FORMS: Mapping[str, Form] = {
     MAIL: mail,
     GMAIL: gmail,
     **GITHUB_FORMS,
+    CHAT: chat,
+    CHAT_WITH_THINKING: chat,
 }
 
 

@@ -132,6 +132,36 @@ class JsonWriter(SourceWriter):
         if held is not None:
             self._line_break(held.start, held.end, prefix)
 
+    def edited(self, value: Value, edits: Sequence[tuple[int, int, str]]) -> None:
+        """Write a string's content with other words in place of its code points ``[start, end)``. ``edits``
+        are in order and do not overlap. Line breaks become ``\\n``."""
+        content: str = value.data
+        waiting = [*edits, (len(content), len(content), "")]
+        at, n = 0, 0
+        for run in value.runs(self._source):
+            end = at + len(run.text)
+            position = at
+            while position < end:
+                first, last, words = waiting[n]
+                if position < first:
+                    stop = min(end, first)
+                    if run.verbatim:
+                        self._verbatim(run.start + position - at, run.start + stop - at)
+                    elif run.text != "\r":
+                        self.block(run.text, self._byte(run.start), self._byte(run.end))
+                    elif content[end : end + 1] != "\n":
+                        self._line_break(run.start, run.end, "")
+                    position = stop
+                    continue
+                if position == first:
+                    self.put(words)
+                position = min(end, max(last, position))
+                if position >= last:
+                    n += 1
+            at = end
+        for _, _, words in waiting[n:]:
+            self.put(words)
+
     def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
         """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
         Positions are those of the pieces' text put together. No byte says a piece that is not verbatim and
@@ -167,36 +197,6 @@ class JsonWriter(SourceWriter):
             self.put(run.text[start:end])
         else:
             self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
-
-    def edited(self, value: Value, edits: Sequence[tuple[int, int, str]]) -> None:
-        """Write a string's content with other words in place of its code points ``[start, end)``. ``edits``
-        are in order and do not overlap. Line breaks become ``\\n``."""
-        content: str = value.data
-        waiting = [*edits, (len(content), len(content), "")]
-        at, n = 0, 0
-        for run in value.runs(self._source):
-            end = at + len(run.text)
-            position = at
-            while position < end:
-                first, last, words = waiting[n]
-                if position < first:
-                    stop = min(end, first)
-                    if run.verbatim:
-                        self._verbatim(run.start + position - at, run.start + stop - at)
-                    elif run.text != "\r":
-                        self.block(run.text, self._byte(run.start), self._byte(run.end))
-                    elif content[end : end + 1] != "\n":
-                        self._line_break(run.start, run.end, "")
-                    position = stop
-                    continue
-                if position == first:
-                    self.put(words)
-                position = min(end, max(last, position))
-                if position >= last:
-                    n += 1
-            at = end
-        for _, _, words in waiting[n:]:
-            self.put(words)
 
     def _line_break(self, start: int, end: int, prefix: str) -> None:
         self.block("\n", self._byte(start), self._byte(end))
