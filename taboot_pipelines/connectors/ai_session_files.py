@@ -50,10 +50,10 @@ class ChatFiles:
     """The reader of files of chats; ``mime``: the media type of their sessions. ``since``: conversations of
     an export that were last changed before that day are left out."""
 
-    version = "1"
-
     def __init__(self, mime: str, since: date | None = None) -> None:
         self.mime = mime
+        #: Raise the number when the same file would give other parts.
+        self.version = f"1 {mime}"
         self._since = since
 
     def __call__(self, file: RecordedFile) -> Iterator[Part | Kept | LeftOut]:

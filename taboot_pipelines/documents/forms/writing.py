@@ -164,7 +164,8 @@ class JsonWriter(SourceWriter):
 
     def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
         """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
-        Positions are those of the pieces' text put together."""
+        Positions are those of the pieces' text put together. No byte says a piece that is not verbatim and
+        has none."""
         waiting = list(reversed(edits))
         begun = False  # of an edit that covers several pieces
         at = 0
@@ -192,6 +193,8 @@ class JsonWriter(SourceWriter):
             return
         if run.verbatim:
             self._verbatim(run.start + start, run.start + end)
+        elif run.start == run.end:
+            self.put(run.text[start:end])
         else:
             self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
 
