@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.connectors import (, ai_session, compose, elasticsearch, files, github, gmail, reddit, swag, tailscale, unifi, web, youtube
+from taboot_pipelines.connectors import (
+    ai_session,
+    compose,
+    elasticsearch,
+    files,
+    github,
+    gmail,
+    reddit,
+    swag,
+    tailscale,
+    unifi,
+    web,
+    youtube,
+)
 from taboot_pipelines.connectors.protocol import SourceKind
 
 #: In the order in which the schema and the page name them.
