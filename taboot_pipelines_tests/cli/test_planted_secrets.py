@@ -21,6 +21,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from taboot_pipelines.cli import main
+from taboot_pipelines.connectors import SOURCE_KINDS
 from taboot_pipelines.defs import materialize
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import database
@@ -93,6 +94,46 @@ SCENARIOS: dict[str, dict[str, str]] = {
         "TABOOT_CATALOG_URL": "postgresql+psycopg://taboot:planted/c#d@{at}:e/taboot",
         "TABOOT_CELERY__BROKER": "redis://:planted/f#g@{at}/0",
         "TABOOT_EXECUTOR": "celery",
+    },
+}
+
+
+#: Entries of sources with an API at ``{at}``; each secret is in the variable of its name.
+APIS: dict[str, dict[str, object]] = {
+    "github": {"repositories": ["a/b"], "base_url": "http://{at}", "token_env": "PLANT_GITHUB"},
+    "reddit": {
+        "subreddits": ["homelab"],
+        "base_url": "http://{at}",
+        "token_url": "http://{at}/token",
+        "client_id_env": "PLANT_REDDIT_ID",
+        "client_secret_env": "PLANT_REDDIT",
+        "user_agent": "linux:test:1.0 (by /u/nobody)",
+    },
+    "youtube": {
+        "playlists": ["PLplanned"],
+        "base_url": "http://{at}",
+        "api_url": "http://{at}",
+        "key_env": "PLANT_YOUTUBE",
+    },
+    "gmail": {
+        "base_url": "http://{at}",
+        "token_url": "http://{at}/token",
+        "client_id_env": "PLANT_GMAIL_ID",
+        "client_secret_env": "PLANT_GMAIL",
+        "refresh_token_env": "PLANT_GMAIL_REFRESH",
+    },
+    "elasticsearch": {
+        "base_url": "http://{at}",
+        "index": ["logs-*"],
+        "username": "reader",
+        "password_env": "PLANT_ELASTICSEARCH",
+    },
+    "tailscale": {"base_url": "http://{at}", "token_env": "PLANT_TAILSCALE"},
+    "unifi": {
+        "base_url": "http://{at}",
+        "flavor": "classic",
+        "username": "reader",
+        "password_env": "PLANT_UNIFI",
     },
 }
 
@@ -202,6 +243,56 @@ def test_no_secret_is_seen_whatever_a_server_does(
     assert seen["status"].startswith("1\n"), seen["status"]
     assert {name: text for name, text in seen.items() if PLANTED in text} == {}
     assert holding(world.home, PLANTED) == []
+
+
+def test_every_type_with_a_secret_is_planted() -> None:
+    named = {
+        type_
+        for type_, kind in SOURCE_KINDS.items()
+        if any(field.endswith("_env") for field in kind.entry.model_fields)
+    }
+    assert named == set(APIS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", [closed, echo])
+def test_no_credential_of_a_source_is_seen_whatever_its_api_does(world: World, server: object) -> None:
+    (world.source("guides") / "guide.md").write_text("# Guide\n\nThe web server keeps sessions in cache.\n")
+    seen: dict[str, str] = {}
+    with server() as at:  # type: ignore[operator]
+        for type_, fields in APIS.items():
+            told = {k: v.replace("{at}", at) if isinstance(v, str) else v for k, v in fields.items()}
+            world.source(type_, type_, path=None, **told)
+        variables = {
+            value: f"{PLANTED}-{value.lower()}"
+            for fields in APIS.values()
+            for name, value in fields.items()
+            if name.endswith("_env") and isinstance(value, str)
+        }
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+            "TABOOT_HOME": str(world.home),
+            "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+            "TABOOT_TEI__URL": world.tei,
+            "TABOOT_LOG__FORMAT": "json",
+            "TABOOT_LOG__LEVEL": "DEBUG",
+            **variables,
+        }
+        for arguments in (("ingest",), ("status",), *(("plan", type_) for type_ in APIS)):
+            out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
+            with (
+                mock.patch.dict(os.environ, environment, clear=True),
+                redirect_stdout(out),
+                redirect_stderr(err),
+                pytest.raises(SystemExit),
+            ):
+                main(arguments)
+                sys.exit(0)
+            seen[" ".join(arguments)] = f"{out.buffer.getvalue().decode()}\n{err.getvalue()}"  # type: ignore[attr-defined]
+    assert {name: text for name, text in seen.items() if PLANTED in text or "E_INTERNAL" in text} == {}
+    assert holding(world.home, PLANTED) == []
+    for type_ in APIS:
+        assert "E_" in seen[f"plan {type_}"], "each was asked, and said why it failed"
 
 
 def test_the_stages_of_an_ingest_are_logged_once_each(world: World) -> None:
