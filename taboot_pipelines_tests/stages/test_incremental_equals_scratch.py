@@ -4,13 +4,14 @@ Holds rule ``incremental-equals-scratch``. Documents are added, edited, renamed,
 Sources leave the sources file and come back with more files than a batch, are added, and change their path
 and globs. Runs are killed, stop half-way, and meet a disk that is full or a clock that was set; tables are
 vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and
-prose change together; names become ambiguous and unambiguous again, and so do titles; what links lead to
-comes and goes. At the end the stores equal a replay of
-the catalog's inputs into empty ones.
+prose change together with a tailnet, a network, mailboxes of several messages and a chat that grows; names
+become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. At the end the
+stores equal a replay of the catalog's inputs into empty ones.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -31,6 +32,7 @@ from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
+from taboot_pipelines.stores.catalog.source_states import SourceStates
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
@@ -157,6 +159,89 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
         ),
     ],
 }
+
+
+def device(node: str, hostname: str, tag: str, routes: list[str]) -> dict[str, Any]:
+    return {
+        "nodeId": node,
+        "hostname": hostname,
+        "name": f"{node}.tail.ts.net",
+        "addresses": [f"100.64.0.{node[1:]}"],
+        "authorized": True,
+        "tags": [f"tag:{tag}"],
+        "advertisedRoutes": ["10.0.0.0/24"],
+        "enabledRoutes": routes,
+        "machineKey": f"mkey:swordfish-{node}",
+    }
+
+
+def client(number: int, name: str, last: int) -> dict[str, Any]:
+    mac = f"00:11:22:33:44:0{number}"
+    return {"_id": str(number), "mac": mac, "name": name, "ip": f"10.0.0.{last}", "network": "servers"}
+
+
+def turn(number: int, role: str, content: Any) -> str:
+    told = {"type": role, "sessionId": "s", "timestamp": f"2026-03-0{number}T10:00:00Z"}
+    return json.dumps({**told, "message": {"role": role, "content": content}}) + "\n"
+
+
+def mail(number: int, text: str) -> str:
+    head = f"From: ann@example.org\nSubject: No {number}\nMessage-ID: <{number}@example.org>\n"
+    return f"{head}Date: Mon, 02 Mar 2026 10:00:00 +0100\n\n{text}\n"
+
+
+TURNS = [
+    turn(1, "user", "Why does theatre stutter on 10.0.0.7?"),
+    turn(2, "assistant", [{"type": "text", "text": "Restart jellyfin, then ask vault."}]),
+    turn(3, "user", "export API_TOKEN=swordfish-chat-0123456789"),
+]
+FILES |= {
+    "tailnet": [
+        (
+            "devices.json",
+            [
+                json.dumps({"devices": [device("n1", "hearth.lan", "server", ["10.0.0.0/24"])]}),
+                json.dumps(
+                    {
+                        "devices": [
+                            device("n1", "hearth.lan", "server", []),
+                            device("n2", "theatre", "client", []),
+                        ]
+                    }
+                ),
+                '{"devices": [',
+            ],
+        ),
+        (
+            "policy.hujson",
+            [
+                '// all\n{"acls": [{"action": "accept", "src": ["*"], "dst": ["*:*"],},],}',
+                '{"acls": [{"action": "accept", "src": ["tag:client"], "dst": ["tag:server:22"]}]}',
+            ],
+        ),
+    ],
+    "network": [
+        (
+            "clients.json",
+            [
+                json.dumps([client(1, "hearth.lan", 7)]),
+                json.dumps([client(1, "hearth.lan", 8), client(2, "vault", 9)]),
+                '{"neither": "client", "nor": "device"}',
+            ],
+        ),
+    ],
+    "mail": [
+        ("one.eml", [mail(1, "theatre is down"), mail(1, "password: swordfish-mail")]),
+        (
+            "box.mbox",
+            [
+                "".join(f"From x Mon Mar  2 10:00:00 2026\n{mail(n, 'ask vault')}\n" for n in numbers)
+                for numbers in ((2, 3), (3,), (2, 3, 4), (5, 2))
+            ],
+        ),
+    ],
+    "chats": [("session.jsonl", ["".join(TURNS[:n]) for n in (1, 2, 3)])],
+}
 PATHS = [(source, path) for source, files in FILES.items() for path, _ in files]
 VARIANTS = {(source, path): texts for source, files in FILES.items() for path, texts in files}
 
@@ -227,6 +312,7 @@ class Crashing:
             (Pointers, "publish", Pointers.publish),
             (Locators, "record_fetched", Locators.record_fetched),
             (Runs, "record", Runs.record),
+            (SourceStates, "save", SourceStates.save),
         ]
         for owner, name, original in self.saved:
             setattr(owner, name, self._wrap(original))
@@ -253,6 +339,10 @@ DECLARED: dict[str, dict[str, Any]] = {
     "stacks": {"type_": "compose", "host": "hearth.lan", "languages": ["en"]},
     "proxy": {"type_": "swag", "proxy": "swag"},
     "notes": {"type_": "files", "tags": ["notes"]},
+    "tailnet": {"type_": "tailscale"},
+    "network": {"type_": "unifi"},
+    "mail": {"type_": "gmail"},
+    "chats": {"type_": "ai_session"},
 }
 
 
@@ -297,9 +387,11 @@ def apply(world: World, clock: Clock, kind: str, where: tuple[str, str], n: int)
             elif target.exists():
                 target.rename(file)
         case "delete":
-            if path in doc_ids:
+            # Of a file that holds several documents the first.
+            found = sorted(p for p in doc_ids if p == path or p.startswith(f"{path}#"))
+            if found:
                 event("deleted")
-                delete(world.workspace, "default", [doc_ids[path]], erase=bool(n))
+                delete(world.workspace, "default", [doc_ids[found[0]]], erase=bool(n))
         case "restore":
             tombstones = list(world.workspace.catalog.tombstones.all("default"))
             if tombstones:
