@@ -27,8 +27,9 @@ CELLS = [
 # The homelab, asked from a notebook
 
 `make demo` has read the folder `homelab` beside this notebook into a knowledge base: Compose projects, nginx
-confs, runbooks and a few HTML pages of a made-up house. Here it is asked. Nothing needs to run for that, and
-no model is called but the small embedder that came with the installation.
+confs, runbooks, HTML pages, mail, a chat, and what the tailnet and the network say of a made-up house. Here
+it is asked. Nothing needs to run for that, and no model is called but the small embedder that came with the
+installation.
 """,
     ),
     (
@@ -158,6 +159,21 @@ around = kb.neighbors(
     "grafana", types=["DEPENDS_ON", "CONNECTS_TO", "ROUTES_TO", "BINDS", "RUNS_IN", "BUILDS"]
 )
 around
+""",
+    ),
+    (
+        "markdown",
+        """
+## From a public name to the tailnet
+
+The shortest way between two nodes, drawn: the proxy that serves the name, the service, its container, the
+host that runs it, and what that is in the tailnet. Each step but the declaration has its file and line.
+""",
+    ),
+    (
+        "code",
+        """
+kb.path("paper.hearth.example", "hearth-lan.tail5e1f.ts.net")
 """,
     ),
     (

@@ -3,9 +3,9 @@
 **Sessions of a record a line grow.** A long one is several items, ``path``, ``path#2`` …, each a slice of the
 file's own bytes: it is cut before a record with which a person begins to speak, once a slice has
 :data:`SLICE_BYTES`. Where a slice ends depends on nothing behind that record, so that growth changes the last
-slice alone. What is remembered is where the last slice begins, and the SHA-256 of all bytes before it;
-if these are the same, the file is read from there. A line that is not written to its end is left for the next
-run.
+slice alone. What is remembered is where the last slice begins, and the SHA-256 of all bytes up to the end of
+its first line; if these are the same, the file is read from there. A line that is not written to its end is
+left for the next run.
 
 **Exports hold many conversations** in one array, each an item ``path#<its id>``: the bytes of its object.
 They are parted by their brackets alone, in one pass with the memory of one conversation, so that one that is
@@ -50,10 +50,10 @@ class ChatFiles:
     """The reader of files of chats; ``mime``: the media type of their sessions. ``since``: conversations of
     an export that were last changed before that day are left out."""
 
-    version = "1"
-
     def __init__(self, mime: str, since: date | None = None) -> None:
         self.mime = mime
+        #: Raise the number when the same file would give other parts.
+        self.version = f"2 {mime}"
         self._since = since
 
     def __call__(self, file: RecordedFile) -> Iterator[Part | Kept | LeftOut]:
@@ -86,9 +86,14 @@ class ChatFiles:
         for number in range(1, before.slices + 1):
             yield Kept(_name(number))
         digest = before.digest
-        begin = before.end
-        for piece in slices(file.stream, begin, file.size, file.limit):
+        for piece in slices(file.stream, before.end, file.size, file.limit):
             number += 1
+            first = b"" if piece.data is None else piece.data[: piece.data.find(b"\n") + 1]
+            if digest is not None and number > 1 and first:
+                # The first line is why the slice begins there.
+                proof = digest.copy()
+                proof.update(first)
+                file.keep = [number - 1, piece.begin, len(first), proof.hexdigest(), file.limit]
             if piece.data is None:
                 message = (
                     f"A line of {file.path} has {piece.end - piece.begin} bytes, more than {file.limit}."
@@ -103,8 +108,6 @@ class ChatFiles:
                 digest = None
             elif digest is not None:
                 digest.update(piece.data)
-                begin = piece.end
-                file.keep = [number, begin, digest.hexdigest(), file.limit]
         if file.keep is None and before.slices:
             file.keep = file.remembered
 
@@ -144,7 +147,7 @@ class _Before(NamedTuple):
         nothing = cls(0, 0, hashlib.sha256())
         if file.remembered is None:
             return nothing
-        count, end, sha256, limit = file.remembered
+        count, end, more, sha256, limit = file.remembered
         if (
             end >= file.size
             or limit != file.limit
@@ -156,9 +159,12 @@ class _Before(NamedTuple):
         while left and (chunk := file.stream.read(min(_CHUNK, left))):
             digest.update(chunk)
             left -= len(chunk)
-        if left or digest.hexdigest() != sha256:
+        proof = digest.copy()
+        proof.update(file.stream.read(more))
+        if left or proof.hexdigest() != sha256:
             file.stream.seek(0)
             return nothing
+        file.stream.seek(end)
         return cls(count, end, digest)
 
 

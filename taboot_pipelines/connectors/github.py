@@ -184,7 +184,7 @@ class GithubConnector:
                     events = self._of(client, lists, repository, known, tombstoned, reasons)
                     yield from counting.of(events)
             except TabootError as error:
-                if not counting.items:
+                if not counting.items and error.code != "E_REQUESTS":
                     raise
                 reasons.append(error.message)
             except _EnoughError:

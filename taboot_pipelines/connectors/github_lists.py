@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from taboot_pipelines.connectors.access import SourceState
-from taboot_pipelines.connectors.api import ApiClient, version_of
+from taboot_pipelines.connectors.api import Answer, ApiClient, version_of
 from taboot_pipelines.errors import TabootError
 
 PER_PAGE = 100
@@ -117,15 +118,42 @@ class Lists:
         Raises as :meth:`ApiClient.ask`; ``E_NOT_FOUND`` (404), ``E_API`` (what is no list, or one that does
         not end), ``E_CONFLICT`` (a list that changes faster than it is read).
         """
+        return self._read(name, self._url(path, params), slim, None)
+
+    def read_each(self, lists: Iterable[tuple[str, str]], slim: Slim) -> Iterator[Listing | TabootError]:
+        """Many short lists as (name, path), several asked for at a time, in their order; an error in the
+        place of the list that failed."""
+        first: deque[tuple[str, str]] = deque()
+
+        def requests() -> Iterator[tuple[str, Mapping[str, str]]]:
+            for name, path in lists:
+                url = self._url(path, {})
+                first.append((name, url))
+                kept = _pages(self._state.load(name)).get(url)
+                yield url, {"if-none-match": kept.etag} if kept is not None and kept.etag else {}
+
+        for answer in self._client.get_each(requests()):
+            name, url = first.popleft()
+            try:
+                yield answer if isinstance(answer, TabootError) else self._read(name, url, slim, answer)
+            except TabootError as error:
+                yield error
+
+    def _url(self, path: str, params: Mapping[str, str | int]) -> str:
+        return self._client.url(f"{path}?{urlencode({**params, 'per_page': PER_PAGE})}")
+
+    def _read(self, name: str, url: str, slim: Slim, first: Answer | None) -> Listing:
+        """As :meth:`read`; ``first``: the answer of the first page, if it is there already."""
         kept = _pages(self._state.load(name))
-        url = self._client.url(f"{path}?{urlencode({**params, 'per_page': PER_PAGE})}")
-        found = Listing(name, slim, self._walk(name, url, kept, slim))
+        found = Listing(name, slim, self._walk(name, url, kept, slim, first))
         if any(h.id not in found.held for page in kept.values() for h in page.held):
             # What was deleted meanwhile moves the rest forward, past a page that is already read.
             again = Listing(name, slim, self._walk(name, url, {p.url: p for p in found.pages}, slim))
             if again.held != found.held:
                 raise TabootError(
-                    "E_CONFLICT", f"The list {urlsplit(url).path} changes while it is read.", path=path
+                    "E_CONFLICT",
+                    f"The list {urlsplit(url).path} changes while it is read.",
+                    path=urlsplit(url).path,
                 )
             found = again
         return found
@@ -183,7 +211,14 @@ class Lists:
                 raise _unexpected(self._client, path)
         return found
 
-    def _walk(self, name: str, url: str | None, kept: Mapping[str, _Page], slim: Slim) -> list[_Page]:
+    def _walk(
+        self,
+        name: str,
+        url: str | None,
+        kept: Mapping[str, _Page],
+        slim: Slim,
+        first: Answer | None = None,
+    ) -> list[_Page]:
         pages: list[_Page] = []
         seen: set[str] = set()
         ids: set[str] = set()
@@ -191,7 +226,7 @@ class Lists:
             if url in seen or len(pages) >= _MAX_PAGES:
                 raise self._endless(url)
             seen.add(url)
-            page = self._page(name, url, kept.get(url), slim)
+            page = self._page(name, url, kept.get(url), slim, None if pages else first)
             if page.held and all(h.id in ids for h in page.held):
                 if pages[-1].next is None:
                     break  # a server that does not know pages by number
@@ -204,8 +239,11 @@ class Lists:
                 url = _next(page.url)
         return pages
 
-    def _page(self, name: str, url: str, kept: _Page | None, slim: Slim) -> _Page:
-        answer = self._client.get(url, etag=kept.etag if kept is not None else None)
+    def _page(
+        self, name: str, url: str, kept: _Page | None, slim: Slim, answer: Answer | None = None
+    ) -> _Page:
+        if answer is None:
+            answer = self._client.get(url, etag=kept.etag if kept is not None else None)
         if answer.status == 410:
             return _Page(url, None, None, 0, [])  # what a repository has switched off
         if answer.gone:

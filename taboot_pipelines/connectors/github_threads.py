@@ -67,10 +67,16 @@ class Threads:
         wanted = [h for h in heads.held.values() if (pulls if h.facts["pull"] else issues)]
         paths = {h.of: f"{name}{'pulls' if h.facts['pull'] else 'issues'}/{h.of}" for h in wanted}
         # What was never read comes first, so that bounded runs come to an end in time.
-        for head in sorted(wanted, key=lambda h: (paths[h.of] in self._known, h.of)):
+        wanted.sort(key=lambda h: (paths[h.of] in self._known, h.of))
+        reviews = lists.read_each(
+            ((f"{name}reviews/{h.of}", f"{api}/pulls/{h.of}/reviews") for h in wanted if h.facts["pull"]),
+            resources.review,
+        )
+        for head in wanted:
             of = {part: threads.get(head.of, []) for part, threads in parts.items()}
+            reviewed = next(reviews) if head.facts["pull"] else None
             try:
-                yield from self._thread(paths[head.of], head, listings, of)
+                yield from self._thread(paths[head.of], head, listings, of, reviewed)
             except TabootError as error:
                 if error.code in FINAL:
                     raise
@@ -79,17 +85,19 @@ class Threads:
             lists.save(listing)
 
     def _thread(
-        self, path: str, head: Held, listings: dict[str, Listing], parts: dict[str, list[Held]]
+        self,
+        path: str,
+        head: Held,
+        listings: dict[str, Listing],
+        parts: dict[str, list[Held]],
+        reviews: Listing | TabootError | None,
     ) -> Iterator[Event]:
-        if not head.facts["pull"]:
+        """The event of one thread; ``reviews``: of a pull request."""
+        if isinstance(reviews, TabootError):
+            raise reviews
+        if reviews is None:
             parts = {"comments": parts["comments"]}
-        elif "review_comments" in parts:
-            reviews = self._lists.read(
-                f"{self._prefix}#reviews/{head.of}",
-                f"{self._api}/pulls/{head.of}/reviews",
-                {},
-                resources.review,
-            )
+        else:
             listings = {**listings, "reviews": reviews}
             parts = {**parts, "reviews": list(reviews.held.values())}
         made = _Made(self, path, listings, head, parts)

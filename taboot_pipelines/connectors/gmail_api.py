@@ -411,6 +411,9 @@ class _Mailbox:
                     raise answer
                 yield from self._message(message_id, answer, known, held, tombstoned)
             except TabootError as error:
+                if error.code == "E_TOO_LARGE":
+                    yield Skipped(message_id, error.code, error.message)
+                    continue
                 run.again.add(message_id)
                 if error.code in _ENDING:
                     run.stop(error)
@@ -452,18 +455,25 @@ class _Mailbox:
                 # What is attached to a message never changes.
                 yield NotModified(path)
                 continue
-            data = text.data
+            try:
+                data = text.data if text.data is not None else self._attachment(message_id, text.reference)
+            except TabootError as error:
+                if error.code != "E_TOO_LARGE":
+                    raise
+                yield Skipped(path, error.code, error.message)
+                continue
             if data is None:
-                reference = quote(text.reference or "", safe="")
-                found = self._client.get(f"messages/{message_id}/attachments/{reference}")
-                if found.gone:
-                    continue
-                data = _decoded(found.value().string("data"))
+                continue
             if len(data) > self._access.max_blob_bytes:
                 yield Skipped(path, "E_TOO_LARGE", f"{path} has {len(data)} bytes.")
             elif data.strip():
                 yield Fetched(path, data, mime=text.mime, charset=text.charset, url=url)
         yield told
+
+    def _attachment(self, message_id: str, reference: str | None) -> bytes | None:
+        """The bytes that a message refers to; None if they have gone."""
+        found = self._client.get(f"messages/{message_id}/attachments/{quote(reference or '', safe='')}")
+        return None if found.gone else _decoded(found.value().string("data"))
 
     def _is_wanted(self, resource: Mapping[str, Any]) -> bool:
         """Whether a message is one of the source's, as its lists would name it."""

@@ -163,17 +163,17 @@ def split_mbox(stream: BinaryIO, limit: int) -> Iterator[bytes]:
             if not line.strip(b"\r\n"):
                 # A blank line before a `From ` is the mbox's own.
                 kept.append(blank)
+                size += len(blank)
                 blank = line
             else:
                 kept += [blank, line]
                 size += len(blank) + len(line)
                 blank = b""
             if size > limit:
-                kept = [b"".join(kept)[: limit + 1]]
                 line = lines.skip()
                 break
             line = lines.next()
-        data = b"".join(kept)
+        data = b"".join(kept)[: limit + 1]
         yield _QUOTED.sub(rb"\1", data) if b">From " in data and not _unquoted(data) else data
 
 

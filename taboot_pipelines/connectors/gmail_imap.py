@@ -24,6 +24,7 @@ from taboot_pipelines.connectors.entries import BoundedSource
 from taboot_pipelines.connectors.gmail_entry import Imap
 from taboot_pipelines.connectors.gmail_files import MAIL
 from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Checkpoint,
@@ -208,7 +209,7 @@ class _Session:
             else:
                 self._imap = _Bounded(server.host, port, limit)
                 if server.tls == "starttls":
-                    self._imap.starttls(ssl.create_default_context())
+                    self._imap.starttls(_trusted())
         except (OSError, imaplib.IMAP4.error) as error:
             raise self._failure(error) from None
         try:
@@ -350,10 +351,15 @@ class _BoundedTls(imaplib.IMAP4_SSL):
 
     def __init__(self, host: str, port: int, limit: int) -> None:
         self._limit = limit
-        super().__init__(host, port, ssl_context=ssl.create_default_context(), timeout=_TIMEOUT_SECONDS)
+        super().__init__(host, port, ssl_context=_trusted(), timeout=_TIMEOUT_SECONDS)
 
     def read(self, size: int) -> bytes:
         return super().read(_within(size, self._limit))
+
+
+def _trusted() -> ssl.SSLContext:
+    """certifi's authorities and the system's, which ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` name."""
+    return ssl.create_default_context(cafile=authorities())
 
 
 def _within(size: int, limit: int) -> int:

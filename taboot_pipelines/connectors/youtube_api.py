@@ -93,7 +93,7 @@ class DataApi:
         def read(said: Mapping[str, Any]) -> Any:
             self._take(said)
             return {
-                video["id"]: [version_of(video, volatile), _at(video, "snippet", "publishedAt") or ""]
+                video["id"]: [version_of(video, volatile), str(_at(video, "snippet", "publishedAt") or "")]
                 for video in _items(said)
                 if video.get("id") in ids
             }

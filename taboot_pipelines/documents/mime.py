@@ -194,6 +194,8 @@ def mime_of(path: str, data: bytes, declared: str | None) -> str:
     stated = _ALIASES.get(stated, stated)
     if proven := _proven(path, data, stated):
         return proven
+    if stated == DOCX or (stated == PDF and b"%PDF-" not in data[:1024]):
+        stated = ""  # said of bytes that are none
     if stated not in _UNSPECIFIC and "/" in stated:
         return stated
     named = by_name(path)

@@ -91,10 +91,9 @@ class Source:
     @cached_property
     def masked(self) -> str:
         """The text with its secrets masked, code point for code point."""
-        from taboot_pipelines.documents.mime import has_form
-        from taboot_pipelines.documents.secrets import mask, mask_source
+        from taboot_pipelines.documents.secrets import mask
 
-        return mask_source(self.text) if has_form(self.mime) else mask(self.text, self.mime)
+        return mask(self.text, self.mime)
 
     def _decode(self, data: bytes) -> str:
         return data.decode(self._codec, "replace")

@@ -64,7 +64,12 @@ def _place(graph: Graph, what: str | NodeRef) -> _Place:
     route = _routes(graph, what) if isinstance(what, str) else np.empty(0, np.int64)
     if len(route):
         return _Place(np.unique(graph.end[route]), route)
-    return _Place(graph.find(what), route)
+    nodes = graph.find(what)
+    if isinstance(what, str):
+        # A name may be one node's key and another's name: a host's, say, and its tailnet node's.
+        called = pc.equal(graph.nodes.column("name"), what).to_numpy(zero_copy_only=False)
+        nodes = np.union1d(nodes, np.flatnonzero(called))
+    return _Place(nodes, route)
 
 
 def _routes(graph: Graph, name: str) -> Numbers:

@@ -91,7 +91,7 @@ def chain(nodes: Sequence[DrawnNode], steps: Sequence[tuple[str, bool]]) -> str:
         parts.append(
             f"<g><title>{escape(f'{node.label} {node.name}')}</title><circle cx='{x:.0f}' cy='40'"
             f" r='{12 if node.start else 9}' fill='{_COLOURS.get(node.label, '#64748b')}'/>"
-            f"<text x='{x:.0f}' y='68' font-size='10' text-anchor='middle'>{escape(shorten(node.name, 24))}"
+            f"<text x='{x:.0f}' y='68' font-size='10' text-anchor='middle'>{escape(shorten(node.name, 28))}"
             f"</text><text x='{x:.0f}' y='81' font-size='8' fill='#64748b' text-anchor='middle'>"
             f"{escape(node.label)}</text></g>"
         )

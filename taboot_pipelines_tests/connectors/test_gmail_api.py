@@ -290,6 +290,22 @@ def test_bounds_end_a_run_and_the_next_goes_on(server, access):
     assert set(few.known) == set(server.messages)
 
 
+def test_what_is_too_large_is_skipped_and_not_asked_for_again(server, tmp_path):
+    server.put(message(1))
+    server.put(message(2, text="x" * 30_000))
+    server.put(attached(3))
+    server.attachments["att-3"] = b"y" * 30_000
+    small = access_to(tmp_path, SECRETS, max_blob_bytes=10_000)
+    kept = Kept()
+    assert kept.run(entry(server), small) == Enumerated(True)
+    skipped = {e.path: e.code for e in kept.of(Skipped)}
+    assert skipped == {f"{2:016x}": "E_TOO_LARGE", f"{3:016x}#1-notes.md": "E_TOO_LARGE"}
+    assert set(kept.known) == {f"{1:016x}", f"{3:016x}"}
+    server.asked.clear()
+    assert kept.run(entry(server), small) == Enumerated(True)
+    assert server.asked["message"] == 0
+
+
 def test_what_was_deleted_on_purpose_is_not_asked_for(server, access):
     server.put(message(1))
     server.put(message(2))

@@ -239,6 +239,11 @@ def test_a_large_mbox_takes_no_more_memory_than_a_message():
     assert peak < 12_000_000
 
 
+def test_blank_lines_count_as_well():
+    found = list(split_mbox(io.BytesIO(FROM + mail(1) + b"\n" * 100_000 + FROM + mail(2)), 1_000))
+    assert [len(message) for message in found] == [1_001, len(mail(2))]
+
+
 def test_a_message_beyond_the_limit_is_skipped_and_those_beside_it_are_read(tmp_path):
     large = mail(2, "line\n" * 50_000)
     (tmp_path / "a.mbox").write_bytes(b"".join(FROM + m + b"\n" for m in (mail(1), large, mail(3))))

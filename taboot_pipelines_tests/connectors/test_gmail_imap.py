@@ -14,6 +14,7 @@ from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
+from taboot_pipelines_tests.connectors.servers import certificate
 from taboot_pipelines_tests.fakes.imap import PASSWORD, USER, FakeFolder, FakeImap, serving
 
 ATTACHED = (
@@ -196,3 +197,33 @@ def test_incremental_equals_from_scratch(tmp_path_factory, steps):
         assert kept.contents() == scratch.contents()
         assert kept.run(entry(fake), access) == Enumerated(True)
         assert not kept.of(Fetched)
+
+
+@pytest.mark.parametrize("tls", ["implicit", "starttls"])
+def test_a_server_that_nobody_vouches_for_gets_no_password(tmp_path, tls):
+    """Neither one with a certificate of its own making, nor one that speaks no TLS."""
+    with serving(FakeImap()) as plain:
+        secret = entry(plain)
+        secret["imap"]["tls"] = tls
+        with pytest.raises(TabootError) as refused:
+            Kept().run(secret, access_to(tmp_path, {"MAIL_PASSWORD": PASSWORD}))
+        assert refused.value.code in ("E_NETWORK", "E_API", "E_TIMEOUT")
+        assert plain.asked["LOGIN"] == 0
+    with serving(FakeImap(), tls=certificate(tmp_path, "127.0.0.1")) as forged:
+        secret["imap"] |= {"tls": "implicit", "port": forged.port}
+        with pytest.raises(TabootError) as refused:
+            Kept().run(secret, access_to(tmp_path, {"MAIL_PASSWORD": PASSWORD}))
+        assert refused.value.code == "E_NETWORK"
+        assert forged.asked["LOGIN"] == 0
+
+
+def test_a_server_with_tls_is_read(tmp_path, monkeypatch):
+    context = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with serving(FakeImap(), tls=context) as fake:
+        fake.folders["INBOX"].put(mail(1))
+        own = entry(fake)
+        own["imap"] |= {"tls": "implicit", "host": "localhost"}
+        kept = Kept()
+        assert kept.run(own, access_to(tmp_path, {"MAIL_PASSWORD": PASSWORD})) == Enumerated(True)
+        assert kept.contents() == {"INBOX/1": mail(1)}

@@ -263,7 +263,7 @@ def test_the_shipped_schema_is_current_and_agrees_with_the_reader(tmp_path: Path
     wrong: list[dict[str, Any]] = [
         {"sources": []},
         {"sources": [{"id": "a", "type": "files"}]},
-        {"sources": [{"id": "a", "type": "github"}]},
+        {"sources": [{"id": "a", "type": "gitlab"}]},
         {"sources": [{"id": "A", "type": "files", "path": "x"}]},
         {"sources": [{"id": "a", "type": "files", "path": "x", "z": 1}]},
     ]

@@ -469,6 +469,35 @@ def test_the_plan_tells_what_there_is(fake: FakeYoutube, tmp_path: Path) -> None
     assert fake.asked == {"playlistItems": 2, "channels": 1}
 
 
+NAMES = """items id snippet publishedAt contentDetails videoId nextPageToken relatedPlaylists uploads etag
+playabilityStatus status reason videoDetails captions playerCaptionsTracklistRenderer captionTracks baseUrl
+languageCode kind translationLanguages events segs utf8 tStartMs"""
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.sampled_from([A, "OK", "en"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES.split()), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sampled_from(["channels", "playlistItems", "videos", "player", "timedtext"]), values)
+def test_any_json_is_a_typed_reason_at_worst(
+    fake: FakeYoutube, tmp_path: Path, path: str, value: Any
+) -> None:
+    fake.videos, fake.playlists, fake.channels = {A: talk()}, {UPLOADS: [A]}, {"@house": UPLOADS}
+    fake.instead = answering(path, 200, json.dumps(value).encode())
+    for fields in ({"channels": ["@house"], "key_env": "K"}, {"videos": [A], "translated": True}):
+        runs = Runs(tmp_path, fake.entry(**fields))
+        runs()
+        for blob in runs.blobs.values():
+            try:
+                read(blob)
+            except TabootError as error:
+                assert "failed with" not in error.message
+
+
 # --- entries ------------------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,8 @@ def says_what_it_promises(text: str, where: str) -> None:
     assert "&quot;3010:3000&quot;" in text and "(Service grafana)-[BINDS]-&gt;(Host hearth.lan)" in text, (
         "the explained edge"
     )
+    way = [">swag<", ">paperless<", ">hearth.lan<", ">hearth-lan.tail5e1f.ts.net<"]
+    assert all(name in text for name in way) and "4 steps" in text, "the picture of the path"
     assert "E_LANGUAGE" in text and "hearth.lan/household" in text
     assert "change-me" not in text, "a secret"
 

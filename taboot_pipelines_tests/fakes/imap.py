@@ -4,7 +4,9 @@ tests change. What would change a mailbox is refused."""
 from __future__ import annotations
 
 import re
+import socket
 import socketserver
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -135,10 +137,18 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def serving(fake: FakeImap) -> Iterator[FakeImap]:
+def serving(fake: FakeImap, tls: ssl.SSLContext | None = None) -> Iterator[FakeImap]:
     """Serve the mailbox at ``fake.port``."""
-    handler = type("Handler", (_Handler,), {"mailbox": fake})
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
+
+    class Server(socketserver.ThreadingTCPServer):
+        def get_request(self) -> tuple[socket.socket, object]:
+            connection, address = super().get_request()
+            return (tls.wrap_socket(connection, server_side=True) if tls else connection), address
+
+        def handle_error(self, request: object, address: object) -> None:
+            """A client that breaks off is what tests do."""
+
+    server = Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"mailbox": fake}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -86,6 +86,7 @@ def fill(catalog: Catalog, ns: str) -> None:
         [{"item": "p0", "code": "E_PARSE", "message": mark, "fingerprint": "f", "kind": "failed"}],
         [],
     )
+    catalog.source_states.save(ns, "s", mark, {"cursor": mark})
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
     catalog.receipts.save(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
     catalog.audit_log.record(ns, mark, mark)
@@ -172,6 +173,11 @@ def calls(
         "locators.touch": lambda: catalog.locators.touch(MINE, "s", [x]),
         "locators.record_absent": lambda: catalog.locators.record_absent(MINE, "s", job, [x], confirmed=1),
         "locators.activate": lambda: catalog.locators.activate(MINE, "s"),
+        "source_states.load": lambda: catalog.source_states.load(MINE, "s", f"of-{random_.choice(OTHERS)}"),
+        "source_states.save": lambda: catalog.source_states.save(
+            MINE, "s", "of-alpha", {"cursor": random_.choice([None, "of-alpha"])}
+        ),
+        "source_states.forget": lambda: catalog.source_states.forget(MINE, ["s", "other"]),
         "crawls.begin": lambda: catalog.crawls.begin(MINE, "s", plan),
         "crawls.frontier": lambda: every_method(
             catalog.crawls.frontier(MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl))

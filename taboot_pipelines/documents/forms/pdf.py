@@ -7,10 +7,13 @@ a rule; where that is not known to the page's object, else to the file.
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,67 @@ MAX_PAGES = 5000
 _NO_TITLES = ("untitled", "untitled document", "(anonymous)")
 _OBJECT = re.compile(rb"[0-9][\x00\t\n\f\r ]+obj\b")
 _READER = Path(__file__).with_name("pdf_pages.py")
+
+
+class _Process:
+    """The process that reads PDFs, one after the other: starting it takes longer than most files. It ends
+    itself when it has grown, and is ended where a file takes too long."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End the process."""
+        running, self._running = self._running, None
+        if running is not None and self._owner == os.getpid():
+            running.kill()
+            running.communicate()
+
+    def ask(self, data: bytes, limits: Mapping[str, int]) -> Mapping[str, Any]:
+        """What it answers about a file; ``{"error": "limits"}`` where it ended over it."""
+        with self._lock:
+            running = self._running
+            if running is None or running.poll() is not None or self._owner != os.getpid():
+                self.close()
+                running = self._start()
+            assert running.stdin is not None and running.stdout is not None
+            late = threading.Timer(10 * MAX_SECONDS, running.kill)
+            late.daemon = True
+            late.start()
+            try:
+                asked = json.dumps(limits).encode()
+                running.stdin.write(len(asked).to_bytes(8) + asked + len(data).to_bytes(8))
+                running.stdin.write(data)
+                running.stdin.flush()
+                size = int.from_bytes(running.stdout.read(8))
+                answer = running.stdout.read(size)
+            except OSError:
+                size, answer = 0, b""
+            finally:
+                late.cancel()
+            if size == 0 or len(answer) < size:
+                self.close()
+                return {"error": "limits"}
+            found: Mapping[str, Any] = json.loads(answer)
+            if found["last"]:
+                self.close()
+            return found
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._running = subprocess.Popen(
+            [sys.executable, "-P", str(_READER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._owner = os.getpid()
+        return self._running
+
+
+_PROCESS = _Process()
 
 
 def render(data: bytes, given: Given) -> Formed:
@@ -66,18 +130,7 @@ def _read(data: bytes, given: Given) -> Mapping[str, Any]:
     if not _OBJECT.search(data):
         raise _error("damaged", given)
     limits = {"seconds": MAX_SECONDS, "bytes": MAX_MEMORY, "pages": MAX_PAGES, "chars": given.max_chars}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(_READER), json.dumps(limits)],
-            input=data,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=10 * MAX_SECONDS,
-            check=False,
-        )
-        answer: Mapping[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {"error": "limits"}
-    except subprocess.TimeoutExpired:
-        answer = {"error": "limits"}
+    answer = _PROCESS.ask(data, limits)
     error = answer.get("error")
     if error is None:
         return answer

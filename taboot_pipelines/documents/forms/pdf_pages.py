@@ -1,8 +1,10 @@
-"""The process that reads one PDF: bytes on its standard input, JSON on its standard output.
+"""The process that reads PDFs: files on its standard input, JSON on its standard output.
 
 It is started by ``pdf``, as a script, and imports nothing of this product: what a stranger's file can make a
-reader do (time, memory, endless recursion) ends with it. Its argument is a JSON object: ``seconds`` of
-processor time and ``bytes`` of memory that it may use, ``pages`` and ``chars`` that it may find.
+reader do (time, memory, endless recursion) ends with it. Each file comes with a JSON object: ``seconds`` of
+processor time and ``bytes`` of memory that it may use, ``pages`` and ``chars`` that it may find. Each of the
+two, and the answer, stands behind its length in 8 bytes, the highest first. The process ends with its input,
+and after a file that left it large, whose answer says so by ``"last": true``.
 
 The answer is ``{"pages": [[text, start, end], …], "title", "author", "created"}``, where bytes
 ``[start, end)`` of the file hold the page's content; or ``{"error": kind}`` with one of ``locked``,
@@ -14,6 +16,7 @@ from __future__ import annotations
 import bisect
 import json
 import logging
+import math
 import re
 import sys
 from contextlib import suppress
@@ -24,18 +27,34 @@ if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
 
 _HEAD = re.compile(rb"[\x00\t\n\f\r ]*([0-9]{1,10})[\x00\t\n\f\r ]+[0-9]{1,10}[\x00\t\n\f\r ]+obj")
+#: A process that had more is not asked again.
+_MAX_KEPT_KILOBYTES = 200_000
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def main() -> None:
-    limits = json.loads(sys.argv[1])
-    _bound(limits["seconds"], limits["bytes"])
     logging.disable(logging.CRITICAL)
-    try:
-        answer = _read(sys.stdin.buffer.read(), limits["pages"], limits["chars"])
-    except MemoryError:
-        answer = {"error": "memory"}
-    sys.stdout.write(json.dumps(answer))
+    while (asked := _piece()) is not None:
+        limits = json.loads(asked)
+        data = _piece()
+        if data is None:
+            return
+        _bound(limits["seconds"], limits["bytes"])
+        try:
+            answer = _read(data, limits["pages"], limits["chars"])
+        except MemoryError:
+            answer = {"error": "memory"}
+        answer["last"] = last = _is_large()
+        told = json.dumps(answer).encode()
+        sys.stdout.buffer.write(len(told).to_bytes(8, "big") + told)
+        sys.stdout.buffer.flush()
+        if last:
+            return
+
+
+def _piece() -> bytes | None:
+    head = sys.stdin.buffer.read(8)
+    return sys.stdin.buffer.read(int.from_bytes(head, "big")) if len(head) == 8 else None
 
 
 def _bound(seconds: int, memory: int) -> None:
@@ -44,9 +63,21 @@ def _bound(seconds: int, memory: int) -> None:
         import resource
     except ImportError:  # Windows
         return
-    for kind, limit in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory)):
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    spent = math.ceil(used.ru_utime + used.ru_stime)
+    for kind, limit in ((resource.RLIMIT_CPU, spent + seconds), (resource.RLIMIT_AS, memory)):
         with suppress(ValueError, OSError):
-            resource.setrlimit(kind, (limit, limit))
+            # The lower of its two limits, which the next file may raise again.
+            resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
+
+
+def _is_large() -> bool:
+    """Whether the last file, or all together, have left so much that a new process is the better one."""
+    try:
+        import resource
+    except ImportError:
+        return True
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MAX_KEPT_KILOBYTES
 
 
 def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:

@@ -30,10 +30,10 @@ _MIN_CHAPTERS = 3
 _MIN_CHAPTER_SECONDS = 10
 _MAX_CHAPTERS = 1000
 
-_STAMP = r"\(?\[?((?:[0-9]{1,2}:)?[0-9]{1,3}:[0-9]{2})\]?\)?"
+_STAMP = r"(?:[0-9]{1,2}:)?[0-9]{1,3}:[0-9]{2}"
 _CHAPTER = re.compile(
-    rf"[^\w\n(\[]{{0,8}}{_STAMP}(?:[\s:.\-–—|•►▶]*)(?=\S)(?P<after>[^\n]{{1,300}})"
-    rf"|(?P<before>[^\n]{{1,300}}?)[\s:.\-–—|•]+{_STAMP}\s*"
+    rf"[^\w\n(\[]{{0,8}}[(\[]?(?P<first>{_STAMP})[)\]]?[\s:.\-–—|•►▶]*(?=\S)(?P<after>[^\n]{{1,300}})"
+    rf"|(?P<before>[^\n]{{1,300}}?)[\s:.\-–—|•]+[(\[]?(?P<last>{_STAMP})[)\]]?\s*"
 )
 #: Lines that Markdown would take for more than text.
 _MARKUP = re.compile(r"\s{0,3}(?:#{1,6}(?:\s|\Z)|>|[-=_*~`+]{2,}|[-*+]\s|[0-9]{1,9}[.)]\s)")
@@ -277,7 +277,7 @@ def _chapters(said: Placed) -> list[_Chapter]:
         if not text:
             continue
         seconds = 0
-        for part in (match[1] or match[3]).split(":"):
+        for part in (match["first"] or match["last"]).split(":"):
             seconds = 60 * seconds + int(part)
         found.append(_Chapter(seconds, text, said.begins[begin], said.ends[begin + len(text) - 1]))
         if len(found) > _MAX_CHAPTERS:

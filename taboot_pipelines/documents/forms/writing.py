@@ -144,7 +144,7 @@ class JsonWriter(SourceWriter):
             while position < end:
                 first, last, words = waiting[n]
                 if position < first:
-                    stop = min(end, first)
+                    stop = end if end < first else first
                     if run.verbatim:
                         self._verbatim(run.start + position - at, run.start + stop - at)
                     elif run.text != "\r":
@@ -155,7 +155,7 @@ class JsonWriter(SourceWriter):
                     continue
                 if position == first:
                     self.put(words)
-                position = min(end, max(last, position))
+                position = end if end < last else max(last, position)
                 if position >= last:
                     n += 1
             at = end
@@ -164,7 +164,8 @@ class JsonWriter(SourceWriter):
 
     def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
         """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
-        Positions are those of the pieces' text put together."""
+        Positions are those of the pieces' text put together. No byte says a piece that is not verbatim and
+        has none."""
         waiting = list(reversed(edits))
         begun = False  # of an edit that covers several pieces
         at = 0
@@ -192,6 +193,8 @@ class JsonWriter(SourceWriter):
             return
         if run.verbatim:
             self._verbatim(run.start + start, run.start + end)
+        elif run.start == run.end:
+            self.put(run.text[start:end])
         else:
             self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
 

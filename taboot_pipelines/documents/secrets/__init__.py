@@ -29,6 +29,5 @@ limit the speed.
 """
 
 from taboot_pipelines.documents.secrets.masking import MASK_VERSION, find_secrets, mask, mask_value
-from taboot_pipelines.documents.secrets.sources import mask_source
 
-__all__ = ["MASK_VERSION", "find_secrets", "mask", "mask_source", "mask_value"]
+__all__ = ["MASK_VERSION", "find_secrets", "mask", "mask_value"]

@@ -34,7 +34,7 @@ def mask(text: str, mime: str) -> str:
     at = 0
     for start, end in spans:
         parts.append(text[at:start])
-        parts.append(asterisks(text[start:end]))
+        parts.append(_asterisks(text[start:end]))
         at = end
     parts.append(text[at:])
     return "".join(parts)
@@ -48,12 +48,11 @@ def mask_value(name: str, value: str) -> str:
         and not is_no_secret(value, literal=True)
         and (kind == "strong" or looks_secret(value))
     ):
-        return asterisks(value)
+        return _asterisks(value)
     return mask(value, PLAIN)
 
 
-def asterisks(hidden: str) -> str:
-    """As many asterisks; line breaks stay."""
+def _asterisks(hidden: str) -> str:
     if "\n" in hidden or "\r" in hidden:
         return _NO_LINE_BREAK.sub("*", hidden)
     return "*" * len(hidden)

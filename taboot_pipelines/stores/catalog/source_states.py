@@ -70,7 +70,7 @@ class SourceStates:
             for source_id in sorted(set(source_ids)):
                 self.forget_within(c, namespace, source_id)
 
-    def forget_within(self, connection: Connection, namespace: str, source_id: str) -> None:
+    def forget_within(self, c: Connection, namespace: str, source_id: str) -> None:
         """The same of one source in the transaction of another subject."""
         s = t.source_state
-        connection.execute(sa.delete(s).where(s.c.namespace == namespace, s.c.source_id == source_id))
+        c.execute(sa.delete(s).where(s.c.namespace == namespace, s.c.source_id == source_id))

@@ -195,6 +195,48 @@ def test_hostile_files_take_time_in_proportion_to_their_length(source: str) -> N
     merged(track.cues)
 
 
+FILE_PIECES = [
+    "WEBVTT",
+    "\n",
+    "\r\n",
+    " ",
+    "1",
+    "00:00:01.000",
+    "0:00:02,5",
+    "-00:01.000",
+    " --> ",
+    ",",
+    "NOTE",
+]
+MARKUP_PIECES = [
+    "<c>",
+    "</c>",
+    "<v Ann>",
+    "&amp;",
+    "&#0;",
+    "&#xD800;",
+    "&lt;",
+    "{\\an8}",
+    "STYLE",
+    "a",
+    "é",
+    "😀",
+]
+XML_PIECES = ["<transcript>", "</transcript>", '<text start="1" dur="x">', "</text>", "<!-- -->", "<![CDATA["]
+ODD_PIECES = ["]]>", "\u2028", "\x0b", "\ufeff"]
+pieces = st.sampled_from([*FILE_PIECES, *MARKUP_PIECES, *XML_PIECES, *ODD_PIECES])
+
+
+@given(st.lists(pieces, max_size=25).map("".join))
+def test_any_text_is_captions_or_a_typed_reason(source: str) -> None:
+    try:
+        document = parsed(source.encode())
+    except TabootError as error:
+        assert "failed with" not in error.message, "nothing takes the reader by surprise"
+    else:
+        assert document.text and document.offsets.to_bytes(0, len(document.text))[1] <= len(source.encode())
+
+
 # --- rolling captions ---------------------------------------------------------------------------------------
 
 lines = st.lists(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -389,13 +390,23 @@ texts = st.text(alphabet=st.sampled_from("ab \n\r\t\"\\é€😀`#~\x1b[m0/'<"),
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(texts, min_size=1, max_size=4), st.booleans(), st.booleans())
-def test_each_code_point_leads_to_the_bytes_that_say_it(said: list[str], ascii_: bool, bom: bool) -> None:
-    records = [user(x) if n % 2 == 0 else assistant(text_block(x)) for n, x in enumerate(said)]
+@given(st.lists(texts, min_size=1, max_size=4), st.integers(0, 5), st.booleans(), st.booleans())
+def test_each_code_point_leads_to_the_bytes_that_say_it(
+    said: list[str], first: int, ascii_: bool, bom: bool
+) -> None:
+    makers: list[Callable[[str], dict[str, Any]]] = [
+        user,
+        lambda x: assistant(text_block(x)),
+        lambda x: user([{"type": "tool_result", "content": x}]),
+        lambda x: {"type": "system", "content": x, "uuid": "1"},
+        lambda x: assistant({"type": "thinking", "thinking": x}),
+        lambda x: assistant({"type": "tool_use", "name": "n", "input": {"a": x, "b": [x, x]}}),
+    ]
+    records = [makers[(n + first) % len(makers)](x) for n, x in enumerate(said)]
     data = "\n".join(json.dumps(r, ensure_ascii=ascii_) for r in records).encode()
     data = b"\xef\xbb\xbf" * bom + data
     try:
-        made = formed(data)
+        made = formed(data, CHAT_WITH_THINKING)
     except TabootError as error:
         assert error.code == "E_EMPTY" and not any(x.strip() for x in said)
         return

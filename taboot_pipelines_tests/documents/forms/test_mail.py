@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taboot_pipelines.documents.forms.mail_attachments import attached_texts
 from taboot_pipelines.documents.forms.mail_parts import MAX_DEPTH, MAX_PARTS, Part, read_message
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.documents.forms.mails import GMAIL, bytes_of, chunk_texts, parsed
@@ -392,6 +393,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES | st.binary(max_size=8), max_size=60), st.booleans())
 def test_any_bytes_are_a_document_or_a_typed_error(pieces, headed):
     blob = (b"Subject: s\n" if headed else b"") + b"".join(pieces)
+    attached_texts(blob, "message/rfc822")
     try:
         document = parsed(blob)
     except TabootError as error:
@@ -417,6 +419,30 @@ def test_damaged_real_mails_are_documents_or_typed_errors(data):
             assert "failed with" not in error.message, error.details
 
     damaged()
+
+
+KEYS = ["payload", "headers", "name", "value", "body", "data", "parts", "mimeType", "filename", "raw", "size"]
+KEYS += ["attachmentId", "id", "threadId", "labelIds", "internalDate"]
+VALUES = st.sampled_from(
+    ["Subject", "Content-Type", "multipart/mixed", "message/rfc822", "text/html", "aGk", "é"]
+)
+RESOURCES = st.recursive(
+    st.none() | st.booleans() | st.integers() | VALUES | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=40,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(RESOURCES, RESOURCES, RESOURCES)
+def test_any_resource_is_a_document_or_a_typed_error(headers, parts, rest):
+    payload = {"mimeType": "multipart/mixed", "headers": headers, "parts": parts, "body": rest}
+    resource = {"id": "1", "payload": payload, **(rest if isinstance(rest, dict) else {})}
+    try:
+        parsed(json.dumps(resource, ensure_ascii=False), GMAIL)
+    except TabootError as error:
+        assert "failed with" not in error.message, error.details
+    attached_texts(json.dumps(resource).encode(), GMAIL)
 
 
 def nested(depth: int) -> bytes:

@@ -6,6 +6,7 @@ import random
 import re
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -123,3 +124,22 @@ def test_damaged_files_give_a_document_or_a_typed_error() -> None:
             starts, ends = document.offsets.byte_start.tolist(), document.offsets.byte_end.tolist()
             assert all(0 <= a < b <= len(data) for a, b in zip(starts, ends, strict=True))
             assert all(a <= b for a, b in pairwise(document.offsets.doc_start.tolist()))
+
+
+def test_one_process_reads_many_files_and_a_bomb_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [pdf_of([[f"The proxy number {n} runs on atlas."]]) for n in range(30)]
+
+    def read(n: int) -> bool:
+        return f"number {n} runs" in parsed(files[n]).text
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(30)))
+    process = pdf._PROCESS._running
+    assert process is not None and read(3) and pdf._PROCESS._running is process
+    process.kill()
+    process.wait()
+    assert read(4), "it is started anew"
+    with monkeypatch.context() as patched:
+        patched.setattr(pdf, "MAX_MEMORY", 1 << 20)
+        assert refused(files[5]) == "E_TOO_LARGE"
+    assert read(6), "what ended it is forgotten"

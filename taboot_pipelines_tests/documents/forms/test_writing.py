@@ -62,3 +62,29 @@ def test_a_text_with_a_map_of_its_own_and_the_limit() -> None:
     assert writer.offsets().to_bytes(3, 4) == (102, 105)
     with pytest.raises(TabootError, match="E_TOO_LARGE"):
         writer.put("123456789")
+
+
+@given(texts, st.lists(st.integers(0, 30), max_size=6), st.booleans())
+def test_other_words_in_place_of_pieces(text: str, cuts: list[int], ascii_only: bool) -> None:
+    source = json.dumps(text, ensure_ascii=ascii_only)
+    value = parse(source)
+    places = sorted(min(cut, len(text)) for cut in cuts)
+    edits = [(a, b, "<>") for a, b in zip(places[::2], places[1::2], strict=False)]
+    # Two that touch where nothing lies between are one.
+    edits = [e for i, e in enumerate(edits) if i == 0 or e[0] > edits[i - 1][1]]
+    # A line break stays whole.
+    edits = [e for e in edits if "\r\n" not in (text[e[0] - 1 : e[0] + 1], text[e[1] - 1 : e[1] + 1])]
+    writer = JsonWriter(source, 10_000)
+    writer.edited(value, edits)
+    expected, at = "", 0
+    for start, end, words in edits:
+        expected += text[at:start] + words
+        at = end
+    expected += text[at:]
+    expected = expected.replace("\r\n", "\n").replace("\r", "\n").replace("\x01", "\ufffd")
+    assert writer.text == expected
+    data, offsets = source.encode(), writer.offsets()
+    for place, letter in enumerate(writer.text):
+        if letter not in "<>\n\ufffd":
+            low, high = offsets.to_bytes(place, place + 1)
+            assert json.loads(f'"{data[low:high].decode()}"') == letter
