@@ -22,6 +22,8 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, item
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
+from taboot_pipelines.connectors.elasticsearch_cluster import CLUSTER, cluster_events
+from taboot_pipelines.connectors.elasticsearch_counts import Span, changed, count, holds
 from taboot_pipelines.connectors.elasticsearch_files import ElasticsearchReader
 from taboot_pipelines.connectors.elasticsearch_hits import Items, Layout, LogItem, window_in
 from taboot_pipelines.connectors.elasticsearch_pages import (
@@ -52,8 +54,6 @@ from taboot_pipelines.model.resource_types import LOGS
 
 _DURATION = re.compile(r"([1-9][0-9]{0,5})(s|m|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-#: Windows whose hits are counted by one request; a server refuses more than 65,535.
-_MAX_COUNTED = 10_000
 _CURSOR = "cursor"
 _COUNTS = "counts"
 #: After so many new items what was read is made durable, and the cursor moves.
@@ -178,10 +178,6 @@ def _seconds(duration: str) -> int:
     return int(match[1]) * _SECONDS[match[2]]
 
 
-#: ``[low, high)`` in milliseconds since 1970; None: open at that end.
-_Span = tuple[int | None, int | None]
-
-
 @dataclass
 class _Reading:
     """What a run has come to. ``settled``: windows before it are not read again. ``resume``: where the run
@@ -196,11 +192,11 @@ class _Reading:
     reason: str = ""
     whole: bool = True
 
-    def read(self, span: _Span, counts: Mapping[int, int]) -> None:
+    def read(self, span: Span, counts: Mapping[int, int]) -> None:
         """The hits of a span were read."""
-        self.counts = {w: n for w, n in self.counts.items() if not _holds(span, w)} | dict(counts)
+        self.counts = {w: n for w, n in self.counts.items() if not holds(span, w)} | dict(counts)
 
-    def stop(self, span: _Span, items: Items, at: int | None) -> None:
+    def stop(self, span: Span, items: Items, at: int | None) -> None:
         """The hits of a span were read up to the window ``at``, where the next run is to go on; None: it is
         to begin where this one did."""
         if at is not None:
@@ -240,7 +236,7 @@ class ElasticsearchConnector:
                 return
             reading = self._reading()
             low = reading.settled if reading.resume is None else reading.resume
-            counted = _count(client, self._asked, self._asked.within(low, None))
+            counted = count(client, self._asked, self._asked.within(low, None))
             requests = None if counted is None else counted // entry.page_size + 4
             note = "" if low is None else "older windows are counted, and read where their number changed"
             if requests is not None and requests > entry.max_requests:
@@ -254,7 +250,9 @@ class ElasticsearchConnector:
             info = self._info(client)
             reading = self._reading()
             if self._entry.cluster:
-                yield from self._cluster(client, info, known, tombstoned, reading)
+                of = self._asked.path or "*"
+                if not (yield from cluster_events(client, info, of, known, tombstoned)):
+                    reading.whole, reading.reason = False, "the cluster could not be read"
             pages = self._pages(client, self._product(info))
             yield from self._untimed(client)
             yield from self._hits(client, pages, known, tombstoned, reading)
@@ -283,18 +281,19 @@ class ElasticsearchConnector:
                 raise
             yield from self._failed(error, reading)
             return
-        within = [path for path in known if not path.startswith("cluster/")]
-        stands = [path for path in within if not any(_holds(span, window_in(path)) for span in spans)]
+        within = [path for path in known if not path.startswith(CLUSTER)]
+        stands = [path for path in within if not any(holds(span, window_in(path)) for span in spans)]
         if stands:
             yield Unchanged(dict.fromkeys(stands, "document"))
-        done = False
+        came_to_the_end = False
         for span in spans:
-            done = yield from self._span(pages, span, span is spans[-1], known, tombstoned, reading)
+            done = yield from self._span(pages, span, known, tombstoned, reading)
             if not done:
                 break
+            came_to_the_end |= span[1] is None
         if self._layout.time_field is None:
             return
-        if done:
+        if came_to_the_end:
             self._save(reading, self._settled(reading.begun), None)
         else:
             self._save(reading, reading.settled, reading.resume)
@@ -309,7 +308,7 @@ class ElasticsearchConnector:
             "must_not": [{"exists": {"field": name}}],
         }
         try:
-            left = _count(client, self._asked, {"bool": clauses})
+            left = count(client, self._asked, {"bool": clauses})
         except TabootError as error:
             if error.code in _FATAL:
                 raise
@@ -321,8 +320,7 @@ class ElasticsearchConnector:
     def _span(
         self,
         pages: Pages,
-        span: _Span,
-        main: bool,
+        span: Span,
         known: Mapping[str, Known],
         tombstoned: Callable[[str], bool],
         reading: _Reading,
@@ -332,7 +330,7 @@ class ElasticsearchConnector:
         partial = ""
         at: int | None = None
         # Hits in no order cannot be gone on with.
-        resumable = main and pages.ordered
+        resumable = span[1] is None and pages.ordered
         try:
             for page in pages.read(*span):
                 if page.partial:
@@ -397,15 +395,21 @@ class ElasticsearchConnector:
             yield event
         return True
 
-    def _spans(self, client: ApiClient, pages: Pages, reading: _Reading) -> list[_Span]:
-        """What is to be read: windows that changed though they were over, then all that may still change."""
-        if reading.settled is None and reading.resume is None:
-            return [(None, None)]
-        start = reading.settled if reading.resume is None else reading.resume
-        if reading.settled is None or not isinstance(pages, SearchPages):
-            return [(start, None)]
-        changed = _changed(client, self._asked, reading)
-        return [*changed, (start, None)]
+    def _spans(self, client: ApiClient, pages: Pages, reading: _Reading) -> list[Span]:
+        """What is to be read: windows that changed though they were over, all from where the run before
+        stopped or may have missed hits, and what may have changed since that run read it."""
+        end = start = reading.settled
+        again: list[Span] = []
+        if reading.resume is not None:
+            start, end = reading.resume, self._settled(reading.begun)
+            if end is None or end < start:
+                # What may still change was read by the runs before, and may have changed since.
+                again = [(end, start)]
+            else:
+                end = start
+        if end is None or not isinstance(pages, SearchPages):
+            return [(start, None), *again]
+        return [*changed(client, self._asked, end, reading.counts), (start, None), *again]
 
     def _reading(self) -> _Reading:
         state = self._access.state
@@ -435,53 +439,6 @@ class ElasticsearchConnector:
         # The end of the run's budget is no failure: the next run goes on.
         if error.code != "E_REQUESTS":
             yield Failed("hits", error)
-
-    # --- the cluster ----------------------------------------------------------------------------------------
-
-    def _cluster(
-        self,
-        client: ApiClient,
-        info: Answer | None,
-        known: Mapping[str, Known],
-        tombstoned: Callable[[str], bool],
-        reading: _Reading,
-    ) -> Iterator[Event]:
-        """What the cluster is, its nodes, and the indices that are asked for."""
-        of = self._asked.path or "*"
-        asked = {
-            "cluster/info.json": ("", ("name",)),
-            "cluster/nodes.json": ("_nodes/_all/http,os,transport", _VOLATILE_OF_NODES),
-            "cluster/indices.json": (
-                f"_cat/indices/{of}?format=json&h=index,uuid,status,pri,rep&s=index",
-                (),
-            ),
-        }
-        for path, (way, volatile) in asked.items():
-            if tombstoned(path):
-                yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
-                continue
-            try:
-                answer = (info or client.get("/")) if way == "" else client.get(way)
-                said = answer.json()
-                nodes = said.get("_nodes") if isinstance(said, dict) else None
-                if isinstance(nodes, dict) and nodes.get("failed"):
-                    raise TabootError(
-                        "E_5XX_ORIGIN", f"{nodes['failed']} nodes of the cluster did not answer."
-                    )
-            except TabootError as error:
-                if error.code == "E_FORBIDDEN" or error.details.get("status") in (400, 405):
-                    message = f"{path}: this account or server does not tell it."
-                    yield Skipped(path, "E_FORBIDDEN", message)
-                    continue
-                if error.code in _FATAL:
-                    raise
-                reading.whole, reading.reason = False, f"{path} could not be read"
-                yield Failed(path, error)
-                continue
-            if answer.gone:
-                yield Skipped(path, "E_NOT_FOUND", f"{path}: this server does not have it.", outside=True)
-            else:
-                yield item(known, path, said, volatile=volatile, mime="application/json")
 
     def _info(self, client: ApiClient) -> Answer | None:
         """What the server says of itself; None where the account may not ask."""
@@ -554,81 +511,6 @@ class ElasticsearchConnector:
             raise TabootError(
                 "E_CONFIG", f"The ca_file {entry.ca_file} cannot be read as certificates (PEM)."
             ) from None
-
-
-#: What a cluster says of its nodes that changes by itself.
-_VOLATILE_OF_NODES = ("refresh_interval_in_millis", "timestamp", "total_indexing_buffer", "_nodes")
-
-
-def _holds(span: _Span, window: int | None) -> bool:
-    """Whether a window lies in a span; what lies in no window is in every one."""
-    low, high = span
-    return window is None or ((low is None or window >= low) and (high is None or window < high))
-
-
-def _count(client: ApiClient, asked: Asked, query: Mapping[str, Any]) -> int | None:
-    answer = client.ask("POST", f"/{asked.path}/_count", json={"query": query})
-    if answer.gone:
-        raise TabootError("E_NOT_FOUND", f"There is no index {','.join(asked.index)} in Elasticsearch.")
-    return answer.value().integer("count")
-
-
-def _changed(client: ApiClient, asked: Asked, reading: _Reading) -> list[_Span]:
-    """The spans of settled windows that do not have as many hits as they had. Raises ``E_API``, and
-    ``E_5XX_ORIGIN`` where not every shard counted."""
-    settled = reading.settled
-    end = settled if reading.resume is None or settled is None else min(settled, reading.resume)
-    if end is None or asked.layout.time_field is None:
-        return []
-    window = asked.layout.window
-    known = {at: n for at, n in reading.counts.items() if at < end}
-    first = min(known, default=end)
-    oldest = first if asked.since is None else min(first, asked.since)
-    # Windows are counted together where there are too many of them.
-    together = max(1, -(-(end - oldest) // window // _MAX_COUNTED)) * window
-    body = {
-        "size": 0,
-        "track_total_hits": False,
-        "query": asked.within(None, end),
-        "aggs": {
-            "windows": {
-                "date_histogram": {
-                    "field": asked.layout.time_field,
-                    "fixed_interval": f"{together}ms",
-                    "min_doc_count": 1,
-                }
-            }
-        },
-    }
-    answer = client.ask("POST", f"/{asked.path}/_search", json=body)
-    if answer.gone:
-        raise TabootError("E_NOT_FOUND", f"There is no index {','.join(asked.index)} in Elasticsearch.")
-    said = answer.value()
-    if said.integer("_shards", "failed") or said.true("timed_out"):
-        raise TabootError("E_5XX_ORIGIN", "Some shards did not count their hits.")
-    missing = said.at("aggregations", "windows", "buckets") is None
-    # Patterns that no index matches have no buckets either.
-    if missing and said.integer("_shards", "total") != 0:
-        raise TabootError("E_API", "Elasticsearch answers without the counts that it was asked for.")
-    now: dict[int, int] = {}
-    for bucket in said.items("aggregations", "windows", "buckets"):
-        at, n = bucket.integer("key"), bucket.integer("doc_count")
-        if at is None or n is None:
-            raise TabootError("E_API", "Elasticsearch answers with counts of no time.")
-        now[at] = n
-    before: dict[int, int] = {}
-    for at, n in known.items():
-        before[at // together * together] = before.get(at // together * together, 0) + n
-    spans: list[_Span] = []
-    for at in sorted(now.keys() | before.keys()):
-        if now.get(at) == before.get(at):
-            continue
-        high = min(at + together, end)
-        if spans and spans[-1][1] == at:
-            spans[-1] = (spans[-1][0], high)
-        else:
-            spans.append((at, high))
-    return spans
 
 
 def connect(entry: ElasticsearchSource, access: Access) -> Connector:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from taboot_pipelines.model.resource_types import LOGS
 from taboot_pipelines.settings import Settings
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.mirror import Crash, Mirror, MirrorState, quick_clients
+from taboot_pipelines_tests.connectors.servers import certificate, send, serve
 from taboot_pipelines_tests.fakes.answering import Response
 from taboot_pipelines_tests.fakes.elasticsearch import FakeElasticsearch
 
@@ -341,6 +343,21 @@ def test_credentials_are_sent_and_told_nowhere(caplog: pytest.LogCaptureFixture)
     assert caught.value.code == "E_CONFIG"
     with pytest.raises(TabootError, match="ca_file"):
         Mirror().run(open_connector(parse_entry({**entry, "ca_file": "none.pem"}), access))
+
+
+def test_a_server_is_trusted_by_its_own_authority_or_unchecked(tmp_path: Path) -> None:
+    def answer(h: BaseHTTPRequestHandler) -> None:
+        send(h, 200, b'{"cluster_name": "logging"}')
+
+    with serve(answer, certificate(tmp_path, "localhost")) as site:
+        base = {"id": "es", "type": "elasticsearch", "index": ["a"]}
+        base["base_url"] = f"https://localhost:{site.port}"
+        access = Access.of(Settings(), tmp_path)
+        for trust in ({"ca_file": "cert.pem"}, {"verify_tls": False}):
+            (mirror := Mirror()).run(open_connector(parse_entry({**base, **trust}), access))
+            assert len(mirror.items) == 3, "what is asked for by GET is read"
+        with pytest.raises(TabootError, match="E_NETWORK"):
+            Mirror().run(open_connector(parse_entry(base), access))
 
 
 @pytest.mark.parametrize(
