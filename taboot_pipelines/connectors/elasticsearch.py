@@ -13,7 +13,7 @@ import base64
 import re
 import ssl
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -46,6 +46,7 @@ from taboot_pipelines.model.records import (
     Event,
     Failed,
     Fetched,
+    Gone,
     Known,
     Skipped,
     Unchanged,
@@ -191,9 +192,13 @@ class _Reading:
     unsaved: int = 0
     reason: str = ""
     whole: bool = True
+    #: Paths of what was there, and the spans that were read to their ends.
+    seen: set[str] = field(default_factory=set)
+    over: list[Span] = field(default_factory=list)
 
     def read(self, span: Span, counts: Mapping[int, int]) -> None:
         """The hits of a span were read."""
+        self.over.append(span)
         self.counts = {w: n for w, n in self.counts.items() if not holds(span, w)} | dict(counts)
 
     def stop(self, span: Span, items: Items, at: int | None) -> None:
@@ -291,6 +296,8 @@ class ElasticsearchConnector:
             if not done:
                 break
             came_to_the_end |= span[1] is None
+        if not reading.whole:
+            yield from self._gone(known, reading)
         if self._layout.time_field is None:
             return
         if came_to_the_end:
@@ -344,6 +351,7 @@ class ElasticsearchConnector:
                 if resumable and not partial and reading.unsaved >= _CHECKPOINT_ITEMS:
                     reading.unsaved = 0
                     reading.stop(span, items, at)
+                    yield from self._gone(known, reading)
                     self._save(reading, reading.settled, reading.resume)
                     yield Checkpoint()
             for found in items.finish():
@@ -365,6 +373,17 @@ class ElasticsearchConnector:
         reading.read(span, items.counts)
         return True
 
+    def _gone(self, known: Mapping[str, Known], reading: _Reading) -> Iterator[Gone]:
+        """Tell what was not in the spans that were read, where the run does not end as a whole one: the next
+        run does not look there."""
+        for path in known:
+            window = window_in(path)
+            if window is None or path in reading.seen:
+                continue
+            if any(holds(span, window) for span in reading.over):
+                reading.seen.add(path)
+                yield Gone(path, "E_NOT_FOUND", f"The hits of {path} are no longer in Elasticsearch.")
+
     def _item(
         self,
         found: LogItem,
@@ -375,6 +394,7 @@ class ElasticsearchConnector:
     ) -> Generator[Event, None, bool]:
         """The event of one item; returns False where the run may take no further one."""
         path = found.path
+        reading.seen.add(path)
         if tombstoned(path):
             yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
         elif found.resource is None:

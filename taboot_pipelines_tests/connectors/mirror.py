@@ -80,7 +80,8 @@ class Mirror:
                 sha = hashlib.sha256(one.data).hexdigest()
                 self.known[one.path] = Known(sha, one.etag, one.last_modified, one.url)
             held.clear()
-            self.state.commit()
+            if not gone:
+                self.state.commit()
 
         for number, event in enumerate(connector.events(dict(self.known), lambda path: path in tombstones)):
             if crash_after is not None and number >= crash_after:
@@ -91,7 +92,7 @@ class Mirror:
                     assert event.path not in {one.path for one in held}, "one item comes twice"
                     held.append(event)
                     seen.add(event.path)
-                    if len(held) >= 4 and not gone:
+                    if len(held) >= 4:
                         flush()
                 case NotModified(path=path):
                     assert path in self.known
@@ -110,6 +111,7 @@ class Mirror:
                     absent = self.items.keys() - seen if event.complete else set()
                     for path in absent | (gone & self.items.keys()):
                         del self.items[path], self.known[path]
+                    self.state.commit()
                     return event
                 case _:
                     pass
