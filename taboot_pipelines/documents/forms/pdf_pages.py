@@ -17,10 +17,12 @@ import bisect
 import json
 import logging
 import math
+import os
 import re
 import sys
 from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _HEAD = re.compile(rb"[\x00\t\n\f\r ]*([0-9]{1,10})[\x00\t\n\f\r ]+[0-9]{1,10}[\x00\t\n\f\r ]+obj")
 #: A process that had more is not asked again.
-_MAX_KEPT_KILOBYTES = 200_000
+_MAX_KEPT_BYTES = 200_000_000
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -72,12 +74,13 @@ def _bound(seconds: int, memory: int) -> None:
 
 
 def _is_large() -> bool:
-    """Whether the last file, or all together, have left so much that a new process is the better one."""
+    """Whether the files have left so much that a new process is the better one; where that cannot be told, it
+    is. (The most that was ever held says nothing: a process begins with what its parent held.)"""
     try:
-        import resource
-    except ImportError:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") > _MAX_KEPT_BYTES
+    except (OSError, ValueError, IndexError, AttributeError):
         return True
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MAX_KEPT_KILOBYTES
 
 
 def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
