@@ -391,6 +391,11 @@ def test_incremental_equals_from_scratch(tmp_path, monkeypatch, narrowed):
             scratch = Kept()
             scratch.run(own, access)
             assert stable(kept) == stable(scratch)
+            # The history of an enumeration that was killed is that of its beginning: what happened before it
+            # went on is told once more, or has expired, which takes another enumeration.
+            for _ in range(2):
+                kept.run(own, access)
+                assert stable(kept) == stable(scratch) and kept.new_blobs == 0
             fake.asked.clear()
             assert kept.run(own, access) == Enumerated(True)
             assert kept.new_blobs == 0
