@@ -41,6 +41,25 @@ _TO_VALUE = re.compile(
     r"(?:(?:is|to|as|be|with|of|was|value|set|defaults|equal|equals)[ \t]{1,3}){1,3}"
     r"(?P<quote>[`\"'])(?P<value>[^`\"'\n]{1,200})(?P=quote)"
 )
+#: The same, emphasised: "the password is **…**".
+_TO_EMPHASISED = re.compile(
+    r"[\"'`*)\]]{0,3}[ \t]{1,3}"
+    r"(?:(?:is|to|as|be|with|was|set|defaults)[ \t]{1,3}){1,3}"
+    r"(?P<mark>\*{1,3}|_{1,3})(?P<value>[^\s*`_][^\s*`]{0,199}?)(?P=mark)(?![\w*])"
+)
+#: The same, bare: only what is no word of a sentence is one.
+_TO_BARE = re.compile(
+    r"[\"'`*)\]]{0,3}[ \t]{1,3}"
+    r"(?:(?:is|now|to|as|be|was|set)[ \t]{1,3}){1,3}"
+    r"(?P<value>[^\s\"'`<>()\[\]]{6,200})"
+)
+#: Terms with digits that say how a secret is made or written.
+_TECHNICAL = re.compile(
+    r"(?i)(?:base(?:32|58|64)|oauth2?|oauth1|sha-?[0-9]+|md5|utf-?8|ipv[46]|x\.?509|ed25519|rsa-?[0-9]*|aes-?[0-9]*"
+    r"|[ehpr]s(?:256|384|512)|p-?(?:256|384|521)|pkcs#?[0-9]+|argon2(?:id?)?|pbkdf2|ntlmv?2|v[0-9.]+|http/?[0-9.]*"
+    r"|s3|ec2|k8s|[0-9]+-?(?:bits?|bytes?|chars?|characters|hours?|days?|digits?|months?|years?|minutes?))"
+    r"(?:[-/_'’](?:\w|-)*)?"
+)
 #: In the next cell of a Markdown table.
 _TABLE_VALUE = re.compile(
     r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}"
@@ -207,6 +226,12 @@ def _described(scan: Scanner, name: Name) -> None:
     text = scan.text
     if m := _TO_VALUE.match(text, name.end):
         scan.add_value(m.start("value"), m.end("value"), strong=True, literal=True)
+    elif m := _TO_EMPHASISED.match(text, name.end):
+        if _is_told(scan, m["value"], m.end()):
+            scan.add_value(m.start("value"), m.end("value"), strong=True, literal=True)
+    elif (m := _TO_BARE.match(text, name.end)) and is_unwordly(value := m["value"].rstrip(".,;:!?*_")):
+        if not _TECHNICAL.fullmatch(value):
+            scan.add_value(m.start("value"), m.start("value") + len(value), strong=True, literal=False)
     elif m := _TABLE_VALUE.match(text, name.end):
         value = m["value"]
         if (
@@ -216,3 +241,10 @@ def _described(scan: Scanner, name: Name) -> None:
             and strength(value) is None
         ):
             scan.add(*m.span("value"))
+
+
+def _is_told(scan: Scanner, value: str, end: int) -> bool:
+    """Whether an emphasised word before ``end`` is a value, and no word that the sentence stresses."""
+    if value.lower() in COMMON_WORDS or is_kind(value):
+        return False
+    return is_unwordly(value) or not scan.text[end : scan.line_end(end)].strip(" \t.,;:!?)")
