@@ -155,7 +155,10 @@ CODES: dict[str, tuple[int, str]] = {
     "E_NO_GRAPH": (404, "Search in the mode hybrid, or adaptive, which takes the graph where there is one."),
     "E_MANIFEST_GONE": (410, "Ask the question again: the knowledge base has changed since the answer."),
     "E_EDGE_UNKNOWN": (404, "Use an edge_id from `edges()`, or a hit from `search()`."),
-    "E_EVIDENCE": (409, "The stored evidence does not support the statement; audit the store."),
+    "E_EVIDENCE": (
+        409,
+        "The evidence does not support the statement: ingest again after an upgrade, else audit the store.",
+    ),
 }
 
 _SECRET_KEYS = re.compile(r"(?i)(password|passwd|secret|token|api_?key|authorization|credential)")

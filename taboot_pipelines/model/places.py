@@ -69,6 +69,15 @@ class Places:
         joint = "&" if "?" in base else "?"
         return f"{base}{joint}{self.query.replace('{}', str(self.values[at]))}{mark}{fragment}"
 
+    def leads_into(self, asked: str, url: str) -> bool:
+        """Whether ``asked`` is the URL of a passage of the document at ``url``, or between two of them."""
+        base, mark, fragment = url.partition("#")
+        joint = "&" if "?" in base else "?"
+        before, _, after = self.query.partition("{}")
+        start, end = f"{base}{joint}{before}", f"{after}{mark}{fragment}"
+        value = asked[len(start) : len(asked) - len(end)]
+        return asked == f"{start}{value}{end}" and value.isascii() and value.isdigit()
+
 
 def stored_places(metadata: str) -> str | None:
     """The places in a document's metadata (JSON), as JSON; None where it has none."""

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.places import read_places
 from taboot_pipelines.retrieval import vectors
 from taboot_pipelines.retrieval.filters import Filter, or_near
 from taboot_pipelines.retrieval.fusion import DIGITS, Scores
@@ -258,11 +259,17 @@ def _rows_of(view: View, document: str) -> list[int]:
         row = index.row_of(doc_id, number)
         if row is not None:
             return [row]
-    columns = [index.documents.column(c).to_pylist() for c in ("doc_id", "source_id", "path", "url")]
+    columns = [
+        index.documents.column(c).to_pylist() for c in ("doc_id", "source_id", "path", "url", "places")
+    ]
     wanted = []
-    for at, (own_id, source, path, url) in enumerate(zip(*columns, strict=True)):
+    for at, (own_id, source, path, url, stored) in enumerate(zip(*columns, strict=True)):
         if document in (own_id, path, url, f"{source}:{path}", view.shown_url(source, path, url)):
             wanted.append(at)
+        elif stored and document.startswith(url.partition("#")[0]):
+            places = read_places(stored)
+            if places is not None and places.leads_into(document, url):
+                wanted.append(at)
     if not wanted:
         known = {*columns[2], *columns[3]}
         raise TabootError(

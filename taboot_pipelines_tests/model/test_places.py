@@ -42,6 +42,7 @@ def test_a_position_leads_to_the_value_of_the_last_place_before_it(
 )
 def test_only_urls_of_the_web_have_places(url: str, expected: str) -> None:
     assert Places("t={}s", (0,), (7,)).url(url, 3) == expected
+    assert Places("t={}s", (0,), (7,)).leads_into(expected, url) == (url != expected)
 
 
 def test_what_is_no_place_is_none() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.fakes.youtube import KEY, FakeVideo, FakeYoutube
 from taboot_pipelines_tests.world import World, differences, holding, logical
 
@@ -42,6 +43,10 @@ def test_a_hit_and_a_citation_lead_to_the_second(world: World, fake: FakeYoutube
     kb = world.kb()
     hit = kb.search("nightly backup restic basement", 1).hits[0]
     assert hit.url == f"https://www.youtube.com/watch?v={TALK}&t=600s"
+    # What a hit shows is a name of its document.
+    assert kb.why_not(hit.url, "anything else").doc_id == hit.doc_id
+    with pytest.raises(TabootError, match="No document is called"):
+        kb.why_not(f"https://www.youtube.com/watch?v={TALK}&t=sixs", "anything else")
     assert hit.source_type == "youtube" and hit.start == 0, "one chunk is all of so short a video"
     for query, second in (
         ("it listens on nothing", 605),
