@@ -1,0 +1,178 @@
+"""Whether a sentence says that something is so: negation, conditions, possibility, questions, orders, examples."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spacy.tokens import Span, Token
+
+_POSSIBLE = frozenset(("could", "may", "might", "would", "can"))
+_CONDITIONS = frozenset(
+    ("if", "unless", "whether", "assuming", "suppose", "supposing", "provided", "otherwise")
+)
+#: What such a verb governs is wished, allowed, tried or asked for, and need not be so.
+_UNREAL = frozenset(
+    ["want", "need", "wish", "try", "like", "allow", "enable", "let", "permit", "ensure", "check", "suppose", "assume", "imagine", "prefer", "recommend", "suggest", "decide", "plan", "choose", "support", "help", "intend", "hope", "expect", "able", "consider", "encourage", "require", "configure", "set", "tell", "make", "instruct", "ask", "possible"]
+)
+_EXAMPLE = re.compile(
+    r"(?i)\b(?:e\.\s?g\.|for example|for instance|such as|i\.e\.|example\s*:|as an example|let's say|"
+    r"let us say|imagine|suppose|hypothetical)"
+)
+_HISTORY = re.compile(r"^\s*\*{0,2}\d{1,2}\.\d{1,2}\.\d{2,4}\b|^\s*\d{4}-\d{2}-\d{2}\b")
+_NO_LONGER = re.compile(
+    r"(?i)\b(?:no longer|not any ?more|instead of|rather than|without|never|neither|nor|deprecated|used to)\b"
+)
+
+
+def is_question(sentence: Span) -> bool:
+    return sentence.text.rstrip(" \n\"')*").endswith("?")
+
+
+def is_history(text: str) -> bool:
+    """Whether it is a line of a change log."""
+    return _HISTORY.match(text) is not None
+
+
+def gives_example(sentence: Span) -> bool:
+    return _EXAMPLE.search(sentence.text) is not None
+
+
+def is_negated(verb: Token) -> bool:
+    """Whether a verb, its auxiliary or an end of it is negated."""
+    for child in verb.children:
+        if child.dep_ == "neg" or child.lower_ in ("not", "n't", "never", "neither", "hardly"):
+            return True
+        if child.dep_ in ("nsubj", "nsubjpass", "dobj", "attr") and any(
+            g.lower_ in ("no", "neither", "none") for g in child.children
+        ):
+            return True
+    return _NO_LONGER.search(verb.sent.text) is not None and any(
+        t.lower_ in ("longer", "instead", "without", "rather", "anymore", "deprecated")
+        and abs(t.i - verb.i) < 12
+        for t in verb.sent
+    )
+
+
+def in_condition(verb: Token, before: int | None = None) -> bool:
+    """Whether a verb stands in a condition, or has one; of those after the token ``before`` none counts."""
+    limit = len(verb.doc) if before is None else before
+    for token in (verb, *verb.ancestors):
+        if any(_is_conditional(child) and child.i < min(limit, verb.i + 1) for child in token.children):
+            return True
+        for child in token.children:
+            if child.dep_ not in ("advcl", "ccomp", "dep") or child is verb or child.is_ancestor(verb):
+                continue
+            # Of what is said above, a condition counts that comes first: it is of all that follows.
+            if (
+                child.i < limit
+                and (token is verb or child.i < verb.i)
+                and any(_is_conditional(g) for g in child.children)
+            ):
+                return True
+        if token.dep_ == "ROOT":
+            break
+    return False
+
+
+def _is_conditional(token: Token) -> bool:
+    return token.lower_ in _CONDITIONS and token.dep_ in ("mark", "advmod", "prep", "cc", "dep", "preconj")
+
+
+def is_alternative(verb: Token) -> bool:
+    """Whether it is one of several verbs joined by "or"."""
+    return any(
+        c.dep_ == "cc" and c.lower_ == "or"
+        for t in (verb, *verb.conjuncts)
+        if t.pos_ == "VERB"
+        for c in t.children
+    )
+
+
+def modals(verb: Token) -> set[str]:
+    """The modal verbs before a verb, in lower case."""
+    found = {c.lower_ for c in verb.children if c.dep_ in ("aux", "auxpass") and c.tag_ == "MD"}
+    if verb.dep_ == "conj" and not found and not any(c.dep_ in ("nsubj", "nsubjpass") for c in verb.children):
+        found = modals(verb.head)
+    return found
+
+
+def is_order(verb: Token) -> bool:
+    """Whether a verb tells the reader to do something."""
+    if verb.tag_ not in ("VB", "VBP") and not (verb.i == verb.sent.start and verb.pos_ == "VERB"):
+        return False
+    if verb.dep_ == "conj":
+        return is_order(verb.head) and not _subject_of(verb)
+    if _subject_of(verb):
+        subject = _subject_of(verb)
+        return (
+            subject is not None
+            and subject.lower_ in ("you", "we")
+            and bool(modals(verb) & {"must", "should", "will", "can", "need", "'ll"})
+        )
+    if any(c.tag_ in ("MD", "TO") for c in verb.children):
+        return False
+    return verb.dep_ in ("ROOT", "advcl", "ccomp", "dep", "parataxis")
+
+
+def _subject_of(verb: Token) -> Token | None:
+    return next((c for c in verb.children if c.dep_ in ("nsubj", "nsubjpass", "csubj", "expl")), None)
+
+
+def is_governed(verb: Token) -> bool:
+    """Whether a verb depends on one that says what is wished, allowed or possible."""
+    token = verb
+    while token.dep_ in ("xcomp", "ccomp", "pcomp", "conj", "acl") and token.head is not token:
+        token = token.head
+        if token.lemma_.lower() in _UNREAL:
+            return True
+    return False
+
+
+def is_unreal(verb: Token) -> bool:
+    """Whether a verb is governed by one that says what is wished or set up; "be able to" is no such."""
+    token = verb
+    while token.dep_ in ("xcomp", "ccomp", "pcomp", "acl") and token.head is not token:
+        token = token.head
+        if token.lemma_.lower() in _UNREAL and token.lemma_.lower() not in (
+            "able",
+            "allow",
+            "let",
+            "enable",
+            "want",
+        ):
+            return True
+    return False
+
+
+def is_function(verb: Token) -> bool:
+    """Whether it tells what something that is used is for: "uses the token to talk to the server"."""
+    main = verb.head
+    return (
+        verb.dep_ in ("advcl", "xcomp")
+        and is_purpose(verb)
+        and main.lemma_.lower() == "use"
+        and not modals(main) & _POSSIBLE
+        and asserts(main)
+    )
+
+
+def is_purpose(verb: Token) -> bool:
+    """Whether it is an infinitive that says what for: "a proxy to connect to the database"."""
+    return verb.dep_ in ("advcl", "acl", "relcl", "xcomp", "ROOT") and any(
+        c.tag_ == "TO" for c in verb.children
+    )
+
+
+def asserts(verb: Token) -> bool:
+    """Whether the clause of a verb says that something is so."""
+    if is_negated(verb) or in_condition(verb) or is_governed(verb) or is_alternative(verb):
+        return False
+    if modals(verb) & _POSSIBLE:
+        return False
+    if verb.dep_ in ("advcl", "acl", "xcomp") and any(
+        c.lower_ == "for" for c in verb.children if c.dep_ == "mark"
+    ):
+        return False
+    return not is_order(verb) and not is_purpose(verb)
