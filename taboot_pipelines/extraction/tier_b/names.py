@@ -1,4 +1,4 @@
-"""What a noun phrase names: a service, a machine, an address; by its form, its words and the headings above."""
+"""What a noun phrase names (a service, a machine, an address): by its form, its words, the headings above."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b.blocks import Block
-from taboot_pipelines.extraction.tier_b.language import no_services, software
+from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 #: Words for kinds of things, which are no part of a thing's name.
-CLASSES = frozenset(
-    ["container", "containers", "service", "services", "server", "servers", "image", "images", "instance", "instances", "app", "apps", "application", "applications", "pod", "pods", "webui", "gui", "ui", "interface", "dashboard", "page", "site", "website", "frontend", "backend", "database", "databases", "db", "daemon", "process", "stack", "proxy", "client", "broker", "cache", "store", "program", "software", "tool", "endpoint", "api", "webserver", "installation", "deployment", "machine", "host", "box", "node", "vm", "setup", "console", "portal", "panel", "homepage", "login", "cluster", "exporter", "agent", "plugin"]
-)
+CLASSES = words("classes")
 #: Class words that by themselves mean the thing that the page is about.
-GENERIC = frozenset(
-    ["container", "image", "app", "application", "service", "server", "webui", "gui", "ui", "interface", "dashboard", "instance", "page", "site", "website", "it", "program", "software", "console", "portal", "panel", "homepage", "project", "login", "webserver"]
-)
+GENERIC = words("generic")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]{1,10})://(?P<host><[^<>]+>|\[[^\]]+\]|\$?\{[^{}]+\}|[^\s/:<>]+)"
@@ -101,7 +97,7 @@ class Names:
 
     def all_of(self, token: Token) -> list[Mention]:
         """What a noun phrase and those joined to it by "and" name."""
-        found = [self.of(t) for t in (token, *token.conjuncts)]
+        found = [self.of(t) for t in joined(token)]
         return [m for m in found if m is not None]
 
     def addresses(self, start: int, end: int) -> Iterator[tuple[Token, Mention]]:
@@ -216,6 +212,22 @@ class Names:
         return self.mention(first, last)
 
 
+def joined(token: Token) -> list[Token]:
+    """A noun and those joined to it: "A, B and C", which is also parsed as an apposition of B to A."""
+    found, queue = [token], [token]
+    is_list = False
+    while queue:
+        at = queue.pop()
+        for child in at.children:
+            is_list = is_list or child.dep_ == "cc"
+            if child.dep_ in ("conj", "appos") and child not in found:
+                found.append(child)
+                queue.append(child)
+    if not is_list:
+        found = [t for t in found if t.dep_ != "appos" or t is token]
+    return sorted({*found, *token.conjuncts}, key=lambda t: t.i)
+
+
 def _capital(token: Token) -> bool:
     return any(c.isupper() for c in token.text) and token.text[0].isalpha()
 
@@ -242,7 +254,7 @@ def _titled(text: str, *, is_title: bool) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What an address says; ``host`` is None where a placeholder stands, ``port`` None where it is unknown."""
+    """What an address says. ``host`` is None where a placeholder stands, ``port`` where it is unknown."""
 
     scheme: str
     host: str | None
@@ -271,6 +283,12 @@ def read_address(text: str) -> Address | None:
     elif written is None:
         port = _DEFAULT_PORTS.get(scheme)
     host: str | None = parts["host"]
-    if host is None or host[0] in "<{$" or not (_HOSTNAME.fullmatch(host) or host[0] == "[") or (host.isupper() and not host.isdigit()) or (_PLACEHOLDER_WORDS.fullmatch(host) and "." not in host):
+    if (
+        host is None
+        or host[0] in "<{$"
+        or not (_HOSTNAME.fullmatch(host) or host[0] == "[")
+        or (host.isupper() and not host.isdigit())
+        or (_PLACEHOLDER_WORDS.fullmatch(host) and "." not in host)
+    ):
         host = None
     return Address(scheme, host, port, parts.get("path") or "/")

@@ -8,13 +8,13 @@ subject only by its kind ("the webui"), the heading that is a thing's name stand
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.extraction.tier_b import modality
-from taboot_pipelines.extraction.tier_b.language import no_services, software
-from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, Names, read_address
+from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
+from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, Names, joined, read_address
 
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token
@@ -107,28 +107,18 @@ _PASSIVES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "attach": ("RUNS_IN", ("to",), False),
     "join": ("RUNS_IN", ("to",), False),
 }
-_PROXIES = frozenset(
-    ["nginx", "caddy", "traefik", "haproxy", "envoy", "apache", "httpd", "swag", "openresty", "istio", "kong", "apisix", "squid", "varnish", "pound", "contour", "ambassador", "lighttpd", "skipper", "linkerd", "authelia", "cloudflared"]
-)
+_PROXIES = words("proxies")
 #: What images are based on.
-_DISTRIBUTIONS = frozenset(
-    ["alpine", "debian", "ubuntu", "fedora", "arch", "centos", "rocky", "almalinux", "opensuse", "busybox", "distroless", "rhel"]
-)
+_DISTRIBUTIONS = words("distributions")
 _PROXY_WORDS = re.compile(
     r"(?i)\b(?:prox(?:y|ies|ied)|load[- ]?balanc\w+|ingress|gateway|router|upstream|reverse)\b"
 )
 
-# Addresses ------------------------------------------------------------------------------------------------------
+# Addresses --------------------------------------------------------------------------------------------------
 
-_ACCESS = frozenset(
-    ["access", "browse", "navigate", "visit", "open", "go", "head", "reach", "connect", "log", "view", "hit", "load", "find", "see", "surf", "point", "listen", "run", "serve", "host", "be"]
-)
-_SET_UP = frozenset(
-    ["set", "forward", "create", "rename", "replace", "add", "enter", "configure", "map", "pass", "change", "put", "curl", "wget", "download", "clone", "pull", "edit", "use", "proxy", "redirect", "install", "paste", "copy", "specify", "define", "allow", "block", "test", "export", "import", "assign", "update"]
-)
-_REACHED = frozenset(
-    ["available", "accessible", "reachable", "up", "live", "found", "hosted", "served", "exposed", "running", "listening"]
-)
+_ACCESS = words("access")
+_SET_UP = words("set_up")
+_REACHED = words("reached")
 _NO_ENDPOINT_HOSTS = re.compile(
     r"(?i)(?:.*\.)?(?:github\.com|gitlab\.com|docker\.com|docker\.io|ghcr\.io|lscr\.io|quay\.io|readthedocs\.io|"
     r"discord\.(?:gg|com)|reddit\.com|youtube\.com|wikipedia\.org|linuxserver\.io|kubernetes\.io|google\.com|"
@@ -140,34 +130,36 @@ _MANUAL = re.compile(
 _CONFIGURES = re.compile(
     r"(?i)\b(?:environment variable|env(?:ironment)? var|parameter|setting|option|annotation|value of|flag)\b"
 )
-_SHOWN = frozenset(["see", "view", "access", "reach", "open", "visit", "enjoy", "test", "find"])
+_SHOWN = words("shown")
 #: What stands for the thing itself where it is reached.
-_PLACES_OF_THINGS = frozenset(
-    ["web", "gui", "ui", "interface", "url", "address", "port", "ip", "browser", "link", "admin", "wizard", "page", "location", "homepage", "following", "default", "access", "host", "localhost", "it"]
-)
+_PLACES_OF_THINGS = words("places")
 #: What has an address of its own, of those.
-_PAGES = frozenset(["ui", "gui", "webui", "interface", "url", "dashboard", "console", "panel", "portal", "homepage"])
+_PAGES = words("pages")
 _MAX_LABEL = 6
-_PEOPLE = frozenset(["you", "we", "i", "they", "user", "users", "one", "browser", "client", "clients"])
+_PEOPLE = words("people")
 #: Tokens between an address and what says that one gets there.
 _MAX_REACH = 25
 _PORT_OF = re.compile(r"(?i)\bports?\b")
 
-# Published ports ------------------------------------------------------------------------------------------------
+# Published ports --------------------------------------------------------------------------------------------
 
 _MAPS = re.compile(
     r"(?i)\b(?:maps?|mapped|mapping|publishes|published|exposes|exposed|binds|bound|forwards?|forwarded)\b"
 )
+_THE = r"(?:the\s+|our\s+|your\s+)?"
+_NOUNS = r"(?P<name>\S+(?:\s+\S+){0,4}?)"
+_INNER = r"ports?\s+`?(?P<inner>\d{1,5})`?(?:/(?P<protocol>tcp|udp))?"
+_IS_MAPPED = r"(?:is\s+|are\s+|gets\s+)?(?:(?:mapped|published|exposed|bound|forwarded)\s+)?(?:to|as|on|onto)\s+(?:the\s+)?"
+_OUTER = r"(?:ports?\s+`?(?P<outer>\d{1,5})`?|(?P<same>same\s+port))"
+_ON_HOST = (
+    rf"\s+(?:of|on|at)\s+{_THE}(?P<host>docker host|host machine|host|nodes?|machine|localhost|[\w.-]+)"
+)
+#: "port 80 of the web container to port 8080 of the host"
 _CONTAINER_FIRST = re.compile(
-    r"(?i)\bports?\s+`?(?P<inner>\d{1,5})`?(?:/(?P<protocol>tcp|udp))?\s+(?:of|on|in|inside|from)\s+(?:the\s+|our\s+|your\s+)?"
-    r"(?P<name>\S+(?:\s+\S+){0,4}?)\s+(?:is\s+|are\s+|gets\s+)?(?:mapped\s+|published\s+|exposed\s+|bound\s+|forwarded\s+)?(?:to|as|on|onto)\s+(?:the\s+)?"
-    r"(?:ports?\s+`?(?P<outer>\d{1,5})`?|(?P<same>same port))\s+(?:of|on|at)\s+(?:the\s+|your\s+|our\s+)?(?P<host>docker host|host machine|host|nodes?|machine|localhost|[\w.-]+)"
+    rf"(?i)\b{_INNER}\s+(?:of|on|in|inside|from)\s+{_THE}{_NOUNS}\s+{_IS_MAPPED}{_OUTER}{_ON_HOST}"
 )
-_NAME_FIRST = re.compile(
-    r"(?i)\b(?:the\s+|our\s+|your\s+)?(?P<name>\S+(?:\s+\S+){0,4}?)(?:'s|’s)?\s+ports?\s+`?(?P<inner>\d{1,5})`?(?:/(?P<protocol>tcp|udp))?\s+"
-    r"(?:is\s+)?(?:mapped\s+|published\s+|bound\s+|forwarded\s+)?(?:to|as|on|onto)\s+(?:the\s+)?(?:ports?\s+`?(?P<outer>\d{1,5})`?|(?P<same>same\s+port))\s+"
-    r"(?:of|on|at)\s+(?:the\s+|your\s+|our\s+)?(?P<host>docker host|host machine|host|nodes?|machine|localhost|[\w.-]+)"
-)
+#: "the web container's port 80 to port 8080 of the host"
+_NAME_FIRST = re.compile(rf"(?i)\b{_THE}{_NOUNS}(?:'s|’s)?\s+{_INNER}\s+{_IS_MAPPED}{_OUTER}{_ON_HOST}")
 
 
 class Sentence:
@@ -199,7 +191,7 @@ class Sentence:
                 seen.add(key)
                 yield triple
 
-    # Addresses --------------------------------------------------------------------------------------------------
+    # Addresses ----------------------------------------------------------------------------------------------
 
     def _addresses(self) -> Iterator[Triple]:
         """EXPOSES_ENDPOINT: where something is reached or listens."""
@@ -256,9 +248,7 @@ class Sentence:
             if lemma in _SET_UP and (word.pos_ == "VERB" or word.i == self.sentence.start):
                 return None
             begins = word.i == self.sentence.start or self.names.doc[word.i - 1].is_punct
-            if word.lower_ in _REACHED or (
-                lemma in _ACCESS and (begins or word.pos_ not in ("ADJ", "ADV", "ADP", "DET"))
-            ):
+            if word.lower_ in _REACHED or (lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX"))):
                 if lemma == "point" and not any(t.lemma_.lower() == "browser" for t in self.sentence):
                     return None
                 if lemma == "be" and not self._is_copula(word, token):
@@ -358,9 +348,12 @@ class Sentence:
     def _ports(self) -> Iterator[Triple]:
         """Bare ports: "Redis listens on port 6379", "the Pelorus server (port 5100)"."""
         for token in self.sentence:
-            if token.lower_ not in ("port", "ports"):
+            if token.lower_ in ("port", "ports"):
+                numbers = list(self._numbers(token))
+            elif token.lower_ in ("on", "at") and token.head.lemma_.lower() == "listen":
+                numbers = [t for t in token.children if _is_port(t)]
+            else:
                 continue
-            numbers = list(self._numbers(token))
             subject = self._listening(token) if numbers else None
             if subject is None:
                 continue
@@ -382,9 +375,10 @@ class Sentence:
         participle = verb.tag_ in ("VBG", "VBN") and verb.dep_ in ("acl", "relcl", "amod")
         if lemma in ("connect", "access") and modality.is_order(verb):
             pass
-        elif (lemma not in ("listen", "run", "expose", "serve", "answer", "host", "publish") and not (
-            lemma == "be" and any(t.lower_ in _REACHED for t in self.sentence)
-        )) or (not participle and not modality.asserts(verb)):
+        elif (
+            lemma not in ("listen", "run", "expose", "serve", "answer", "host", "publish")
+            and not (lemma == "be" and any(t.lower_ in _REACHED for t in self.sentence))
+        ) or (not participle and not modality.asserts(verb)):
             return None
         if modality.is_negated(verb) or modality.in_condition(verb):
             return None
@@ -406,11 +400,9 @@ class Sentence:
         if not found and port.i + 1 < self.sentence.end and port.nbor(1).text.isdigit():
             found = [port.nbor(1)]
         for number in found[:1]:
-            for token in (number, *number.conjuncts):
-                if token.text.isdigit() and 0 < int(token.text) < 65536:
-                    yield token
+            yield from (t for t in (number, *number.conjuncts) if _is_port(t))
 
-    # Published ports --------------------------------------------------------------------------------------------
+    # Published ports ----------------------------------------------------------------------------------------
 
     def _published(self) -> Iterator[Triple]:
         """BINDS: a port of a service on a machine."""
@@ -509,7 +501,7 @@ class Sentence:
             return None
         return self.names.mention(at, at)
 
-    # Adjectives -------------------------------------------------------------------------------------------------
+    # Adjectives ---------------------------------------------------------------------------------------------
 
     def _adjectives(self) -> Iterator[Triple]:
         """ "X is dependent on Y", "X is reachable through the proxy Y"."""
@@ -533,7 +525,7 @@ class Sentence:
                             if triple is not None:
                                 yield triple
 
-    # Verbs ------------------------------------------------------------------------------------------------------
+    # Verbs --------------------------------------------------------------------------------------------------
 
     def _verbs(self) -> Iterator[Triple]:
         if modality.gives_example(self.sentence):
@@ -583,9 +575,9 @@ class Sentence:
             return
         starts = self._resolved(subject)
         agents = [c for c in verb.children if c.dep_ in ("prep", "agent") and c.lower_ in prepositions]
-        if not agents and verb.lemma_.lower() in ("require", "need"):
-            title = self.names.title()
-            for end in self._ends(subject, _Verb(type_, sure=True)) if title is not None else ():
+        title = self.names.title()
+        if not agents and title is not None and verb.lemma_.lower() in ("require", "need"):
+            for end in self._ends(subject, _Verb(type_, sure=True)):
                 yield Triple(type_, title, end, f"verb {verb.lemma_.lower()}")
         for child in verb.children:
             if child.dep_ in ("prep", "agent") and child.lower_ in prepositions:
@@ -642,13 +634,11 @@ class Sentence:
                         yield from (g for g in prep.children if g.dep_ == "pobj")
 
     def _ends(self, token: Token, rule: _Verb) -> list[Mention]:
-        alternatives = any(
-            c.dep_ == "cc" and c.lower_ == "or" for t in (token, *token.conjuncts) for c in t.children
-        )
+        alternatives = any(c.dep_ == "cc" and c.lower_ == "or" for t in joined(token) for c in t.children)
         if alternatives:
             return []
         found = []
-        for noun in (token, *token.conjuncts):
+        for noun in joined(token):
             mention = self.names.of(noun)
             if mention is None and rule.type == "BUILDS" and noun.lower_ in _DISTRIBUTIONS:
                 mention = self.names.mention(noun, noun)
@@ -697,5 +687,5 @@ class Sentence:
         return Triple(type_, start, end, f"verb {verb.lemma_.lower()}", properties)
 
 
-RULES_VERSION = "1"
-Interpreted = Callable[[Names, "Span"], Iterator[Triple]]
+def _is_port(token: Token) -> bool:
+    return token.text.isdigit() and 0 < int(token.text) < 65536
