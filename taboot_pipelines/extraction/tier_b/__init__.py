@@ -12,6 +12,6 @@ What a sentence denies, supposes, asks, recommends or gives as an example is not
 the text: which declared service is meant is decided by the reducer.
 """
 
-from taboot_pipelines.extraction.tier_b.extractor import VERSION, Prose, grammar_version, read_all
+from taboot_pipelines.extraction.tier_b.extractor import VERSION, Prose, assertions, grammar_version, read_all
 
-__all__ = ["VERSION", "Prose", "grammar_version", "read_all"]
+__all__ = ["VERSION", "Prose", "assertions", "grammar_version", "read_all"]

@@ -14,7 +14,7 @@ from taboot_pipelines.extraction.tier_b.blocks import Block, blocks
 from taboot_pipelines.extraction.tier_b.claims import claim
 from taboot_pipelines.extraction.tier_b.language import MODEL, parsed, sentences
 from taboot_pipelines.extraction.tier_b.names import Names
-from taboot_pipelines.extraction.tier_b.relations import Sentence
+from taboot_pipelines.extraction.tier_b.relations import Sentence, Triple
 from taboot_pipelines.model.records import EdgeClaim, Interpretation
 
 #: Raise it when equal text would give other claims.
@@ -31,6 +31,15 @@ class Prose:
 
     path: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asserted:
+    """A triple of the document with this number, by the sentence at ``place`` (code points)."""
+
+    document: int
+    place: tuple[int, int]
+    triple: Triple
 
 
 @cache
@@ -62,8 +71,18 @@ def read_all(documents: Sequence[Prose], processes: int = 1) -> Iterator[Interpr
 
 
 def read(documents: Sequence[Prose]) -> list[Interpretation]:
-    """What each document asserts, in their order; the sentences of all are parsed in common batches."""
+    """What each document asserts, in their order."""
     found: list[list[EdgeClaim]] = [[] for _ in documents]
+    for asserted in assertions(documents):
+        document = documents[asserted.document]
+        said = claim(asserted.triple, document.path, asserted.place, document.text)
+        if said is not None:
+            found[asserted.document].append(said)
+    return [Interpretation((), tuple(claims)) for claims in found]
+
+
+def assertions(documents: Sequence[Prose]) -> Iterator[Asserted]:
+    """What the sentences of documents assert; those of all documents are parsed in common batches."""
     origins: list[int] = []
 
     def every_block() -> Iterator[Block]:
@@ -73,15 +92,11 @@ def read(documents: Sequence[Prose]) -> list[Interpretation]:
                 yield block
 
     for at, (block, doc) in enumerate(parsed(every_block())):
-        number = origins[at]
-        document, names = documents[number], Names(block, doc)
+        names = Names(block, doc)
         for sentence in sentences(doc):
             place = block.place(sentence.start_char, sentence.end_char)
             for triple in Sentence(names, sentence).triples():
-                said = claim(triple, document.path, place, document.text)
-                if said is not None:
-                    found[number].append(said)
-    return [Interpretation((), tuple(claims)) for claims in found]
+                yield Asserted(origins[at], place, triple)
 
 
 def _portions(documents: Iterable[Prose]) -> Iterator[list[Prose]]:

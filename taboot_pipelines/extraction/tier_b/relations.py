@@ -309,14 +309,19 @@ class Sentence:
                 if candidate.lower_ in GENERIC | _PLACES_OF_THINGS or candidate.pos_ == "PRON":
                     return self._in_sentence(title) or title
             if group:
-                return self._in_sentence(title)
+                first = self.sentence[0]
+                begins = title is not None and first.text.lower() == title.text.lower()
+                return self._in_sentence(title) if begins else None
         return self._in_sentence(title) or title
 
     def _in_sentence(self, title: Mention | None) -> Mention | None:
-        """The thing that the page is about, where the sentence begins with its name."""
-        first = self.sentence[0]
-        if title is not None and first.text.lower() == title.text.lower():
-            return self.names.mention(first, first, sure=True)
+        """The thing that the page is about, where the sentence itself names it."""
+        if title is None:
+            return None
+        wanted = title.text.lower()
+        for token in self.sentence:
+            if token.lower_ == wanted and token.dep_ != "poss":
+                return self.names.mention(token, token, sure=True)
         return None
 
     def _candidates(self, trigger: Token, token: Token) -> Iterator[list[Token]]:
@@ -612,14 +617,15 @@ class Sentence:
             return [m for m in found if m.kind in ("name", "host", "image")]
         title = self.names.title()
         if token.lower_ in GENERIC and not any(g.dep_ in ("prep", "relcl") for g in token.children):
-            return [title] if title is not None else []
+            known = self._in_sentence(title) or title
+            return [known] if known is not None else []
         if token.dep_ == "attr":
             # "X is an indexer that uses Y": what is said of the indexer is said of X.
             subject = next((c for c in token.head.children if c.dep_ in ("nsubj", "nsubjpass")), None)
             if subject is not None and subject is not token:
                 return [m for m in self.names.all_of(subject) if m.kind in ("name", "host", "image")]
             own = self._in_sentence(title)
-            return [own] if own is not None else []
+            return [own] if own is not None and own.text == self.sentence[0].text else []
         return []
 
     def _objects(self, verb: Token, rule: _Verb) -> Iterator[Token]:
