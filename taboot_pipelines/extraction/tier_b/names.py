@@ -27,6 +27,11 @@ _HOSTPORT = re.compile(
 )
 _IP = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?")
 _NAME_OF_REPOSITORY = re.compile(r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)")
+#: What is often written as code and names nothing that runs.
+_NO_NAMES = frozenset(
+    "docker docker-compose kubectl helm git podman sudo true false yes no none null localhost latest root admin"
+    " password user http https tcp udp bridge host default".split()
+)
 #: Titles of such words describe, they name nothing.
 _DESCRIBING = re.compile(r"(?i).*(?:ing|ion|ions|ment|ments|ity|ies|ance|ence|ness|ure|ures|ics|als|ers|age)")
 
@@ -133,7 +138,7 @@ class Names:
             return self.mention(token, token, "ip", sure=True)
         if "/" in text and re.fullmatch(r"[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+(?::[\w.-]+)?", text):
             return self.mention(token, token, "image", sure=True)
-        if text.lower() in no_services() or not _PLAIN.fullmatch(text) or text.isdigit():
+        if text.lower() in _NO_NAMES or not _PLAIN.fullmatch(text) or text.isdigit():
             return None
         if re.fullmatch(
             r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|-.*|.*\.(?:ya?ml|json|conf|md|txt|sh|env|ini|cfg|toml|crt|key|pem)",

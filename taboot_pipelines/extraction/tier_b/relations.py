@@ -149,7 +149,10 @@ _MAPS = re.compile(
 _THE = r"(?:the\s+|our\s+|your\s+)?"
 _NOUNS = r"(?P<name>\S+(?:\s+\S+){0,4}?)"
 _INNER = r"ports?\s+`?(?P<inner>\d{1,5})`?(?:/(?P<protocol>tcp|udp))?"
-_IS_MAPPED = r"(?:is\s+|are\s+|gets\s+)?(?:(?:mapped|published|exposed|bound|forwarded)\s+)?(?:to|as|on|onto)\s+(?:the\s+)?"
+_IS_MAPPED = (
+    r"(?:(?:is|are|gets)\s+)?(?:(?:mapped|published|exposed|bound|forwarded)\s+)?"
+    r"(?:to|as|on|onto)\s+(?:the\s+)?"
+)
 _OUTER = r"(?:ports?\s+`?(?P<outer>\d{1,5})`?|(?P<same>same\s+port))"
 _ON_HOST = (
     rf"\s+(?:of|on|at)\s+{_THE}(?P<host>docker host|host machine|host|nodes?|machine|localhost|[\w.-]+)"
@@ -630,7 +633,7 @@ class Sentence:
 
     def _objects(self, verb: Token, rule: _Verb) -> Iterator[Token]:
         for child in verb.children:
-            if rule.direct and child.dep_ in ("dobj", "attr"):
+            if rule.direct and (child.dep_ in ("dobj", "attr") or self._is_close_object(child, verb)):
                 yield child
             elif child.dep_ in ("prep", "prt", "dative") and child.lower_ in rule.prepositions:
                 yield from (g for g in child.children if g.dep_ == "pobj")
@@ -638,6 +641,10 @@ class Sentence:
                 for prep in child.children:
                     if prep.dep_ == "prep" and prep.lower_ in rule.prepositions:
                         yield from (g for g in prep.children if g.dep_ == "pobj")
+
+    def _is_close_object(self, noun: Token, verb: Token) -> bool:
+        """Whether a name follows its verb at once, whatever the model takes it for."""
+        return noun.dep_ in ("npadvmod", "dative", "oprd") and noun.i == verb.i + 1
 
     def _ends(self, token: Token, rule: _Verb) -> list[Mention]:
         alternatives = any(c.dep_ == "cc" and c.lower_ == "or" for t in joined(token) for c in t.children)
@@ -648,6 +655,8 @@ class Sentence:
             mention = self.names.of(noun)
             if mention is None and rule.type == "BUILDS" and noun.lower_ in _DISTRIBUTIONS:
                 mention = self.names.mention(noun, noun)
+            if mention is None and noun.lower_ in ("service", "container") and not rule.sure:
+                mention = self._word_before(noun)
             if mention is None or (rule.sure and not self._is_sure(mention)):
                 continue
             found.append(mention)
