@@ -28,10 +28,7 @@ _HOSTPORT = re.compile(
 _IP = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?")
 _NAME_OF_REPOSITORY = re.compile(r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)")
 #: What is often written as code and names nothing that runs.
-_NO_NAMES = frozenset(
-    "docker docker-compose kubectl helm git podman sudo true false yes no none null localhost latest root admin"
-    " password user http https tcp udp bridge host default".split()
-)
+_NO_NAMES = words("no_names")
 #: Titles of such words describe, they name nothing.
 _DESCRIBING = re.compile(r"(?i).*(?:ing|ion|ions|ment|ments|ity|ies|ance|ence|ness|ure|ures|ics|als|ers|age)")
 
