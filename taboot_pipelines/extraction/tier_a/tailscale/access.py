@@ -69,12 +69,12 @@ class Reach:
 
 @dataclass(slots=True)
 class Grounds:
-    """What a reach rests on: ports, the rules that open them, and conditions that hold for all of these."""
+    """What a reach rests on: ports, the rules that open them, and the routers that all of these name."""
 
-    ports: list[Ports] = field(default_factory=list)
+    #: {postures of which the source must have one: the ports that it reaches then}; of none: without any.
+    ports: dict[tuple[str, ...], list[Ports]] = field(default_factory=dict)
     rules: list[Evidence] = field(default_factory=list)
     via: frozenset[str] | None = frozenset()
-    posture: frozenset[str] | None = frozenset()
 
 
 class Reaches:
@@ -117,18 +117,12 @@ class Reaches:
             reach = Reach(source, label, target, allowance.protocol)
             grounds = self.found.get(reach)
             if grounds is None:
-                grounds = self.found[reach] = Grounds(
-                    via=frozenset(rule.via) or None, posture=frozenset(rule.posture) or None
-                )
+                grounds = self.found[reach] = Grounds(via=frozenset(rule.via) or None)
             if not rule.via:
                 grounds.via = None
             elif grounds.via is not None:
                 grounds.via |= frozenset(rule.via)
-            if not rule.posture:
-                grounds.posture = None
-            elif grounds.posture is not None:
-                grounds.posture |= frozenset(rule.posture)
-            grounds.ports += allowance.ports
+            grounds.ports.setdefault(rule.posture, []).extend(allowance.ports)
             if not grounds.rules or grounds.rules[-1] != rule.evidence:
                 grounds.rules.append(rule.evidence)
 
@@ -147,7 +141,8 @@ def allowed_by_policy(
             if reaches.full:
                 return
             if target.selector == "autogroup:self":
-                for group, own in resolver.same_user(sources):
+                # Routers lead to routes alone.
+                for group, own in resolver.same_user({} if rule.via else sources):
                     reaches.add(group, own, {}, target.allowances, rule)
                 continue
             devices = {} if rule.via else resolver.devices(target.selector, rule, problem)
