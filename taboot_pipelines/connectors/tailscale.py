@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, item
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource
+from taboot_pipelines.connectors.entries import LimitedSource, RecordedSource
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
@@ -60,7 +60,7 @@ _RENEW_SECONDS = 60.0
 _TOKEN_SECONDS = 3600.0
 
 
-class TailscaleSource(RecordedSource, BoundedSource):
+class TailscaleSource(RecordedSource, LimitedSource):
     """Devices, policy and DNS of a tailnet: by the API of Tailscale or Headscale, or a folder of exported
     files (answers of these APIs, `tailscale status --json`, netmaps, policy files)."""
 
@@ -92,8 +92,6 @@ class TailscaleSource(RecordedSource, BoundedSource):
     @model_validator(mode="after")
     def _one_way_to_ask(self) -> TailscaleSource:
         """Refuse fields that contradict each other, and an API without credentials."""
-        if self.since is not None:
-            raise ValueError("`since` says nothing of a tailnet, whose devices have no date of a change")
         tokens = [f for f in (self.token, self.token_env) if f is not None]
         secrets = [f for f in (self.client_secret, self.client_secret_env) if f is not None]
         if self.path is not None:

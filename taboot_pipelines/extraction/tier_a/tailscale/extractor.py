@@ -54,7 +54,7 @@ class TailscaleExtractor:
     is one."""
 
     name = "tailscale"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """The folders that hold JSON or HuJSON."""
