@@ -8,7 +8,7 @@ taken by the other. What changes by itself (counters, loads, clocks) makes no ne
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +34,8 @@ from taboot_pipelines.model.records import Checkpoint, Enumerated, Event, Failed
 _DEFAULT_INCLUDE = ("*.json", "*.jsonl", "*.ndjson")
 _JSON = re.compile(rb"[\x00\s]*[\[{]")
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+#: Sites that an error names.
+_MAX_SHOWN = 20
 #: With these the rest of the run would end as well.
 _ENDS_THE_RUN = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN", "E_CREDENTIALS", "E_429_RATE"})
 
@@ -212,7 +214,7 @@ class UnifiConnector:
         if controller.by_key:
             sites = [
                 Site(_text(one, "internalReference") or _text(one, "id"), one, _text(one, "id"))
-                for one in controller.pages("/sites")
+                for one in controller.pages("/sites", required=True)
             ]
         else:
             sites = [Site(_text(one, "name"), one) for one in controller.listed("/api/self/sites") or []]
@@ -226,7 +228,7 @@ class UnifiConnector:
             if missing := sorted(wanted - set().union(*found.values())):
                 raise TabootError(
                     "E_NOT_FOUND",
-                    f"The controller has no site {missing[0]!r} for this account.",
+                    f"The controller has no site {missing[0]!r} for this account, but {_listed(sites)}.",
                     remedy="Name the sites as the controller does, or give the account a right to them.",
                     source=self._entry.id,
                 )
@@ -354,6 +356,15 @@ class _Ended(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def _listed(sites: Sequence[Site]) -> str:
+    """Sites by name and description, as an error shows them."""
+    shown = []
+    for site in sites[:_MAX_SHOWN]:
+        called = _text(site.said, "desc") or _text(site.said, "name")
+        shown.append(f"{site.name} ({called})" if called not in ("", site.name) else site.name)
+    return ", ".join(shown) + (" …" if len(sites) > _MAX_SHOWN else "") if shown else "none"
 
 
 def _text(said: Any, name: str) -> str:

@@ -13,6 +13,7 @@ import logging
 import math
 import random
 import re
+import socket
 import ssl
 import threading
 import time
@@ -366,8 +367,10 @@ class ApiClient:
         except httpx.DecodingError:
             raise _bad_answer(self.service, url, "with an encoding that cannot be undone") from None
         except httpx.TransportError as error:
-            what = type(error).__name__
-            raise TabootError("E_NETWORK", f"{where} could not be reached ({what}).", again=True) from None
+            why, remedy = _unreached(error)
+            raise TabootError(
+                "E_NETWORK", f"{where} could not be reached ({why}).", remedy=remedy, again=remedy is None
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise TabootError("E_API", f"{where} cannot be asked so ({type(error).__name__}).") from None
         names = {name.lower(): value for name, value in response.headers.items()}
@@ -478,6 +481,28 @@ def _shown(url: str) -> str:
     """A URL as messages may show it: without its query, which may hold a key."""
     parts = urlsplit(url)
     return (parts.path or "/")[:200]
+
+
+def _unreached(error: Exception) -> tuple[str, str | None]:
+    """Why a server was not reached, in words, and what helps where waiting does not."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            remedy = (
+                "Let `ca_file` name its certificate or its authority's, or set `verify_tls: false`, if the"
+                " source's type has these fields; else add the authority to those of the machine."
+            )
+            return f"its certificate is not trusted: {cause.verify_message}", remedy
+        if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return "it speaks no TLS at this port", "Let `base_url` begin with http:// or name another port."
+        if isinstance(cause, socket.gaierror):
+            return "its name has no address", None
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens at this port", None
+        if type(cause).__name__ == "RemoteProtocolError":
+            return "it ended the connection without an answer, as it may if `base_url` lacks https", None
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__, None
 
 
 def _bad_answer(service: str, url: str, how: str, **details: Any) -> TabootError:
