@@ -18,7 +18,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -132,7 +132,8 @@ class ApiClient:
     host and port under no circumstances. ``authorize()`` gives the headers that carry credentials: asked
     before every attempt, so that it can renew them; it is told by ``authorize(renew=True)``, once a request,
     that they were refused with 401. ``refused`` says of a 403 for how long its body asks to be left alone,
-    where its headers (``throttled``) do not. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
+    where its headers (``throttled``) do not; ``absent`` of an error whether its body says that nothing is
+    there, which is a 404 then. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class ApiClient:
         limits: Limits | None = None,
         throttled: Callable[[int, Mapping[str, str]], float | None] = seconds_to_wait,
         refused: Callable[[Answer], float | None] = lambda _: None,
+        absent: Callable[[Answer], bool] = lambda _: False,
         cookies: bool = False,
         tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -162,6 +164,7 @@ class ApiClient:
         self.limits = limits or Limits()
         self._throttled = throttled
         self._refused = refused
+        self._absent = absent
         self._cookies = cookies
         self._tls = tls
         self._sleep = sleep
@@ -250,6 +253,8 @@ class ApiClient:
                     renewed = True
                     self._authorize(True)
                     continue
+                if answer.status >= 400 and self._absent(answer):
+                    answer = replace(answer, status=404)
                 if answer.status not in _PASSING:
                     self._spent.failures = 0
                     return self._judged(answer)
