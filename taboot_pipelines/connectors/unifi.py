@@ -34,6 +34,14 @@ from taboot_pipelines.model.records import Checkpoint, Enumerated, Event, Failed
 _DEFAULT_INCLUDE = ("*.json", "*.jsonl", "*.ndjson")
 _JSON = re.compile(rb"[\x00\s]*[\[{]")
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_A_MEMBER = re.compile(rb'"\s*:')
+#: Members of which every object of a controller, or the envelope around it, has one.
+_OF_A_CONTROLLER = re.compile(
+    rb'"(?:_id|site_id|unique_id|mac|macAddress|rc|record_type|fwd|fwd_port|networkgroup|purpose|ip_addrs'
+    rb"|internalReference|totalCount|vlanId|zoneId|networkIds|adopted|authorizedGuestLimit|targetDomain"
+    rb"|ipv4Address|ipv6Address|securityConfiguration|applicationVersion|hardwareId|server_version)"
+    rb'"\s*:|"type"\s*:\s*"(?:WIREGUARD|OPENVPN|L2TP|PPTP|IPSEC|UID)"'
+)
 #: Sites that an error names.
 _MAX_SHOWN = 20
 #: With these the rest of the run would end as well.
@@ -382,11 +390,14 @@ def _component(name: str) -> str:
 
 
 class ExportedJson:
-    """Each file is one item with its own bytes: what it holds is told by whoever reads it."""
+    """Each file that may be a controller's is one item with its own bytes: what it holds is told by whoever
+    reads it."""
 
-    version = "1"
+    version = "2"
 
     def __call__(self, file: RecordedFile) -> Iterator[Part]:
+        """The file as it is. Raises ``E_MIME`` for what is no JSON, or has no member that a controller's
+        objects have; ``E_EMPTY``."""
         data = file.read()
         body = data
         for mark in _MARKS:
@@ -395,6 +406,11 @@ class ExportedJson:
             raise TabootError("E_EMPTY", f"{file.path} is empty.", path=file.path)
         if _JSON.match(body) is None:
             raise TabootError("E_MIME", f"{file.path} holds no JSON object or list.", path=file.path)
+        if data.startswith(_MARKS[1:]):
+            body = data.decode("utf-16", "replace").encode()
+        if _A_MEMBER.search(body) and not _OF_A_CONTROLLER.search(body):
+            message = f"{file.path} is JSON, but holds nothing of a UniFi controller."
+            raise TabootError("E_MIME", message, path=file.path)
         yield Part(data, mime="application/json")
 
 

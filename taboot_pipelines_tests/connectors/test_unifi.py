@@ -590,20 +590,32 @@ def test_every_recorded_file_is_an_item_with_its_own_bytes() -> None:
     assert stream[-1] == Enumerated(True)
 
 
-def test_files_that_are_no_json_are_typed_skips(tmp_path: Path) -> None:
-    (tmp_path / "good.json").write_text('\ufeff {"a": 1}', encoding="utf-8")
-    (tmp_path / "wide.json").write_text('[{"a": 1}]', encoding="utf-16")
+def test_files_that_are_no_json_of_a_controller_are_typed_skips(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text('\ufeff {"_id": 1}', encoding="utf-8")
+    (tmp_path / "wide.json").write_text('[{"mac" : 1}]', encoding="utf-16")
+    (tmp_path / "none.json").write_text("[]")
+    (tmp_path / "package.json").write_text('{"name": "site", "version": "1", "mac-address": "^1"}')
+    (tmp_path / "wide-package.json").write_text('{"name": "site"}', encoding="utf-16")
     (tmp_path / "cut.json").write_text('{"data": [')
+    (tmp_path / "cut-off.json").write_text('{"meta": {"rc": "ok"}, "data": [')
     (tmp_path / "page.json").write_text("<html></html>")
     (tmp_path / "empty.json").write_text(" \n")
     (tmp_path / "word.json").write_text("true")
     (tmp_path / "README.md").write_text("no")
     stream = exported(tmp_path)
-    assert sorted(e.path for e in stream if isinstance(e, Fetched)) == ["cut.json", "good.json", "wide.json"]
+    assert sorted(e.path for e in stream if isinstance(e, Fetched)) == [
+        "cut-off.json",
+        "good.json",
+        "none.json",
+        "wide.json",
+    ]
     assert {e.path: e.code for e in stream if isinstance(e, Skipped)} == {
         "page.json": "E_MIME",
         "empty.json": "E_EMPTY",
         "word.json": "E_MIME",
+        "cut.json": "E_MIME",
+        "package.json": "E_MIME",
+        "wide-package.json": "E_MIME",
     }
     assert stream[-1] == Enumerated(True)
     assert not any(isinstance(e, Unchanged) for e in stream)

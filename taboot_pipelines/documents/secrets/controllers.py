@@ -14,6 +14,7 @@ _NAMED = frozenset(
         "syslog_key",
         "voucher_code",
         "mgmt_key",
+        "lte_sim_pin",
         "sso_app_sec",
         "openvpn_configuration",
         "wireguard_client_configuration_file",
