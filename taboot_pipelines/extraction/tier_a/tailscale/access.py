@@ -30,6 +30,7 @@ MAX_REACHES = 100_000
 #: Pairs of a source and a target that are looked at, so that a hostile policy ends.
 MAX_PAIRS = 1_000_000
 
+_NOTHING = Value([], 0, 0)
 #: Of a device: the IP versions by which it takes part in a rule.
 Versions = frozenset[int]
 Problem = Callable[[Evidence, str], None]
@@ -249,7 +250,8 @@ def allowed_by_filter(
         known = {name.lower(): member for name, member in value.members().items()}
         evidence = text.evidence(value)
         sources: dict[Peer, Versions] = {}
-        for said in known["srcips"].items() if "srcips" in known else ():
+        # What a client makes of a filter calls its parts by other names than what it was sent.
+        for said in known.get("srcips", known.get("srcs", _NOTHING)).items():
             word = said.data if isinstance(said.data, str) else ""
             if word.startswith("cap:"):
                 _join(sources, {p: p.versions for p in everyone if word[4:] in p.capabilities})
@@ -258,10 +260,10 @@ def allowed_by_filter(
             else:
                 _join(sources, holding(everyone, spans))
         numbers = [n.data for n in known["ipproto"].items()] if "ipproto" in known else []
-        for destination in known["dstports"].items() if "dstports" in known else ():
+        for destination in known.get("dstports", known.get("dsts", _NOTHING)).items():
             if reaches.full:
                 return
-            spans = _spans(destination.string("IP"))
+            spans = _spans(destination.string("IP") or destination.string("Net"))
             first, last = destination.integer("Ports", "First"), destination.integer("Ports", "Last")
             if spans is None or first is None or last is None or not 0 <= first <= last <= ALL_PORTS.last:
                 problem(evidence, "a packet filter has a destination that is no address with ports")
