@@ -187,3 +187,8 @@ def test_hostile_repetition_ends(unit):
     begun = time.process_time()
     mask(unit * (400_000 // len(unit)), JSON)
     assert time.process_time() - begun < 20
+
+
+def test_the_link_that_logs_a_device_in_is_a_secret():
+    text = '{"BackendState": "NeedsLogin", "AuthURL": "https://login.tailscale.com/a/1a2b3c4d5e6f7"}'
+    assert mask(text, JSON) == text.replace("1a2b3c4d5e6f7", "*" * 13)
