@@ -136,7 +136,7 @@ class RecordedSource(SourceEntry):
     exclude: GlobList = Field(default_factory=list, description="Globs of the files that are left out.")
 
 
-class BoundedSource(SourceEntry):
+class LimitedSource(SourceEntry):
     """A source that is asked by an API: how much of it one run may ask for."""
 
     max_items: Annotated[int, Field(ge=1)] | None = Field(
@@ -148,6 +148,11 @@ class BoundedSource(SourceEntry):
     max_wait_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         900, description="How long a run waits in all when the service asks for fewer requests."
     )
+
+
+class BoundedSource(LimitedSource):
+    """One whose things have a date of their last change."""
+
     since: Day | None = Field(
         None, description="Nothing that was last changed before this day (UTC) is taken."
     )

@@ -377,6 +377,7 @@ EDGES: dict[str, EdgeType] = {
                 "ports": _full(_PORT_LIST),
                 "via": _strings,
                 "posture": _strings,
+                "conditionalPorts": _strings,
             },
             frozenset(),
             ("protocol",),

@@ -13,11 +13,12 @@ import logging
 import math
 import random
 import re
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -131,7 +132,8 @@ class ApiClient:
     host and port under no circumstances. ``authorize()`` gives the headers that carry credentials: asked
     before every attempt, so that it can renew them; it is told by ``authorize(renew=True)``, once a request,
     that they were refused with 401. ``refused`` says of a 403 for how long its body asks to be left alone,
-    where its headers (``throttled``) do not. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
+    where its headers (``throttled``) do not; ``absent`` of an error whether its body says that nothing is
+    there, which is a 404 then. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class ApiClient:
         limits: Limits | None = None,
         throttled: Callable[[int, Mapping[str, str]], float | None] = seconds_to_wait,
         refused: Callable[[Answer], float | None] = lambda _: None,
+        absent: Callable[[Answer], bool] = lambda _: False,
         cookies: bool = False,
         tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -161,6 +164,7 @@ class ApiClient:
         self.limits = limits or Limits()
         self._throttled = throttled
         self._refused = refused
+        self._absent = absent
         self._cookies = cookies
         self._tls = tls
         self._sleep = sleep
@@ -249,6 +253,8 @@ class ApiClient:
                     renewed = True
                     self._authorize(True)
                     continue
+                if answer.status >= 400 and self._absent(answer):
+                    answer = replace(answer, status=404)
                 if answer.status not in _PASSING:
                     self._spent.failures = 0
                     return self._judged(answer)
@@ -366,8 +372,10 @@ class ApiClient:
         except httpx.DecodingError:
             raise _bad_answer(self.service, url, "with an encoding that cannot be undone") from None
         except httpx.TransportError as error:
-            what = type(error).__name__
-            raise TabootError("E_NETWORK", f"{where} could not be reached ({what}).", again=True) from None
+            why, remedy = _unreached(error)
+            raise TabootError(
+                "E_NETWORK", f"{where} could not be reached ({why}).", remedy=remedy, again=remedy is None
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise TabootError("E_API", f"{where} cannot be asked so ({type(error).__name__}).") from None
         names = {name.lower(): value for name, value in response.headers.items()}
@@ -478,6 +486,28 @@ def _shown(url: str) -> str:
     """A URL as messages may show it: without its query, which may hold a key."""
     parts = urlsplit(url)
     return (parts.path or "/")[:200]
+
+
+def _unreached(error: Exception) -> tuple[str, str | None]:
+    """Why a server was not reached, in words, and what helps where waiting does not."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            remedy = (
+                "Let `ca_file` name its certificate or its authority's, or set `verify_tls: false`, if the"
+                " source's type has these fields; else add the authority to those of the machine."
+            )
+            return f"its certificate is not trusted: {cause.verify_message}", remedy
+        if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return "it speaks no TLS at this port", "Let `base_url` begin with http:// or name another port."
+        if isinstance(cause, socket.gaierror):
+            return "its name has no address", None
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens at this port", None
+        if type(cause).__name__ == "RemoteProtocolError":
+            return "it ended the connection without an answer, as it may if `base_url` lacks https", None
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__, None
 
 
 def _bad_answer(service: str, url: str, how: str, **details: Any) -> TabootError:
