@@ -10,9 +10,9 @@ from taboot_pipelines.documents.forms.chat.aider import read_aider
 from taboot_pipelines.documents.forms.chat.lines import read_lines
 from taboot_pipelines.documents.forms.chat.markdown import write
 from taboot_pipelines.documents.forms.chat.sessions import read_session
-from taboot_pipelines.documents.forms.chat.turns import Session, text_of
+from taboot_pipelines.documents.forms.chat.turns import Session
 from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import JsonWriter
+from taboot_pipelines.documents.forms.writing import JsonWriter, text_of
 from taboot_pipelines.documents.metadata import Facts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import CHAT_WITH_THINKING, HEAD_BYTES, FileKind, kind_of

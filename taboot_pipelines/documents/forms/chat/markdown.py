@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC
 
-from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn, text_of
-from taboot_pipelines.documents.forms.writing import Edit, JsonWriter
+from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn
+from taboot_pipelines.documents.forms.writing import Edit, JsonWriter, text_of
 from taboot_pipelines.documents.mime import PLAIN
 from taboot_pipelines.documents.secrets import find_secrets
 from taboot_pipelines.documents.secrets.spans import Span, merged
