@@ -170,6 +170,20 @@ def text_of(runs: Iterable[Run]) -> str:
     return "".join([run.text for run in runs])
 
 
+def cut(runs: Iterable[Run], start: int, end: int) -> list[Run]:
+    """The pieces of ``[start, end)`` of the text that pieces make together."""
+    made: list[Run] = []
+    at = 0
+    for run in runs:
+        first, last = max(start - at, 0), min(end - at, len(run.text))
+        if first < last and run.verbatim:
+            made.append(Run(run.text[first:last], run.start + first, run.start + last, True))
+        elif first < last:
+            made.append(Run(run.text[first:last], run.start, run.end, False))
+        at += len(run.text)
+    return made
+
+
 def pieces(value: Value, source: str) -> list[Run]:
     """The content of a string in pieces of the source, with each line break as ``\\n``."""
     runs = value.runs(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterable
 from datetime import UTC
 
@@ -18,6 +19,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import CHAT_WITH_THINKING, HEAD_BYTES, FileKind, kind_of
 
 _MAX_TITLE = 100
+#: Bytes that are no UTF-8, as ``surrogateescape`` has them.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_UNKNOWN = 20
 
 
@@ -31,7 +34,7 @@ def chat(data: bytes, given: Given) -> Formed:
     """
     bom = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     source = data[bom:].decode("utf-8", "surrogateescape")
-    session = Session(source)
+    session = Session(_SURROGATES.sub("\ufffd", source))
     match kind_of(data[:HEAD_BYTES]):
         case FileKind.LINES:
             read_lines(session)

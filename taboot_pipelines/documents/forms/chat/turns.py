@@ -87,6 +87,8 @@ class Session:
     corrupt: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
     turns: list[Turn] = field(default_factory=list)
+    #: The marks of records that are no part of the session as it went on, by the records' ids.
+    marks: dict[str, str] = field(default_factory=dict)
     #: The tools that calls name, by the calls' ids.
     tools: dict[str, str] = field(default_factory=dict)
 
