@@ -366,8 +366,9 @@ class ApiClient:
         except httpx.DecodingError:
             raise _bad_answer(self.service, url, "with an encoding that cannot be undone") from None
         except httpx.TransportError as error:
-            what = type(error).__name__
-            raise TabootError("E_NETWORK", f"{where} could not be reached ({what}).", again=True) from None
+            raise TabootError(
+                "E_NETWORK", f"{where} could not be reached ({_reason(error)}).", again=True
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise TabootError("E_API", f"{where} cannot be asked so ({type(error).__name__}).") from None
         names = {name.lower(): value for name, value in response.headers.items()}
@@ -478,6 +479,16 @@ def _shown(url: str) -> str:
     """A URL as messages may show it: without its query, which may hold a key."""
     parts = urlsplit(url)
     return (parts.path or "/")[:200]
+
+
+def _reason(error: httpx.TransportError) -> str:
+    """Why a server could not be reached, where it is what an entry may have wrong."""
+    said = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return "its certificate is not trusted"
+    if "WRONG_VERSION_NUMBER" in said or "UNKNOWN_PROTOCOL" in said or "record layer failure" in said:
+        return "it does not speak TLS: `http://` may be meant"
+    return type(error).__name__
 
 
 def _bad_answer(service: str, url: str, how: str, **details: Any) -> TabootError:
