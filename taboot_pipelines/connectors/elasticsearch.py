@@ -2,9 +2,10 @@
 ``elasticsearch``).
 
 A run reads from where hits may still arrive (``lookback``) to the end. Of what is older it asks only how many
-hits each window has, by one request, and reads again the windows whose number is not the one it knows; ES|QL
-and SQL cannot be asked so. What is known of a window that is not read stands; so a run that read everything
-would hold the same, as long as nobody edits an old hit in place.
+hits each window has, and the sum of their sequence numbers, by one request, and reads again the windows of
+which either is not what it knows; ES|QL and SQL cannot be asked so. What is known of a window that is not
+read stands; so a run that read everything would hold the same. Only of a server that tells no sums of
+``_seq_no`` an old hit that was edited in place stays as it was.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from taboot_pipelines.connectors.elasticsearch_cluster import CLUSTER, cluster_e
 from taboot_pipelines.connectors.elasticsearch_counts import Span, changed, count, holds
 from taboot_pipelines.connectors.elasticsearch_entry import ElasticsearchSource, seconds
 from taboot_pipelines.connectors.elasticsearch_files import ElasticsearchReader
-from taboot_pipelines.connectors.elasticsearch_hits import Items, LogItem, window_in
+from taboot_pipelines.connectors.elasticsearch_hits import Items, LogItem, Tally, window_in
 from taboot_pipelines.connectors.elasticsearch_pages import (
     Asked,
     EsqlPages,
@@ -47,7 +48,7 @@ from taboot_pipelines.model.records import (
 from taboot_pipelines.model.resource_types import LOGS
 
 _CURSOR = "cursor"
-_COUNTS = "counts"
+_COUNTS = "tallies"
 #: After so many new items what was read is made durable, and the cursor moves.
 _CHECKPOINT_ITEMS = 1000
 #: Failures that say that nothing can be read at all.
@@ -280,7 +281,7 @@ class ElasticsearchConnector:
         state = self._access.state
         now = int(self._access.clock().timestamp() * 1000)
         cursor = state.load(_CURSOR) or {}
-        counts = {int(window): n for window, n in (state.load(_COUNTS) or {}).items()}
+        counts = {int(window): Tally(*told) for window, told in (state.load(_COUNTS) or {}).items()}
         resume = cursor.get("resume")
         begun = cursor.get("begun")
         return Reading(cursor.get("settled"), resume, now if begun is None else begun, counts)
@@ -297,7 +298,7 @@ class ElasticsearchConnector:
         state = self._access.state
         begun = None if resume is None else reading.begun
         state.save(_CURSOR, {"settled": settled, "resume": resume, "begun": begun})
-        state.save(_COUNTS, {str(window): n for window, n in sorted(reading.counts.items())})
+        state.save(_COUNTS, {str(window): list(n) for window, n in sorted(reading.counts.items())})
 
     def _failed(self, error: TabootError, reading: Reading) -> Iterator[Failed]:
         reading.whole, reading.reason = False, error.message.rstrip(".")

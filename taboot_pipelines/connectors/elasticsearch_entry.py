@@ -69,8 +69,8 @@ class ElasticsearchSource(RecordedSource, BoundedSource):
     lookback: Duration | None = Field(
         "1d",
         description=(
-            "Windows that have been over for so long are read again only if the number of their hits"
-            " changed; null: everything is read by each run."
+            "Windows that have been over for so long are read again only if the number of their hits or the"
+            " sum of their sequence numbers changed; null: everything is read by each run."
         ),
     )
     page_size: Annotated[int, Field(ge=1, le=10_000)] = Field(1000, description="Hits of one answer.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from taboot_pipelines.connectors.elasticsearch_counts import Span, holds
-from taboot_pipelines.connectors.elasticsearch_hits import Items
+from taboot_pipelines.connectors.elasticsearch_hits import Items, Tally
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Reading:
     settled: int | None
     resume: int | None
     begun: int
-    counts: dict[int, int]
+    counts: dict[int, Tally]
     fetched: int = 0
     unsaved: int = 0
     reason: str = ""
@@ -26,7 +26,7 @@ class Reading:
     seen: set[str] = field(default_factory=set)
     over: list[Span] = field(default_factory=list)
 
-    def read(self, span: Span, counts: Mapping[int, int]) -> None:
+    def read(self, span: Span, counts: Mapping[int, Tally]) -> None:
         """The hits of a span were read."""
         self.over.append(span)
         self.counts = {w: n for w, n in self.counts.items() if not holds(span, w)} | dict(counts)
