@@ -125,10 +125,10 @@ def _parse(
             )
         if mime == MARKDOWN:
             facts = metadata.of_markdown(text)
+        elif mime == "text/x-rst":
+            facts = metadata.of_markdown(text, restructured=True)
         else:
-            facts = (
-                metadata.of_markdown(text, restructured=True) if mime == "text/x-rst" else metadata.Facts()
-            )
+            facts = metadata.of_asciidoc(text) if mime == "text/asciidoc" else metadata.Facts()
     if not text.strip():
         what = "structured data" if extraction == "structured" else "text"
         raise TabootError("E_EMPTY", f"{path} holds no {what}.", path=path)
