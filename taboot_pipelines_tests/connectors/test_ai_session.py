@@ -44,7 +44,7 @@ class Home:
 
     def entry(self, **fields: Any) -> None:
         self.config = AiSessionSource.model_validate(
-            {"id": "s", "type": "ai_session", "path": str(self.root), **fields}
+            {"id": "s", "type": "ai_session", "path": str(self.root)} | fields
         )
 
     def access(self, state: MemoryState) -> Access:
@@ -392,6 +392,16 @@ def test_an_export_is_read_from_its_zip(home: Home, settled: None, monkeypatch: 
     monkeypatch.setattr("taboot_pipelines.connectors.ai_session_archives.MAX_UNPACKED", 1 << 20)
     (home.root / "b.zip").write_bytes(zipped(c_json=b'[{"mapping": {' + b" " * (1 << 22)))
     assert [e.code for e in home.run() if isinstance(e, Skipped)] == ["E_TOO_LARGE"]
+
+
+def test_a_path_that_is_a_file_says_what_to_write(home: Home) -> None:
+    path = home.root / "s.jsonl"
+    path.write_bytes(session(1))
+    home.entry(path=str(path))
+    with pytest.raises(
+        TabootError, match=r"E_PATH.*is a file: name its directory, and the file in `include`"
+    ):
+        home.run()
 
 
 @pytest.mark.parametrize(

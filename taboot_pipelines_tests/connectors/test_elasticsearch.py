@@ -359,7 +359,11 @@ def test_a_server_is_trusted_by_its_own_authority_or_unchecked(tmp_path: Path) -
         for trust in ({"ca_file": "cert.pem"}, {"verify_tls": False}):
             (mirror := Mirror()).run(open_connector(parse_entry({**base, **trust}), access))
             assert len(mirror.items) == 3, "what is asked for by GET is read"
-        with pytest.raises(TabootError, match="E_NETWORK"):
+        with pytest.raises(TabootError, match=r"E_NETWORK.*certificate is not trusted"):
+            Mirror().run(open_connector(parse_entry(base), access))
+    with serve(answer) as site:
+        base["base_url"] = f"https://localhost:{site.port}"
+        with pytest.raises(TabootError, match=r"E_NETWORK.*`http://` may be meant"):
             Mirror().run(open_connector(parse_entry(base), access))
 
 
