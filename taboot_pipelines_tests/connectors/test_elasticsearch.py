@@ -554,6 +554,45 @@ def test_files_of_hits(tmp_path: Path) -> None:
     assert not done.complete
 
 
+def test_tables_by_columns_and_files_for_bulk(tmp_path: Path) -> None:
+    names = [{"name": "@timestamp", "type": "date"}, {"name": "message", "type": "text"}]
+    times = ["2026-11-23T10:00:00Z", "2026-11-23T10:30:00Z", "2026-11-23T11:00:00Z"]
+    for count in (1, 2, 3):
+        values = [times[:count], [f"m{n}" for n in range(count)]]
+        rows = [list(row) for row in zip(*values, strict=True)]
+        for number, told in enumerate((values, rows)):
+            folder = tmp_path / f"{count}-{number}"
+            folder.mkdir()
+            (folder / "x.json").write_text(json.dumps({"columns": names, "values": told}))
+    bulk = tmp_path / "bulk"
+    bulk.mkdir()
+    lines = [
+        {"index": {"_index": "logs", "_id": "7"}},
+        {"@timestamp": times[0], "message": "kept"},
+        {"delete": {"_index": "logs", "_id": "8"}},
+        {"update": {"_id": "9"}},
+        {"doc": {"message": "part"}},
+        {"create": {}},
+        {"index": "a field of a source"},
+    ]
+    (bulk / "b.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def read(folder: Path) -> dict[str, bytes]:
+        entry = parse_entry({"id": "es", "type": "elasticsearch", "path": str(folder)})
+        mirror = Mirror()
+        mirror.run(
+            open_connector(entry, Access.of(Settings(home=tmp_path / ".home"), tmp_path, state=mirror.state))
+        )
+        return {path.partition("#")[2]: data for path, data in mirror.items.items()}
+
+    for count in (1, 2, 3):
+        assert len(read(tmp_path / f"{count}-0")) == count
+        assert read(tmp_path / f"{count}-0").keys() == read(tmp_path / f"{count}-1").keys()
+    found = read(bulk)
+    assert "2026-11-23T10:00:00Z/logs/7" in found and len(found) == 2
+    assert not [data for data in found.values() if b"part" in data]
+
+
 def test_failures_of_one_part_leave_the_rest() -> None:
     fake, mirror = FakeElasticsearch(), Mirror()
     hit(fake, "1", BASE)
