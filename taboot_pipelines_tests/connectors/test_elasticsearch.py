@@ -363,7 +363,7 @@ def test_a_server_is_trusted_by_its_own_authority_or_unchecked(tmp_path: Path) -
             Mirror().run(open_connector(parse_entry(base), access))
     with serve(answer) as site:
         base["base_url"] = f"https://localhost:{site.port}"
-        with pytest.raises(TabootError, match=r"E_NETWORK.*`http://` may be meant"):
+        with pytest.raises(TabootError, match=r"E_NETWORK.*it speaks no TLS at this port"):
             Mirror().run(open_connector(parse_entry(base), access))
 
 
