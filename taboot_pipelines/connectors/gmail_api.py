@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,9 +22,9 @@ from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, canonical, item, version_of
-from taboot_pipelines.connectors.credentials import header_value, secret_of
 from taboot_pipelines.connectors.gmail_entry import GmailSource
 from taboot_pipelines.connectors.gmail_files import RESOURCE
+from taboot_pipelines.connectors.gmail_tokens import token_of
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -50,8 +48,6 @@ _PAGE = 500
 #: So many messages are asked for before what was read is made durable.
 _BATCH = 100
 _MAX_PAGES = 20_000
-#: An access token is renewed so long before it ends.
-_MARGIN_SECONDS = 60.0
 #: What the state remembers: where the history was, an enumeration that has not ended, and messages that
 #: could not be read.
 _HISTORY, _ENUMERATION, _AGAIN = "history", "enumeration", "again"
@@ -93,10 +89,11 @@ class GmailApi:
             # A message in base64url and JSON is longer than its bytes.
             max_answer_bytes=2 * self._access.max_blob_bytes,
         )
+        token = token_of(entry, self._access, limits)
         return _GmailClient(
             _SERVICE,
             f"{entry.base_url.rstrip('/')}/gmail/v1/users/{quote(entry.user, safe='@')}",
-            authorize=_Authority(entry, self._access, limits),
+            authorize=lambda renew: {"authorization": f"Bearer {token(renew)}"},
             limits=limits,
         )
 
@@ -108,54 +105,6 @@ class _GmailClient(ApiClient):
         answer = super()._send(*request)
         too_often = answer.status == 403 and _TOO_OFTEN.search(answer.body) is not None
         return replace(answer, status=429) if too_often else answer
-
-
-class _Authority:
-    """Gives the header with the access token, and renews it by the refresh token."""
-
-    def __init__(self, entry: GmailSource, access: Access, limits: Limits) -> None:
-        self._entry = entry
-        self._access = access
-        self._limits = limits
-        self._lock = threading.Lock()
-        self._token = ""
-        self._until = 0.0
-
-    def __call__(self, renew: bool) -> Mapping[str, str]:
-        entry = self._entry
-        given = secret_of(self._access, entry.token, entry.token_env)
-        if given is not None:
-            return {"authorization": f"Bearer {header_value(given, 'access token')}"}
-        with self._lock:
-            if renew or not self._token or time.monotonic() > self._until:
-                self._renew()
-            return {"authorization": f"Bearer {self._token}"}
-
-    def _renew(self) -> None:
-        entry, access = self._entry, self._access
-        form = {"grant_type": "refresh_token"}
-        for name in ("client_id", "client_secret", "refresh_token"):
-            secret = secret_of(access, getattr(entry, name), getattr(entry, f"{name}_env"))
-            if secret is not None:
-                form[name] = secret.get_secret_value().strip()
-        with ApiClient("Google's token service", entry.token_url, limits=self._limits) as client:
-            try:
-                answer = client.ask("POST", entry.token_url, form=form, authorized=False)
-            except TabootError as error:
-                if error.code == "E_API" and error.details.get("status") == 400:
-                    raise TabootError(
-                        "E_CREDENTIALS",
-                        f"Google refuses the refresh token of source {entry.id}: it expired or was revoked.",
-                        source=entry.id,
-                    ) from None
-                raise
-            said = answer.value()
-        token = said.string("access_token")
-        if not token.isascii() or not token.isprintable() or not token:
-            raise TabootError("E_API", "Google's token service gives no access token.", source=entry.id)
-        self._token = token
-        seconds = said.integer("expires_in")
-        self._until = time.monotonic() + max(0.0, (3600 if seconds is None else seconds) - _MARGIN_SECONDS)
 
 
 class _Mailbox:
