@@ -64,7 +64,8 @@ def gmail_message(data: bytes) -> Mail:
 
 
 def _mail(data: bytes, resource: Value, places: _Places) -> Mail:
-    labels = [v.data for v in resource.items("labelIds") if isinstance(v.data, str)]
+    names = {label.string("id"): label.string("name") for label in resource.items("labels")}
+    labels = [names.get(v.data) or v.data for v in resource.items("labelIds") if isinstance(v.data, str)]
     thread = resource.string("threadId")
     extra = {
         "gmail_id": resource.string("id"),
