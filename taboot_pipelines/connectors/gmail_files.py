@@ -5,9 +5,10 @@ are told apart by what stands in it: a ``Content-Length`` that leads to the next
 message ends before a blank line and a line ``From … 10:00 …`` with fields behind it. A quoted ``>From ``
 loses one ``>``.
 
-A message of an mbox is called by its message id, so that none moves when another one goes. Of messages with
-one id the second and those after it have a hash of their bytes too. The flags that a Maildir's file names
-carry, and whether a message is new, are no part of its path.
+A message of an mbox is called by its message id and a hash of what stands in it, so that none moves when
+another one goes, also of those with one id, and none when it is marked as read. Only messages that are equal
+are numbered. The flags that a Maildir's file names carry, and whether a message is new, are no part of its
+path.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LENGTH = re.compile(rb"^Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _MESSAGE_ID = re.compile(
     rb"^Message-ID:[ \t]*(?:\r?\n[ \t]+)?<?([^<>\s]{1,998})>?", re.MULTILINE | re.IGNORECASE
+)
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_VOLATILE = re.compile(
+    rb"^(?:X-)?(?:Status|Keywords|UID|UIDL|IMAP|IMAPbase|Content-Length|Lines|Mozilla-(?:Status2?|Keys)"
+    rb"|Gmail-Labels|Evolution):.*(?:\r?\n[ \t].*)*(?:\r?\n|\Z)",
+    re.MULTILINE | re.IGNORECASE,
 )
 _HEADER = re.compile(rb"(?:From .*\r?\n)?[\x21-\x39\x3b-\x7e]+[ \t]*:.*(?:\r?\n|\r|\Z)")
 _GMAIL = re.compile(rb'"(?:payload|raw)"\s*:')
@@ -71,7 +78,7 @@ class MailFolder(RecordedFiles):
 class MailReader:
     """Tells what a file of mail holds: messages, and the texts that are attached to them."""
 
-    version: str = "1"
+    version: str = "2"
 
     def __init__(self, attachments: Attachments) -> None:
         self._attachments = attachments
@@ -112,24 +119,23 @@ class MailReader:
             name = _name(data)
             # Names are many: a hash of each is enough to tell whether it was there.
             key = hashlib.sha256(name.encode()).digest()[:16]
-            if key in taken:
-                name = f"{name}~{hashlib.sha256(data).hexdigest()[:12]}"
-                key = hashlib.sha256(name.encode()).digest()[:16]
             times = taken[key] = taken.get(key, 0) + 1
             yield from self._message(data, MAIL, name if times == 1 else f"{name}~{times}")
 
 
 def _name(data: bytes) -> str:
-    """What a message is called: its message id, else a hash of its bytes."""
-    head = re.split(rb"\r?\n\r?\n", data[:_HEAD], maxsplit=1)[0]
-    found = _MESSAGE_ID.search(head)
+    """What a message is called: its message id and a hash of its bytes, less what programs write into its
+    fields when it is read, flagged or moved."""
+    end = _HEAD_END.search(data)
+    head, body = (data[: end.start()], data[end.start() :]) if end is not None else (data, b"")
+    digest = hashlib.sha256(_VOLATILE.sub(b"", head).rstrip(b"\r\n"))
+    digest.update(body.rstrip(b"\r\n"))
+    found = _MESSAGE_ID.search(head, 0, _HEAD)
     if found is None:
-        return f"sha256-{hashlib.sha256(data).hexdigest()[:32]}"
+        return f"sha256-{digest.hexdigest()[:32]}"
     stated = found[1].decode("utf-8", "replace")
-    safe = _SAFE.sub("_", stated)
-    if safe == stated and len(safe) <= _MAX_NAME:
-        return safe
-    return f"{safe[:_MAX_NAME]}~{hashlib.sha256(stated.encode()).hexdigest()[:12]}"
+    digest.update(stated.encode())
+    return f"{_SAFE.sub('_', stated)[:_MAX_NAME]}~{digest.hexdigest()[:16]}"
 
 
 def split_mbox(stream: BinaryIO, limit: int) -> Iterator[bytes]:
