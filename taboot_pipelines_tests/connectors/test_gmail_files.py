@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import mailbox
 import shutil
@@ -70,6 +71,39 @@ def test_a_message_that_goes_moves_no_other(tmp_path):
     box.write_bytes(b"".join(FROM + m + b"\n" for m in messages if m != mail(2)))
     assert run(kept, tmp_path) == Enumerated(True)
     assert kept.contents() == {path: data for path, data in before.items() if data != mail(2)}
+    assert kept.new_blobs == 0
+
+
+FOREIGN = {
+    "a.msg": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "save it as `.eml`"),
+    "b.pst": (b"!BDN" + bytes(600), "export its folders"),
+    "c.mbox.gz": (gzip.compress(FROM + b"Subject: x\n\ny\n"), "unpack it"),
+    "d.eml": (b"PK\x03\x04" + bytes(99), "unpack it"),
+    "Folder.sbd/Inbox.msf": (b"// <!-- <mdb:mork:z v=", "the file beside it"),
+    "e.mbox": (b"Dear all,\nthis is no mbox.\n", "is no mail"),
+    "f.emlx": (b"no number\n", "no message of Apple Mail"),
+    "g.mbox": (FROM, "is empty"),
+}
+
+
+def test_mail_in_forms_that_are_not_read_is_told_with_what_to_do(tmp_path):
+    """Beside files that are none of a mailbox, and those that programs call otherwise."""
+    for name, (data, _) in FOREIGN.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "holiday.jpg").write_bytes(b"\xff\xd8")
+    (tmp_path / "1.emlx").write_bytes(b"%d  \n%b<?xml flags" % (len(mail(1)), mail(1)))
+    (tmp_path / "Inbox").write_bytes(FROM + mail(2))
+    (tmp_path / "Folder.sbd" / "Bills").write_bytes(FROM + mail(3))
+    kept = Kept()
+    assert run(kept, tmp_path) == Enumerated(True)
+    assert set(kept.contents().values()) == {mail(1), mail(2), mail(3)}
+    told = {e.path.partition("#")[0]: (e.code, e.message) for e in kept.of(Skipped)}
+    assert told.keys() == FOREIGN.keys()
+    for name, (code, message) in told.items():
+        assert code in ("E_MIME", "E_EMPTY")
+        assert FOREIGN[name][1] in message and name in message
+    assert run(kept, tmp_path) == Enumerated(True)
     assert kept.new_blobs == 0
 
 
