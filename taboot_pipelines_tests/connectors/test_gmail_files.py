@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.connectors.gmail_files import MailReader, split_mbox
 from taboot_pipelines.connectors.recorded import RecordedFile
+from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 
@@ -197,6 +198,24 @@ def test_texts_that_are_attached_are_items(tmp_path):
     }
     assert kept.contents()["m.eml#1-a.yaml"] == b"a: 1"
     assert kept.contents()["m.eml#4-inner.eml#1-b.conf"] == b"b = 2"
+
+
+def test_every_text_that_is_attached_is_a_document(data):
+    """Whatever the file is called that holds it; of the recorded mails too."""
+    kept = Kept()
+    kept.run({"type": "gmail", "path": "email"}, access_to(data))
+    texts = [path for path, mime in kept.mimes.items() if "#" in path and (mime or "").startswith("text/")]
+    assert len(texts) > 6
+    for path in texts:
+        document = parse_document(
+            kept.contents()[path],
+            path=path,
+            mime=kept.mimes[path],
+            charset=None,
+            languages=[],
+            max_chars=9999,
+        )
+        assert document.text.strip(), path
 
 
 @pytest.mark.parametrize("name", ["picture.eml", "notes.json", "table.mbox", "empty.eml"])
