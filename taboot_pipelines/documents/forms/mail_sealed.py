@@ -13,7 +13,9 @@ from taboot_pipelines.documents.forms.mail_text import Line
 from taboot_pipelines.errors import TabootError
 
 _CMS = frozenset(("application/pkcs7-mime", "application/x-pkcs7-mime"))
-_NOT_ENCRYPTED = frozenset(("certs-only", "signed-data", "compressed-data"))
+_ENCRYPTED = frozenset(("enveloped-data", "authenveloped-data"))
+#: The object identifier of EnvelopedData (RFC 5652, 6).
+_ENVELOPED = bytes.fromhex("06092a864886f70d010703")
 _ARMOR = "-----BEGIN PGP MESSAGE-----"
 _SIGNED = "-----BEGIN PGP SIGNED MESSAGE-----"
 _SIGNATURE, _SIGNATURE_END = "-----BEGIN PGP SIGNATURE-----", "-----END PGP SIGNATURE-----"
@@ -41,20 +43,20 @@ def open_signed(root: Part, blob: bytes, depth: int = 0) -> None:
         part.kind, part.parts = "multipart/signed", [inner]
 
 
-def encryption(root: Part, blob: bytes) -> str:
-    """By what the text of a message is encrypted, after :func:`open_signed`; empty where it is not."""
+def encryption(root: Part, blob: bytes, *, has_text: bool) -> str:
+    """By what the text of a message is encrypted, after :func:`open_signed`; empty where it is not, as where
+    what is encrypted is attached to a text."""
     for part in root.walk():
-        if part.kind == "multipart/encrypted":
+        if part.kind == "multipart/encrypted" or is_armored(part, blob):
             return "OpenPGP"
-        if part.kind in _CMS and not part.parts and _smime_type(part) not in _NOT_ENCRYPTED:
+        if part.kind in _CMS and not part.parts and not has_text and _is_enveloped(part, blob):
             return "S/MIME"
-        if is_armored(part, blob):
-            return "OpenPGP"
     return ""
 
 
-def _smime_type(part: Part) -> str:
-    return part.params.get("smime-type", "").lower()
+def _is_enveloped(part: Part, blob: bytes) -> bool:
+    stated = part.params.get("smime-type", "").lower()
+    return stated in _ENCRYPTED or (not stated and _ENVELOPED in part.content(blob)[:40])
 
 
 def is_armored(part: Part, blob: bytes) -> bool:

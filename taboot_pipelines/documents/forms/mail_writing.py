@@ -94,7 +94,7 @@ def write_mail(mail: Mail, max_chars: int) -> Formed:
     if own := _trimmed(parted.own):
         out.put("\n")
         _body(out, own)
-    if sealed := encryption(mail.root, mail.blob):
+    if sealed := encryption(mail.root, mail.blob, has_text=bool(lines)):
         out.put(f"\nThe text is encrypted ({sealed}): only its key reads it.\n")
     if attached:
         out.put("\nAttachments:\n\n")
@@ -153,6 +153,7 @@ def _arranged(mail: Mail, part: Part) -> tuple[list[Part], list[Part]]:
         shown = (
             part.kind in ("text/plain", "text/html")
             and part.disposition != "attachment"
+            and not part.reference
             and (not part.name or part is mail.root)
         )
         return ([part], []) if shown else ([], [part])

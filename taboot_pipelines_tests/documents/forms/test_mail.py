@@ -428,6 +428,22 @@ def test_of_what_is_encrypted_the_document_says_so(mail, by):
     assert document.title == "Disk"
 
 
+def test_what_is_encrypted_beside_a_text_is_attached_to_it():
+    kind = "application/pkcs7-mime; smime-type=enveloped-data"
+    body = f"--b\r\n\r\nSee the file.\r\n--b\r\nContent-Type: {kind}\r\n\r\nx\r\n--b--\r\n"
+    document = parsed(plain(body, f"{HEAD}Content-Type: multipart/mixed; boundary=b\r\n"))
+    assert "encrypted" not in document.text
+    assert "See the file.\n\nAttachments:\n\n- part (application/pkcs7-mime, 1 bytes)\n" in document.text
+
+
+def test_a_text_that_the_gmail_api_only_refers_to_is_asked_for():
+    head = [{"name": "Subject", "value": "Log"}]
+    payload = {"mimeType": "text/plain", "headers": head, "body": {"attachmentId": "A1", "size": 500_000}}
+    resource = json.dumps({"id": "1", "payload": payload}).encode()
+    assert "- part.txt (text/plain, 500,000 bytes)\n" in parsed(resource, GMAIL).text
+    assert [(a.name, a.reference) for a in attached_texts(resource, GMAIL)] == [("1-part.txt", "A1")]
+
+
 def test_markup_by_chance_is_shown_as_it_was_written():
     text = parsed(plain("Jane\r\n====\r\n# not a heading\r\n<pre>\r\n```\r\n# code\r\n```\r\nend\r\n")).text
     assert "\\====" in text
