@@ -23,7 +23,7 @@ from taboot_pipelines.model.places import PLACES
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
-PARSER_VERSION = "4"
+PARSER_VERSION = "5"
 
 _PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
 #: As what the rest of the chain reads a page.
