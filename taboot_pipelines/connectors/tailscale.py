@@ -8,8 +8,6 @@ By the API a device is ``devices/<its id>.json``, the policy ``policy.hujson`` a
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -17,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, item
+from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, item
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
 from taboot_pipelines.connectors.entries import LimitedSource, RecordedSource
 from taboot_pipelines.connectors.plans import Planned
@@ -62,9 +60,6 @@ _KINDS = {
     "tskey-client-": "the secret of an OAuth client",
     "tskey-auth-": "a key that devices join a tailnet with",
 }
-#: A token is renewed so long before it ends.
-_RENEW_SECONDS = 60.0
-_TOKEN_SECONDS = 3600.0
 
 
 class TailscaleSource(RecordedSource, LimitedSource):
@@ -165,7 +160,7 @@ class TailnetConnector:
         """The requests of a run. Nothing is asked; raises ``E_CONFIG`` where a secret is not set, or is of
         another kind."""
         _check_kinds(self._entry, self._access)
-        _Credentials(self._entry, self._access)
+        _authority(self._entry, self._access, API, Limits())
         yield Planned("devices", requests=1, note="one answer with all of them")
         yield Planned("policy", requests=1, items=1)
         if not self._headscale:
@@ -181,56 +176,37 @@ class TailnetConnector:
         _check_kinds(entry, self._access)
         limits = Limits(max_requests=entry.max_requests, max_wait_seconds=entry.max_wait_seconds)
         base = re.sub(r"/api/v[12]/?$", "", (entry.base_url or API).rstrip("/"))
-        credentials = _Credentials(entry, self._access)
+        base_url = f"{base}/api/{'v1' if self._headscale else 'v2'}"
         with ApiClient(
             self._service,
-            f"{base}/api/{'v1' if self._headscale else 'v2'}",
-            authorize=credentials.headers,
+            base_url,
+            authorize=_authority(entry, self._access, base_url, limits),
             limits=limits,
             absent=_has_no_policy,
         ) as client:
-            credentials.client = client
             run = _Run(client, entry, known, tombstoned, self._access.max_blob_bytes)
             yield from run.headscale() if self._headscale else run.tailscale()
 
 
-class _Credentials:
-    """The header that carries a token, or one that an OAuth client gets by its secret."""
-
-    def __init__(self, entry: TailscaleSource, access: Access) -> None:
-        secret = secret_of(access, entry.token, entry.token_env)
-        self._fixed = None if secret is None else header_value(secret, "token")
-        client_secret = secret_of(access, entry.client_secret, entry.client_secret_env)
-        self._client_id = entry.client_id
-        self._secret = client_secret
-        self.client: ApiClient | None = None
-        self._token = ""
-        self._until = 0.0
-        self._lock = threading.Lock()
-
-    def headers(self, renew: bool) -> Mapping[str, str]:
-        """What :class:`ApiClient` sends; ``renew``: what it sent was refused."""
-        if self._fixed is not None:
-            return {"authorization": f"Bearer {self._fixed}"}
-        with self._lock:
-            if renew or time.monotonic() >= self._until:
-                self._renew()
-            return {"authorization": f"Bearer {self._token}"}
-
-    def _renew(self) -> None:
-        assert self.client is not None and self._secret is not None
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": self._client_id or "",
-            "client_secret": self._secret.get_secret_value().strip(),
-        }
-        answer = self.client.ask("POST", "oauth/token", form=form, authorized=False)
-        said = answer.value()
-        token, seconds = said.string("access_token"), said.integer("expires_in")
-        if answer.gone or not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise TabootError("E_CREDENTIALS", "Tailscale gives the OAuth client no access token.")
-        self._token = token
-        self._until = time.monotonic() + (_TOKEN_SECONDS if seconds is None else seconds) - _RENEW_SECONDS
+def _authority(
+    entry: TailscaleSource, access: Access, base_url: str, limits: Limits
+) -> Callable[[bool], Mapping[str, str]]:
+    """Gives the header that carries a token, or one that an OAuth client gets by its secret. Raises
+    ``E_CONFIG``."""
+    secret = secret_of(access, entry.token, entry.token_env)
+    if secret is not None:
+        header = {"authorization": f"Bearer {header_value(secret, 'token')}"}
+        return lambda _: header
+    client_secret = secret_of(access, entry.client_secret, entry.client_secret_env)
+    assert client_secret is not None
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": entry.client_id or "",
+        "client_secret": client_secret.get_secret_value().strip(),
+    }
+    return AccessToken(
+        "Tailscale's token endpoint", f"{base_url}/oauth/token", lambda: Grant(form), limits=limits
+    )
 
 
 class _Run:
