@@ -18,13 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors import github_resources as resources
-from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.access import Access, MemoryState
 from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, canonical
 from taboot_pipelines.connectors.compose import HostName
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
@@ -33,7 +33,8 @@ from taboot_pipelines.connectors.github_discussions import Discussions
 from taboot_pipelines.connectors.github_files import Files
 from taboot_pipelines.connectors.github_lists import Held, Lists
 from taboot_pipelines.connectors.github_recorded import GithubReader
-from taboot_pipelines.connectors.github_threads import FINAL, Threads
+from taboot_pipelines.connectors.github_rounds import BOUNDS, FINAL, Round
+from taboot_pipelines.connectors.github_threads import Threads
 from taboot_pipelines.connectors.github_wiki import Wiki
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import Connector, SourceKind
@@ -49,7 +50,6 @@ from taboot_pipelines.model.records import (
     Known,
     NotModified,
     Skipped,
-    Unchanged,
 )
 
 _API = "https://api.github.com"
@@ -61,6 +61,8 @@ _SECONDARY = re.compile(
 _SECONDARY_SECONDS = 60.0
 #: A blob of 100 MB, GitHub's largest, is a third longer in base64.
 _MAX_ANSWER_BYTES = 160 * 1024 * 1024
+
+T = TypeVar("T")
 
 RepositoryName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-_]{0,99}/[A-Za-z0-9._-]{1,100}$")
@@ -139,26 +141,26 @@ class _Repository:
 
 
 class _Counting:
-    """Counts items, and ends a run that has had enough."""
+    """Counts what a run fetches, and ends one that has had enough."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
-        self.items = 0
+        self._fetched = 0
+        #: Whether anything was told.
+        self.any = False
 
     def of(self, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
-            size = len(event.roles) if isinstance(event, Unchanged) else not isinstance(event, Checkpoint)
-            if self._most is not None and self.items + size > self._most:
-                if isinstance(event, Unchanged):
-                    left = sorted(event.roles)[: self._most - self.items]
-                    yield Unchanged({path: event.roles[path] for path in left})
-                raise _EnoughError
-            self.items += size
+            if isinstance(event, Fetched):
+                if self._fetched == self._most:
+                    raise _EnoughError
+                self._fetched += 1
+            self.any |= not isinstance(event, Checkpoint)
             yield event
 
 
 class _EnoughError(Exception):
-    """The run has had ``max_items`` items."""
+    """The run has fetched ``max_items`` items."""
 
 
 class GithubConnector:
@@ -172,41 +174,50 @@ class GithubConnector:
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_CONFIG`` for a token that is not set, and what the service says where nothing was read
         of it at all."""
+        entry = self._entry
         reasons: list[str] = []
-        counting = _Counting(self._entry.max_items)
+        counting = _Counting(entry.max_items)
+        round_ = Round(self._access.state, entry.max_requests)
+        bound: TabootError | None = None
         with self._client() as client:
-            lists = Lists(client, self._access.state)
+            lists = Lists(client, self._access.state, round_)
             try:
-                for repository in self._repositories(lists, reasons):
+                for repository in self._repositories(lists, round_, reasons):
                     if not isinstance(repository, _Repository):
                         yield from counting.of(iter([repository]))
                         continue
-                    events = self._of(client, lists, repository, known, tombstoned, reasons)
+                    events = self._of(client, lists, round_, repository, known, tombstoned, reasons)
                     yield from counting.of(events)
             except TabootError as error:
-                if not counting.items and error.code != "E_REQUESTS":
+                if not counting.any and not round_.answered and error.code != "E_REQUESTS":
                     raise
+                bound = error if error.code in BOUNDS else None
                 reasons.append(error.message)
             except _EnoughError:
-                reasons.append(f"`max_items` of {self._entry.max_items} is reached")
+                message = f"`max_items` of {entry.max_items} is reached"
+                bound = TabootError("E_REQUESTS", message)
+                reasons.append(message)
             finally:
                 lists.spool.close()
+            round_.end(bound, client.requests)
         yield Enumerated(not reasons, "; ".join(reasons[:3]))
 
     def plan(self) -> Iterator[Planned]:
         """What a first run would ask for, part by part."""
         entry = self._entry
         with self._client() as client:
-            lists = Lists(client, self._access.state)
+            # What it asks for is no part of a round.
+            round_ = Round(MemoryState(), entry.max_requests)
+            lists = Lists(client, self._access.state, round_)
             reasons: list[str] = []
-            for repository in self._repositories(lists, reasons):
+            for repository in self._repositories(lists, round_, reasons):
                 if not isinstance(repository, _Repository):
                     told = repository.error if isinstance(repository, Failed) else repository
                     yield Planned(repository.path, note=told.message)
                     continue
                 name, api = repository.name, _api_path(repository.held)
                 if entry.files:
-                    count, size = self._files(client, repository).plan()
+                    count, size = self._files(client, round_, repository).plan()
                     yield Planned(f"files of {name}", requests=1 + count, items=count, bytes=size)
                 if self._has(entry.issues) or self._has(entry.pulls):
                     heads = _count(client, f"{api}/issues", self._since)
@@ -225,17 +236,20 @@ class GithubConnector:
 
     # --- which repositories ---------------------------------------------------------------------------------
 
-    def _repositories(self, lists: Lists, reasons: list[str]) -> Iterator[_Repository | Failed | Gone]:
+    def _repositories(
+        self, lists: Lists, round_: Round, reasons: list[str]
+    ) -> Iterator[_Repository | Failed | Gone]:
         """The repositories of the entry, each once; in their place what cannot be read."""
         seen: set[str] = set()
         for name in dict.fromkeys(self._entry.repositories):
+            path = f"{name}#repository"
             try:
-                found = self._named(lists, name)
+                found = _tried(round_, path, lambda name=name: self._named(lists, name))  # type: ignore[misc]
             except TabootError as error:
                 if error.code in FINAL:
                     raise
                 reasons.append(error.message)
-                yield Failed(f"{name}#repository", error)
+                yield Failed(path, error)
                 continue
             if isinstance(found, Gone):
                 yield found
@@ -247,7 +261,13 @@ class GithubConnector:
         for account, asked in accounts:
             try:
                 asked = {**asked, "sort": "full_name", "direction": "asc"}
-                listing = lists.read(account, f"{account}/repos", asked, resources.repository)
+                listing = _tried(
+                    round_,
+                    account,
+                    lambda account=account, asked=asked: lists.read(  # type: ignore[misc]
+                        account, f"{account}/repos", asked, resources.repository
+                    ),
+                )
             except TabootError as error:
                 if error.code in FINAL:
                     raise
@@ -266,7 +286,6 @@ class GithubConnector:
                     held,
                     lambda listing=listing, held=held: lists.resource(listing, held.id, lambda _: None),  # type: ignore[misc]
                 )
-            lists.save(listing)
 
     def _named(self, lists: Lists, name: str) -> _Repository | Gone:
         """A repository by its name; what was read of one that is not there counts as absent.
@@ -294,6 +313,7 @@ class GithubConnector:
         self,
         client: ApiClient,
         lists: Lists,
+        round_: Round,
         repository: _Repository,
         known: Mapping[str, Known],
         tombstoned: Callable[[str], bool],
@@ -302,13 +322,14 @@ class GithubConnector:
         """The events of one repository; why it may not be whole is added to ``reasons``."""
         entry, name, facts = self._entry, repository.name, repository.held.facts
         threads = Threads(
-            lists, self._access, name, _api_path(repository.held), known, tombstoned, self._since
+            lists, round_, self._access, name, _api_path(repository.held), known, tombstoned, self._since
         )
+        files = self._files(client, round_, repository)
         parts: list[tuple[str, Callable[[], Iterator[Event]]]] = [
             ("repository", lambda: self._about(repository, known, tombstoned))
         ]
         if entry.files:
-            parts.append(("files", lambda: self._files(client, repository).events(known, tombstoned)))
+            parts.append(("files", lambda: files.events(known, tombstoned)))
         if entry.releases:
             parts.append(("releases", threads.releases))
         issues, pulls = self._has(entry.issues), self._has(entry.pulls)
@@ -316,7 +337,7 @@ class GithubConnector:
             parts.append(("issues", lambda: threads.issues(issues=issues, pulls=pulls)))
         if entry.discussions and facts["discussions"]:
             full_name, url = facts["full_name"], _graphql(entry.base_url)
-            discussions = Discussions(client, self._access, url, name, full_name, self._since)
+            discussions = Discussions(client, self._access, round_, url, name, full_name, self._since)
             parts.append(("discussions", lambda: discussions.events(known, tombstoned)))
         if entry.wiki and facts["wiki"]:
             web = f"{_web(entry.base_url)}/{facts['full_name']}"
@@ -324,13 +345,17 @@ class GithubConnector:
             wiki = Wiki(self._access, token, web=web, prefix=name)
             parts.append(("wiki", lambda: wiki.events(known, tombstoned)))
         for part, events in parts:
+            path = f"{name}#{part}" if part != "files" else f"{name}/"
             try:
+                if (failure := round_.failure(path)) is not None:
+                    raise failure
                 yield from events()
             except TabootError as error:
                 if error.code in FINAL:
                     raise
+                round_.fail(path, error)
                 reasons.append(error.message)
-                yield Failed(f"{name}#{part}" if part != "files" else f"{name}/", error)
+                yield Failed(path, error)
             yield Checkpoint()
 
     def _about(
@@ -349,11 +374,12 @@ class GithubConnector:
             mime = resources.mime_of("repository")
             yield Fetched(path, data, mime=mime, charset="utf-8", url=url, etag=version)
 
-    def _files(self, client: ApiClient, repository: _Repository) -> Files:
+    def _files(self, client: ApiClient, round_: Round, repository: _Repository) -> Files:
         facts = repository.held.facts
         return Files(
             client,
             self._access,
+            round_,
             self._entry.include,
             self._entry.exclude,
             prefix=repository.name,
@@ -383,6 +409,18 @@ class GithubConnector:
             ),
             refused=_refused,
         )
+
+
+def _tried(round_: Round, key: str, read: Callable[[], T]) -> T:
+    """What ``read`` gives, which is not tried again in a round where it has failed."""
+    if (failure := round_.failure(key)) is not None:
+        raise failure
+    try:
+        return read()
+    except TabootError as error:
+        if error.code not in FINAL:
+            round_.fail(key, error)
+        raise
 
 
 def _refused(answer: Answer) -> float | None:
