@@ -57,6 +57,8 @@ _HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "20
 _SECONDARY = re.compile(
     rb"secondary rate limit|secondary-rate-limits|abuse detection|abuse-rate-limits", re.I
 )
+#: The permissions that would do, as GitHub names them: `issues=read; pull_requests=read`.
+_PERMISSIONS = re.compile(r"[a-z_]+=[a-z]+(?:[;,] ?[a-z_]+=[a-z]+){0,9}")
 #: What GitHub asks for where an answer does not say how long (its page on secondary rate limits).
 _SECONDARY_SECONDS = 60.0
 #: A blob of 100 MB, GitHub's largest, is a third longer in base64.
@@ -424,8 +426,23 @@ def _tried(round_: Round, key: str, read: Callable[[], T]) -> T:
 
 
 def _refused(answer: Answer) -> float | None:
-    """A secondary rate limit that only the body tells of."""
-    return _SECONDARY_SECONDS if _SECONDARY.search(answer.body[:4096]) else None
+    """How long a secondary rate limit lasts that only the body tells of. Raises ``E_FORBIDDEN`` where the
+    headers tell what the token lacks."""
+    if answer.status in (403, 429) and _SECONDARY.search(answer.body[:4096]):
+        return _SECONDARY_SECONDS
+    if answer.status != 403 or answer.headers.get("x-ratelimit-remaining") == "0":
+        return None
+    where = f"GitHub does not let this token read {urlsplit(answer.url).path}"
+    if answer.headers.get("x-github-sso", "").startswith("required"):
+        raise TabootError(
+            "E_FORBIDDEN",
+            f"{where}: the organisation wants it authorised for its single sign-on (`Configure SSO` in the"
+            " list of your tokens).",
+        )
+    wanted = answer.headers.get("x-accepted-github-permissions", "")
+    if _PERMISSIONS.fullmatch(wanted):
+        raise TabootError("E_FORBIDDEN", f"{where}; it needs the permission {wanted}.")
+    return None
 
 
 def _api_path(held: Held) -> str:

@@ -25,7 +25,7 @@ from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource, u
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import Connector, SourceKind
 from taboot_pipelines.connectors.recorded import RecordedFiles
-from taboot_pipelines.connectors.youtube_api import PAGE, DataApi
+from taboot_pipelines.connectors.youtube_api import PAGE, DataApi, refused
 from taboot_pipelines.connectors.youtube_files import DEFAULT_INCLUDE, VideoReader
 from taboot_pipelines.connectors.youtube_site import SITE, Site, best_track, tracks_of, translatable
 from taboot_pipelines.errors import TabootError
@@ -208,7 +208,11 @@ class _Service:
         if secret is not None:
             headers = {"x-goog-api-key": header_value(secret, "key")}
             client = ApiClient(
-                "The YouTube Data API", entry.api_url, authorize=lambda _: headers, limits=limits
+                "The YouTube Data API",
+                entry.api_url,
+                authorize=lambda _: headers,
+                limits=limits,
+                refused=refused,
             )
             self._clients.append(client)
             self.api = DataApi(client, access.state, self._spend)

@@ -461,6 +461,29 @@ def test_rate_limits(
     assert end is not None and not end.complete
 
 
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"x-accepted-github-permissions": "issues=read; pull_requests=read"}, "issues=read"),
+        (
+            {
+                "x-github-sso": "required; url=https://github.com/orgs/acme/sso?authorization_request=SWORDFISH"
+            },
+            "sign-on",
+        ),
+        ({"x-accepted-github-permissions": "<b>SWORDFISH"}, "does not let"),
+    ],
+)
+def test_a_refusal_says_what_the_token_lacks(
+    hub: FakeGithub, shop: Repository, headers: dict[str, str], said: str
+) -> None:
+    hub.fault = lambda path: (403, b"{}", headers) if "/issues?" in path else None
+    store = Store()
+    end = store.run(hub.url, **WITH_TOKEN)
+    assert end is not None and said in end.reason and "SWORDFISH" not in end.reason
+    assert store.problems == {"acme/shop#issues": "E_FORBIDDEN"}
+
+
 def test_discussions(hub: FakeGithub, shop: Repository) -> None:
     replies = [
         {"id": f"R{i}", "body": f"reply {i}", "createdAt": f"2025-0{i + 1}", "author": None} for i in range(3)
