@@ -15,25 +15,22 @@ names it anew. Of ``organisations`` and ``users`` it is the present name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
-from urllib.parse import quote, urlsplit
-
-from pydantic import Field, StringConstraints, model_validator
+from typing import TypeVar
+from urllib.parse import quote
 
 from taboot_pipelines.connectors import github_resources as resources
 from taboot_pipelines.connectors.access import Access, MemoryState
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, canonical
-from taboot_pipelines.connectors.compose import HostName
-from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.entries import BoundedSource, GlobList, ProxyName, RecordedSource
+from taboot_pipelines.connectors.api import ApiClient, canonical
+from taboot_pipelines.connectors.credentials import secret_of
 from taboot_pipelines.connectors.github_discussions import Discussions
+from taboot_pipelines.connectors.github_entry import GithubSource
 from taboot_pipelines.connectors.github_files import Files
 from taboot_pipelines.connectors.github_lists import Held, Lists
 from taboot_pipelines.connectors.github_recorded import GithubReader
 from taboot_pipelines.connectors.github_rounds import BOUNDS, FINAL, Round
+from taboot_pipelines.connectors.github_service import client_of, count, graphql_of, web_of
 from taboot_pipelines.connectors.github_threads import Threads
 from taboot_pipelines.connectors.github_wiki import Wiki
 from taboot_pipelines.connectors.plans import Planned
@@ -52,84 +49,7 @@ from taboot_pipelines.model.records import (
     Skipped,
 )
 
-_API = "https://api.github.com"
-_HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
-_SECONDARY = re.compile(
-    rb"secondary rate limit|secondary-rate-limits|abuse detection|abuse-rate-limits", re.I
-)
-#: The permissions that would do, as GitHub names them: `issues=read; pull_requests=read`.
-_PERMISSIONS = re.compile(r"[a-z_]+=[a-z]+(?:[;,] ?[a-z_]+=[a-z]+){0,9}")
-#: What GitHub asks for where an answer does not say how long (its page on secondary rate limits).
-_SECONDARY_SECONDS = 60.0
-#: A blob of 100 MB, GitHub's largest, is a third longer in base64.
-_MAX_ANSWER_BYTES = 160 * 1024 * 1024
-
 T = TypeVar("T")
-
-RepositoryName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-_]{0,99}/[A-Za-z0-9._-]{1,100}$")
-]
-AccountName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-_]{0,99}$")]
-
-
-class GithubSource(RecordedSource, BoundedSource):
-    """Repositories of GitHub, or of a GitHub Enterprise server; or recorded answers of its API."""
-
-    type: Literal["github"]
-    repositories: list[RepositoryName] = Field(
-        default_factory=list, description="Repositories: `OWNER/NAME`."
-    )
-    organisations: list[AccountName] = Field(
-        default_factory=list, description="Organisations, of which every repository is read."
-    )
-    users: list[AccountName] = Field(
-        default_factory=list, description="Users, of whom every public repository of their own is read."
-    )
-    base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s?#@]+$")] = Field(
-        _API, description="The API; of GitHub Enterprise `https://HOST/api/v3`."
-    )
-    token: SecretReference | None = Field(
-        None,
-        description="The token, as `${NAME}` of an environment variable; without it 60 requests an hour.",
-    )
-    token_env: VariableName | None = Field(
-        None, description="The environment variable with the token, instead of `token`."
-    )
-    include: GlobList = Field(
-        default_factory=list,
-        description="Globs of files in a repository; default: Markdown, Compose and Docker files, `*.conf`.",
-    )
-    files: bool = Field(True, description="Files of the default branch are read.")
-    issues: bool | None = Field(
-        None, description="Issues with their comments are read; by default if there is a token."
-    )
-    pulls: bool | None = Field(
-        None,
-        description="Pull requests with comments and reviews are read, a request each; default as `issues`.",
-    )
-    releases: bool = Field(True, description="Published releases are read.")
-    discussions: bool = Field(
-        False, description="Discussions are read. They need a token, and are asked for whole in every run."
-    )
-    wiki: bool = Field(False, description="Pages of the wiki are read, by the program `git`.")
-    forks: bool = Field(False, description="Forks of organisations and users are read too.")
-    archived: bool = Field(True, description="Archived repositories of organisations and users are read too.")
-    host: HostName | None = Field(None, description="The machine on which the Compose projects run.")
-    proxy: ProxyName | None = Field(
-        None,
-        description="Name of the reverse proxy that confs and labels speak to; default the repository's.",
-    )
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> GithubSource:
-        asked = bool(self.repositories or self.organisations or self.users)
-        if asked == (self.path is not None):
-            raise ValueError("names either `repositories`, `organisations` or `users`, or a `path`")
-        if self.token is not None and self.token_env is not None:
-            raise ValueError("has both `token` and `token_env`")
-        if self.discussions and self.token is None and self.token_env is None and self.path is None:
-            raise ValueError("has `discussions`, which need a `token`")
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +101,7 @@ class GithubConnector:
         counting = _Counting(entry.max_items)
         round_ = Round(self._access.state, entry.max_requests)
         bound: TabootError | None = None
-        with self._client() as client:
+        with client_of(entry, self._access) as client:
             lists = Lists(client, self._access.state, round_)
             try:
                 for repository in self._repositories(lists, round_, reasons):
@@ -207,7 +127,7 @@ class GithubConnector:
     def plan(self) -> Iterator[Planned]:
         """What a first run would ask for, part by part."""
         entry = self._entry
-        with self._client() as client:
+        with client_of(entry, self._access) as client:
             # What it asks for is no part of a round.
             round_ = Round(MemoryState(), entry.max_requests)
             lists = Lists(client, self._access.state, round_)
@@ -219,18 +139,18 @@ class GithubConnector:
                     continue
                 name, api = repository.name, _api_path(repository.held)
                 if entry.files:
-                    count, size = self._files(client, round_, repository).plan()
-                    yield Planned(f"files of {name}", requests=1 + count, items=count, bytes=size)
+                    files, size = self._files(client, round_, repository).plan()
+                    yield Planned(f"files of {name}", requests=1 + files, items=files, bytes=size)
                 if self._has(entry.issues) or self._has(entry.pulls):
-                    heads = _count(client, f"{api}/issues", self._since)
-                    said = _count(client, f"{api}/issues/comments", None)
+                    heads = count(client, f"{api}/issues", self._since)
+                    said = count(client, f"{api}/issues/comments", None)
                     pages = -(-heads // 100) + -(-said // 100)
                     note = "and one request for each pull request" if self._has(entry.pulls) else ""
                     what = f"issues and pull requests of {name}"
                     yield Planned(what, requests=pages, items=heads, note=note)
                 if entry.releases:
-                    count = _count(client, f"{api}/releases", None)
-                    yield Planned(f"releases of {name}", requests=-(-count // 100) or 1, items=count)
+                    found = count(client, f"{api}/releases", None)
+                    yield Planned(f"releases of {name}", requests=-(-found // 100) or 1, items=found)
                 if entry.discussions:
                     yield Planned(f"discussions of {name}")
                 if entry.wiki:
@@ -338,11 +258,11 @@ class GithubConnector:
         if issues or pulls:
             parts.append(("issues", lambda: threads.issues(issues=issues, pulls=pulls)))
         if entry.discussions and facts["discussions"]:
-            full_name, url = facts["full_name"], _graphql(entry.base_url)
+            full_name, url = facts["full_name"], graphql_of(entry.base_url)
             discussions = Discussions(client, self._access, round_, url, name, full_name, self._since)
             parts.append(("discussions", lambda: discussions.events(known, tombstoned)))
         if entry.wiki and facts["wiki"]:
-            web = f"{_web(entry.base_url)}/{facts['full_name']}"
+            web = f"{web_of(entry.base_url)}/{facts['full_name']}"
             token = secret_of(self._access, entry.token, entry.token_env)
             wiki = Wiki(self._access, token, web=web, prefix=name)
             parts.append(("wiki", lambda: wiki.events(known, tombstoned)))
@@ -394,24 +314,6 @@ class GithubConnector:
         entry = self._entry
         return (entry.token is not None or entry.token_env is not None) if part is None else part
 
-    def _client(self) -> ApiClient:
-        """Raises ``E_CONFIG`` for a token that is not set."""
-        entry = self._entry
-        secret = secret_of(self._access, entry.token, entry.token_env)
-        value = None if secret is None else header_value(secret, "token of GitHub")
-        return ApiClient(
-            "GitHub",
-            entry.base_url,
-            headers=_HEADERS,
-            authorize=None if value is None else lambda _: {"authorization": f"Bearer {value}"},
-            limits=Limits(
-                max_requests=entry.max_requests,
-                max_wait_seconds=entry.max_wait_seconds,
-                max_answer_bytes=_MAX_ANSWER_BYTES,
-            ),
-            refused=_refused,
-        )
-
 
 def _tried(round_: Round, key: str, read: Callable[[], T]) -> T:
     """What ``read`` gives, which is not tried again in a round where it has failed."""
@@ -425,54 +327,9 @@ def _tried(round_: Round, key: str, read: Callable[[], T]) -> T:
         raise
 
 
-def _refused(answer: Answer) -> float | None:
-    """How long a secondary rate limit lasts that only the body tells of. Raises ``E_FORBIDDEN`` where the
-    headers tell what the token lacks."""
-    if answer.status in (403, 429) and _SECONDARY.search(answer.body[:4096]):
-        return _SECONDARY_SECONDS
-    if answer.status != 403 or answer.headers.get("x-ratelimit-remaining") == "0":
-        return None
-    where = f"GitHub does not let this token read {urlsplit(answer.url).path}"
-    if answer.headers.get("x-github-sso", "").startswith("required"):
-        raise TabootError(
-            "E_FORBIDDEN",
-            f"{where}: the organisation wants it authorised for its single sign-on (`Configure SSO` in the"
-            " list of your tokens).",
-        )
-    wanted = answer.headers.get("x-accepted-github-permissions", "")
-    if _PERMISSIONS.fullmatch(wanted):
-        raise TabootError("E_FORBIDDEN", f"{where}; it needs the permission {wanted}.")
-    return None
-
-
 def _api_path(held: Held) -> str:
     """The path of a repository's resources, by its present name: the former one redirects."""
     return f"repos/{quote(held.facts['full_name'], safe='/')}"
-
-
-def _count(client: ApiClient, path: str, since: str | None) -> int:
-    """How many things a list has, by one request: the number of its last page, of one thing each."""
-    asked: dict[str, str | int] = {"per_page": 1, "state": "all", **({"since": since} if since else {})}
-    answer = client.get(path, asked)
-    if answer.gone:
-        return 0
-    last = re.search(r"[?&]page=([0-9]{1,9})", answer.link("last") or "")
-    listed = answer.json()
-    return int(last[1]) if last is not None else len(listed) if isinstance(listed, list) else 0
-
-
-def _graphql(base_url: str) -> str:
-    base = base_url.rstrip("/")
-    return f"{base.removesuffix('/v3')}/graphql" if base.endswith("/api/v3") else f"{base}/graphql"
-
-
-def _web(base_url: str) -> str:
-    """Where people open what the API serves; never taken from an answer, since git is sent there."""
-    base = base_url.rstrip("/")
-    if base == _API:
-        return "https://github.com"
-    parts = urlsplit(base)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _connect(entry: GithubSource, access: Access) -> Connector:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import github, github_lists, open_connector
+from taboot_pipelines.connectors import github_lists, github_service, open_connector
 from taboot_pipelines.connectors.access import environment_secret
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.documents.parse import parse_document
@@ -442,7 +442,7 @@ def test_a_storm_ends_the_run(hub: FakeGithub, shop: Repository) -> None:
 def test_rate_limits(
     hub: FakeGithub, shop: Repository, refusal: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github, "_SECONDARY_SECONDS", 0.01)
+    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 0.01)
     left = [2]
 
     def refuse(path: str) -> Answer | None:
@@ -456,7 +456,7 @@ def test_rate_limits(
     fine(store, hub)
     assert "acme/shop/README.md" in store.items
     left[0] = 10**6
-    monkeypatch.setattr(github, "_SECONDARY_SECONDS", 60.0)
+    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 60.0)
     end = store.run(hub.url, max_wait_seconds=1)
     assert end is not None and not end.complete
 
@@ -591,7 +591,7 @@ def test_entries_that_are_refused(fields: dict[str, Any]) -> None:
     ],
 )
 def test_enterprise_has_its_addresses(base: str, graphql: str, web: str) -> None:
-    assert github._graphql(base) == graphql and github._web(base) == web
+    assert github_service.graphql_of(base) == graphql and github_service.web_of(base) == web
 
 
 # --- recordings of the real API -----------------------------------------------------------------------------

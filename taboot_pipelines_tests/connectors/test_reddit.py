@@ -436,7 +436,7 @@ def test_recorded_listings_are_read_by_the_api_too() -> None:
         {},
         {"path": ".", "subreddits": ["a1"]},
         {"subreddits": ["a1"], "client_id_env": "X"},
-        {"subreddits": ["r/a1"], **APPLICATION},
+        {"subreddits": ["r/a1+a2"], **APPLICATION},
         {"threads": ["https://example.org/comments/a"], **APPLICATION},
         {"listings": ["../api/v1/me"], **APPLICATION},
         {"subreddits": ["a1"], "client_id": "abc", "client_secret": "def"},
