@@ -33,6 +33,7 @@ from taboot_pipelines.model.records import (
     Enumerated,
     Event,
     Failed,
+    Fetched,
     Gone,
     Known,
     NotModified,
@@ -179,7 +180,9 @@ class _Run:
 
     def _named(self) -> Iterator[Event]:
         """The videos that the entry names, by the player alone."""
-        for ids in _batches(self._wanted(self.entry.videos), PAGE):
+        # What was never read comes first, so that bounded runs come to an end in time.
+        wanted = sorted(self._wanted(self.entry.videos), key=lambda video: video in self.known)
+        for ids in _batches(wanted, PAGE):
             for video in ids:
                 yield from self._video(video, None)
             yield Checkpoint()
@@ -236,7 +239,6 @@ class _Run:
             elif self._too_old(api.published(video)):
                 continue
             elif self._is_as_it_was(video, versions[video]):
-                self._count()
                 yield from self._unchanged(video)
             elif video in items:
                 yield from self._video(video, items[video])
@@ -250,11 +252,6 @@ class _Run:
         )
 
     # --- one video ------------------------------------------------------------------------------------------
-
-    def _count(self) -> None:
-        if self.entry.max_items is not None and self._taken >= self.entry.max_items:
-            raise _EndError(f"the source has more than {self.entry.max_items} items (`max_items`)")
-        self._taken += 1
 
     def _buried(self, video: str) -> Skipped:
         return Skipped(video, "E_TOMBSTONED", f"{video} was deleted on purpose.")
@@ -287,7 +284,8 @@ class _Run:
         if self.tombstoned(video):
             yield self._buried(video)
             return
-        self._count()
+        if self.entry.max_items is not None and self._taken >= self.entry.max_items:
+            raise _EndError(f"`max_items` of {self.entry.max_items} is reached")
         try:
             if self._blocked >= _MAX_BLOCKED:
                 raise TabootError("E_403_WAF", "YouTube shows its videos to nobody from this address.")
@@ -306,7 +304,9 @@ class _Run:
                 raise _EndError("YouTube shows its videos to nobody from this address") from None
 
     def _item(self, video: str, resource: Mapping[str, Any]) -> Event:
-        return item(self.known, video, resource, volatile=_VOLATILE, mime=VIDEO, url=watch_url(video))
+        event = item(self.known, video, resource, volatile=_VOLATILE, mime=VIDEO, url=watch_url(video))
+        self._taken += isinstance(event, Fetched)
+        return event
 
     def _asked(self, video: str, listed: Mapping[str, Any] | None) -> Iterator[Event]:
         player = self.service.site.player(video)

@@ -474,6 +474,10 @@ def test_bounds_of_a_run(fake: FakeYoutube, tmp_path: Path) -> None:
     fake.videos = {x: talk(published=f"2026-01-{n + 1:02}T00:00:00Z") for n, x in enumerate(ids)}
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", max_items=5))
     assert not runs()[-1].complete and len(runs.blobs) == 5  # type: ignore[union-attr]
+    assert [runs()[-1].complete for _ in range(3)] == [False, False, True]  # type: ignore[union-attr]
+    assert runs.blobs.keys() == set(ids), "each run goes on where the last one ended"
+    runs = Runs(tmp_path, fake.entry(videos=ids, max_requests=9))
+    assert len([runs() for _ in range(6)]) == 6 and runs.blobs.keys() == set(ids)
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", since="2026-01-16"))
     assert runs()[-1] == Enumerated(True) and runs.blobs.keys() == set(ids[15:])
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", max_requests=12))
@@ -656,17 +660,21 @@ def test_files_of_every_kind_and_those_that_are_something_else(fake: FakeYoutube
         "package.json": '{"name": "left-pad"}',
         "cut.json": '{"videoDetails": {"title": ',
         "words.xml": "<rss/>",
+        "live.live_chat.json": '{"replayChatItemAction": {}}\n' * 2,
         "empty.json": "",
     }
     for name, text in files.items():
         (folder / name).write_text(text)
     runs = Runs(tmp_path, {"path": "recorded"})
-    found = codes(runs())
+    told = runs()
+    assert told[-1] == Enumerated(False, "cut.json could not be read to its end")
+    found = codes(told)
     assert {path: code for path, code in found.items() if code != "Fetched"} == {
         "page.static": "E_MIME",
         "bot.html": "E_MIME",
         "package.json": "E_MIME",
         "words.xml": "E_MIME",
+        "live.live_chat.json": "E_MIME",
         "cut.json": "E_PARSE",
         "empty.json": "E_EMPTY",
     }
