@@ -110,9 +110,10 @@ class GithubConnector:
                         continue
                     events = self._of(client, lists, round_, repository, known, tombstoned, reasons)
                     yield from counting.of(events)
-            except TabootError as error:
+            except TabootError as raised:
+                error = self._explained(raised)
                 if not counting.any and not round_.answered and error.code != "E_REQUESTS":
-                    raise
+                    raise error from None
                 bound = error if error.code in BOUNDS else None
                 reasons.append(error.message)
             except _EnoughError:
@@ -309,6 +310,13 @@ class GithubConnector:
             branch=facts["branch"],
             web=facts["html_url"],
         )
+
+    def _explained(self, error: TabootError) -> TabootError:
+        """An error that ends the run, with the remedy that a missing token is."""
+        if error.code != "E_429_RATE" or self._has(None):
+            return error
+        message = "Without a token GitHub answers 60 requests an hour, with one 5,000: name one in `token`."
+        return TabootError(error.code, f"{error.message} {message}")
 
     def _has(self, part: bool | None) -> bool:
         entry = self._entry

@@ -7,19 +7,16 @@ is named, and only its pointer was read.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient
+from taboot_pipelines.connectors.api import ApiClient
 from taboot_pipelines.connectors.compose import add_named, decode, has_services, is_yaml
 from taboot_pipelines.connectors.files import is_env
-from taboot_pipelines.connectors.github_lists import MALFORMED
+from taboot_pipelines.connectors.github_blobs import Blobs
 from taboot_pipelines.connectors.github_rounds import FINAL, Round
 from taboot_pipelines.connectors.github_tree import SUBMODULE, SYMLINK, Entry, Tree
 from taboot_pipelines.connectors.globs import Globs
@@ -58,8 +55,6 @@ _LFS = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\r?\n")
 _LFS_SIZE = re.compile(rb"^size ([0-9]{1,19})\r?$", re.MULTILINE)
 _MAX_POINTER_BYTES = 1024
 _CHECKPOINT_FILES = 256
-#: Of files that Compose projects are found by, so many bytes are kept until they are told.
-_MAX_HELD_BYTES = 64 * 1024 * 1024
 
 
 class Files:
@@ -79,7 +74,6 @@ class Files:
         branch: str,
         web: str,
     ) -> None:
-        self._client = client
         self._access = access
         self._round = round_
         #: Endings of the default are taken in any case; a person's globs mean what they say.
@@ -87,18 +81,14 @@ class Files:
         self._include = Globs(include or DEFAULT_INCLUDE)
         self._exclude = Globs(exclude)
         self._tree = Tree(client, round_, self._exclude, prefix=prefix, api=api, branch=branch)
+        self._blobs = Blobs(client, access, round_, self._is_skipped, prefix=prefix, api=api)
         self._prefix = prefix
-        self._api = api
         self._branch = branch
         self._web = web
-        self._held: dict[str, bytes] = {}
-        self._held_bytes = 0
         #: Files that are looked at to find others, by path, with what they are taken as.
         self._looked_at: dict[str, tuple[Entry, Role]] = {}
         #: What is not read for its bytes' sake: {path: [hash, [code, message, whether it counts as absent]]}.
         self._skips: dict[str, list[Any]] = {}
-        #: Whether a file could not be read that says what else is taken.
-        self._unsure = False
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises as :meth:`ApiClient.ask`; a file that cannot be had is a ``Failed``."""
@@ -129,14 +119,14 @@ class Files:
                 "taken": [[e.path, e.mode, e.sha, e.size, role] for e, role in taken],
             }
             now["deleted"] = self._deleted(now["taken"], tombstoned)
-            if self._unsure:
+            if self._blobs.unsure:
                 state.save(key, None)
                 self._tree.keep()
             else:
                 if now != kept:
                     state.save(key, now)
                 self._tree.forget()
-        if not self._unsure:
+        if not self._blobs.unsure:
             self._round.done(key)
         yield from self._events(taken, known, tombstoned)
 
@@ -174,12 +164,12 @@ class Files:
             if tombstoned(f"{self._prefix}/{path}"):
                 return None
             self._looked_at.setdefault(path, (files[path], roles.get(path, "input")))
-            data = self._content(files[path], known)
+            data = self._blobs.content(files[path], known)
             return None if data is None else decode(data)
 
         configuration = [path for path in sorted(roles) if is_yaml(path)]
         self._looked_at = {path: (files[path], roles[path]) for path in configuration}
-        self._read_ahead([files[path] for path in configuration], known, tombstoned)
+        self._blobs.read_ahead([files[path] for path in configuration], known, tombstoned)
         projects = [
             path
             for path, role in sorted(roles.items())
@@ -235,7 +225,7 @@ class Files:
             elif entry.path in skips and skips[entry.path][0] == entry.sha:
                 self._skips[entry.path] = skips[entry.path]
                 yield Skipped(path, *skips[entry.path][1])
-            elif self._is_stored(entry, known) and known[path].url == self._url(entry):
+            elif self._blobs.is_stored(entry, known) and known[path].url == self._url(entry):
                 unchanged[path] = role
             elif failure is not None:
                 yield Failed(path, failure)
@@ -254,9 +244,7 @@ class Files:
         once what came before it is told."""
         asked: list[tuple[Entry, Role]] = []
         for entry, role in due:
-            data = self._held.get(entry.sha)
-            if data is None:
-                data = self._stored(entry, known)
+            data = self._blobs.at_hand(entry, known)
             if data is None:
                 asked.append((entry, role))
             else:
@@ -264,19 +252,19 @@ class Files:
         end: TabootError | None = None
 
         # One blob at several paths is asked for at each: that is rare, and its bytes are not kept for it.
-        def requests() -> Iterator[tuple[str, Mapping[str, str]]]:
+        def wanted() -> Iterator[Entry]:
             for entry, _ in asked:
                 if end is not None:
                     return
-                yield self._blob_path(entry), {}
+                yield entry
 
-        answers = self._client.get_each(requests())
+        answers = self._blobs.ask_each(wanted())
         for done, ((entry, role), answer) in enumerate(zip(asked, answers, strict=False), start=1):
             path = f"{self._prefix}/{entry.path}"
             try:
                 if isinstance(answer, TabootError):
                     raise answer
-                yield self._file(entry, role, self._bytes(entry, answer))
+                yield self._file(entry, role, self._blobs.bytes_of(entry, answer))
             except TabootError as error:
                 if error.code in FINAL:
                     end = end or error
@@ -300,100 +288,14 @@ class Files:
         """The files that were looked at before a bound ended the run: the next one finds them stored."""
         skips = dict(self._skips)
         for entry, role in self._looked_at.values():
-            data = self._held.get(entry.sha)
-            if data is not None and not self._is_stored(entry, known):
+            data = self._blobs.held(entry)
+            if data is not None and not self._blobs.is_stored(entry, known):
                 yield self._file(entry, role, data)
         if self._skips != skips:
             self._access.state.save(f"{self._prefix}/skips", self._skips)
 
-    def _is_stored(self, entry: Entry, known: Mapping[str, Known]) -> bool:
-        """Whether the bytes that the tree names are stored of the file."""
-        before = known.get(f"{self._prefix}/{entry.path}")
-        return before is not None and before.whole and before.etag == entry.sha
-
-    def _stored(self, entry: Entry, known: Mapping[str, Known]) -> bytes | None:
-        """What is stored of the file, if that is what the tree names."""
-        if not self._is_stored(entry, known):
-            return None
-        page = self._access.stored_page(f"{self._prefix}/{entry.path}")
-        return None if page is None else page.data
-
-    def _content(self, entry: Entry, known: Mapping[str, Known]) -> bytes | None:
-        """A file's bytes before its turn; None where they cannot be had, which is told in its turn."""
-        if entry.size > self._access.max_blob_bytes or self._is_skipped(entry):
-            return None
-        data = self._held.get(entry.sha)
-        if data is None:
-            data = self._stored(entry, known)
-        if data is None:
-            path = f"{self._prefix}/{entry.path}"
-            try:
-                if (failure := self._round.failure(path)) is not None:
-                    raise failure
-                data = self._bytes(entry, self._client.get(self._blob_path(entry)))
-            except TabootError as error:
-                if error.code in FINAL:
-                    raise
-                self._round.fail(path, error)
-                self._unsure = True
-                return None
-            self._hold(entry, data)
-        return data
-
-    def _read_ahead(
-        self, entries: list[Entry], known: Mapping[str, Known], tombstoned: Callable[[str], bool]
-    ) -> None:
-        """Ask for files whose text will be looked at, several at a time."""
-        limit = self._access.max_blob_bytes
-        due: list[Entry] = []
-        waiting = self._held_bytes
-        for entry in entries:
-            path = f"{self._prefix}/{entry.path}"
-            waiting += entry.size
-            if waiting > _MAX_HELD_BYTES:
-                break
-            wanted = entry.size <= limit and not self._is_skipped(entry) and not tombstoned(path)
-            if wanted and self._round.failure(path) is None and self._stored(entry, known) is None:
-                due.append(entry)
-        for entry, answer in zip(
-            due, self._client.get_each((self._blob_path(e), {}) for e in due), strict=True
-        ):
-            # What fails is asked for again in its turn, and told there.
-            if not isinstance(answer, TabootError) and not answer.gone:
-                with contextlib.suppress(TabootError):
-                    self._hold(entry, self._bytes(entry, answer))
-
-    def _hold(self, entry: Entry, data: bytes) -> None:
-        if entry.sha not in self._held and self._held_bytes + len(data) <= _MAX_HELD_BYTES:
-            self._held[entry.sha] = data
-            self._held_bytes += len(data)
-
     def _is_skipped(self, entry: Entry) -> bool:
         return entry.path in self._skips and self._skips[entry.path][0] == entry.sha
-
-    def _blob_path(self, entry: Entry) -> str:
-        return f"{self._api}/git/blobs/{quote(entry.sha, safe='')}"
-
-    def _bytes(self, entry: Entry, answer: Answer) -> bytes:
-        path = f"{self._prefix}/{entry.path}"
-        if answer.gone:
-            raise TabootError("E_NOT_FOUND", f"{path} is not there any more.", path=path)
-        try:
-            blob = answer.json()
-            content, size = blob["content"], blob.get("size")
-            if blob.get("encoding") == "base64":
-                data = base64.b64decode("".join(content.split()), validate=True)
-            else:
-                data = content.encode()
-            if isinstance(size, int) and size != len(data):
-                raise ValueError
-        except (*MALFORMED, binascii.Error):
-            raise TabootError(
-                "E_API",
-                f"{self._client.service} answers with something else than the blob of {path}.",
-                path=path,
-            ) from None
-        return data
 
     def _pointer(self, path: str, data: bytes) -> Skipped | None:
         """That the file itself lies in Git LFS, if its bytes say so."""

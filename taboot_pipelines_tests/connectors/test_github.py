@@ -460,7 +460,9 @@ def test_rate_limits(
     left[0] = 10**6
     monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 60.0)
     end = store.run(hub.url, max_wait_seconds=1)
-    assert end is not None and not end.complete
+    assert end is not None and not end.complete and "name one in `token`" in end.reason
+    end = store.run(hub.url, max_wait_seconds=1, issues=False, pulls=False, **WITH_TOKEN)
+    assert end is not None and not end.complete and "`token`" not in end.reason
 
 
 @pytest.mark.parametrize(
