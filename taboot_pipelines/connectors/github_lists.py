@@ -208,8 +208,17 @@ class Lists:
         return found
 
     def resource(self, listing: Listing, id_: str, stored: Callable[[str], Any | None]) -> Any | None:
-        """A thing itself: as this run was told it; else as it is ``stored``, if that is the version that is
-        listed; else its page is asked for again. None if it is not there any more."""
+        """A thing itself: as it is :meth:`at_hand`, else its page is asked for again. None if it is not there
+        any more."""
+        found = self.at_hand(listing, id_, stored)
+        if found is None:
+            self._page(listing.name, listing.page_of(id_), None, listing.slim)
+            found = self.spool.get(listing.name, id_)
+        return found
+
+    def at_hand(self, listing: Listing, id_: str, stored: Callable[[str], Any | None]) -> Any | None:
+        """A thing itself as this run was told it; else as it is ``stored``, if that is the version that is
+        listed."""
         found = self.spool.get(listing.name, id_)
         if found is None:
             found = stored(id_)
@@ -217,9 +226,6 @@ class Lists:
                 held = slimmed(listing.slim, found)
                 if held is None or held.version != listing.held[id_].version:
                     found = None
-        if found is None:
-            self._page(listing.name, listing.page_of(id_), None, listing.slim)
-            found = self.spool.get(listing.name, id_)
         return found
 
     def one(self, name: str, path: str, slim: Slim) -> Held | None:

@@ -14,6 +14,8 @@ from taboot_pipelines.connectors.github_rounds import BOUNDS, FINAL, Round
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Failed, Fetched, Known, NotModified, Skipped
 
+#: After these the client makes no request whatever it is asked for.
+_SILENT = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN"})
 _BY_AGE: Mapping[str, str | int] = {"sort": "created", "direction": "asc"}
 
 
@@ -55,8 +57,9 @@ class Threads:
     def issues(self, *, issues: bool, pulls: bool) -> Iterator[Event]:
         """One item each, ``#issues/N`` and ``#pulls/N``. Raises as :meth:`Lists.read`.
 
-        Where a bound ends the run, the threads whose parts are all there are told before that is raised, and
-        of one other what could be had of it: so each run comes further, however little it may ask for.
+        Where a bound ends the run, what could be had of the thread that it came to is told before that is
+        raised, so that each run comes further, however little it may ask for; and other threads whose parts
+        are all there, where that takes no request.
         """
         lists, name, api = self._lists, f"{self._prefix}#", self._api
         asked = {**_BY_AGE, "state": "all", **({"since": self._since} if self._since else {})}
@@ -85,7 +88,7 @@ class Threads:
                     raise failure
                 yield from self._thread(paths[head.of], head, listings, of, reviewed, bound is None)
             except TabootError as error:
-                if error.code in BOUNDS:
+                if error.code in _SILENT:
                     bound = bound or error
                 elif error.code in FINAL:
                     raise
@@ -160,6 +163,9 @@ class Threads:
         except (ValueError, RecursionError):
             return None
 
+    def at_hand(self, listing: Listing, held: Held, stored: Callable[[], Any | None]) -> Any | None:
+        return self._lists.at_hand(listing, held.id, lambda _: stored())
+
     def resource(self, listing: Listing, held: Held, stored: Callable[[], Any | None]) -> Any | None:
         return self._lists.resource(listing, held.id, lambda _: stored())
 
@@ -219,13 +225,16 @@ class _Made:
         return resource, _version(slim, now)
 
     def _part(self, part: str, held: Held) -> Any | None:
-        before = self._before.get((part, held.id))
+        before, listing = self._before.get((part, held.id)), self._listings[part]
+        if self.bound is not None:
+            found = self._threads.at_hand(listing, held, lambda: before)
+            return before if found is None else found
         try:
-            return self._threads.resource(self._listings[part], held, lambda: before)
+            return self._threads.resource(listing, held, lambda: before)
         except TabootError as error:
             if error.code not in BOUNDS or not self._in_part:
                 raise
-            self.bound = self.bound or error
+            self.bound = error
             return before
 
 

@@ -2,8 +2,8 @@
 
 What may pass (time-outs, broken connections, 408, 425, 5xx, an answer that breaks off) is tried again with
 full jitter (Brooker, "Exponential Backoff and Jitter", AWS 2015). A service that was asked too often is left
-alone for as long as it says, within what the run may wait, or for the rest of the run. After several requests
-in a row without an answer the run gives the service up.
+alone for as long as it says, within what the run may wait. After several requests in a row without an answer
+the run gives the service up.
 """
 
 from __future__ import annotations
@@ -66,8 +66,6 @@ class _Spent:
     waited: float = 0.0
     failures: int = 0
     until: float = 0.0
-    #: Whether the service asks to be left alone for longer than the run may wait.
-    over: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -375,8 +373,6 @@ class ApiClient:
                 raise TabootError(
                     "E_CIRCUIT_OPEN", f"{self.service} failed repeatedly and is not asked again in this run."
                 )
-            if spent.over:
-                raise TabootError("E_429_RATE", f"{self.service} is left alone for the rest of this run.")
             if spent.requests >= self.limits.max_requests:
                 raise TabootError(
                     "E_REQUESTS",
@@ -395,7 +391,6 @@ class ApiClient:
             until = time.monotonic() + seconds
             added = max(0.0, until - max(spent.until, time.monotonic()))
             if spent.waited + added > self.limits.max_wait_seconds:
-                spent.over = True
                 raise TabootError(
                     "E_429_RATE",
                     f"{self.service} asks to be left alone; the run has waited {spent.waited:.0f} of the"
