@@ -9,8 +9,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
-from taboot_pipelines.connectors.api import AccessToken, ApiClient, Grant, Limits, seconds_to_wait
+from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, seconds_to_wait
 from taboot_pipelines.connectors.reddit_threads import Thread, is_listing, pairs, posts_of, things_of
 from taboot_pipelines.errors import TabootError
 
@@ -23,6 +24,15 @@ _PAGE = 100
 _MAX_PAGES = 100
 #: Fullnames in one question for what became of them, and comments in one for more.
 _BATCH = 100
+#: Why Reddit refuses a listing or thread, by what it says.
+_REASONS = {
+    "private": "private",
+    "quarantined": "quarantined",
+    "quarantine": "quarantined",
+    "gold_only": "for premium members only",
+    "gated": "gated",
+    "employees_only": "for Reddit's staff only",
+}
 
 
 class RedditApi:
@@ -53,6 +63,7 @@ class RedditApi:
             ),
             limits=limits,
             throttled=seconds_asked,
+            refused=refused,
             sleep=sleep,
         )
         self._credentials = credentials
@@ -201,6 +212,28 @@ def seconds_asked(status: int, headers: Mapping[str, str]) -> float | None:
     if status == 429 and not headers.get("retry-after") and reset is not None and reset >= 0:
         return reset
     return wait
+
+
+def refused(answer: Answer) -> None:
+    """Raises what a 403 means: ``E_FORBIDDEN`` for what is not everybody's, ``E_403_WAF`` where Reddit keeps
+    an address or application out."""
+    if answer.status != 403:
+        return
+    try:
+        said = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        raise TabootError(
+            "E_403_WAF",
+            "Reddit keeps this address or application out. It wants a `user_agent` that names the application"
+            " and its owner.",
+        ) from None
+    reason = said.get("reason") if isinstance(said, dict) else None
+    what = _REASONS.get(reason) if isinstance(reason, str) else None
+    if what is not None:
+        where = urlsplit(answer.url).path
+        raise TabootError(
+            "E_FORBIDDEN", f"{where} is {what}, which an application may not read; leave it out."
+        )
 
 
 def _number(text: str | None) -> float | None:

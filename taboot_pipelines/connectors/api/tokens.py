@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from taboot_pipelines.connectors.api.client import Answer, ApiClient, Limits
+from taboot_pipelines.connectors.api.answers import Answer
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.connectors.api.throttling import seconds_to_wait
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value
