@@ -26,9 +26,14 @@ from pydantic import Field, StringConstraints, model_validator
 from taboot_pipelines.connectors import github_resources as resources
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, canonical
-from taboot_pipelines.connectors.compose import HostName
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.entries import BoundedSource, GlobList, ProxyName, RecordedSource
+from taboot_pipelines.connectors.entries import (
+    BoundedSource,
+    GlobList,
+    HostName,
+    ProxyName,
+    RecordedSource,
+)
 from taboot_pipelines.connectors.github_discussions import Discussions
 from taboot_pipelines.connectors.github_files import Files
 from taboot_pipelines.connectors.github_lists import Held, Lists
@@ -110,6 +115,12 @@ class GithubSource(RecordedSource, BoundedSource):
     wiki: bool = Field(False, description="Pages of the wiki are read, by the program `git`.")
     forks: bool = Field(False, description="Forks of organisations and users are read too.")
     archived: bool = Field(True, description="Archived repositories of organisations and users are read too.")
+    interpret: bool = Field(
+        False,
+        description=(
+            "Besides Compose and nginx files, configuration files of the other known formats are interpreted."
+        ),
+    )
     host: HostName | None = Field(None, description="The machine on which the Compose projects run.")
     proxy: ProxyName | None = Field(
         None,
@@ -360,6 +371,7 @@ class GithubConnector:
             api=_api_path(repository.held),
             branch=facts["branch"],
             web=facts["html_url"],
+            interpret=self._entry.interpret,
         )
 
     def _has(self, part: bool | None) -> bool:

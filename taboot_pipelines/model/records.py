@@ -282,13 +282,15 @@ class UnitSpec:
 @dataclass(frozen=True, slots=True)
 class Interpretation:
     """What one unit says. ``subordinates``: files it takes in by ``extends``/``include``, which are then no
-    units of their own. ``environment``: files it read as environment, which are never documents."""
+    units of their own. ``environment``: files it read as environment, which are never documents. ``format``:
+    what the unit's main file was recognised as, where an extractor reads several formats."""
 
     nodes: tuple[NodeClaim, ...]
     edges: tuple[EdgeClaim, ...]
     subordinates: frozenset[str] = frozenset()
     environment: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
+    format: str = ""
 
 
 class FileView:

@@ -7,7 +7,7 @@ from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import traefik
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, version_of
-from taboot_pipelines.extraction.tier_a.compose.nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname
 from taboot_pipelines.model.records import Evidence, NodeRef
 

@@ -11,12 +11,12 @@ from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, C
 from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
 from taboot_pipelines.extraction.tier_a.compose.dependencies import claim_dependencies
 from taboot_pipelines.extraction.tier_a.compose.networks import claim_networks, memberships
-from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, Node
 from taboot_pipelines.extraction.tier_a.compose.ports import read_ports
 from taboot_pipelines.extraction.tier_a.compose.routes import claim_routes, find_proxy
 from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
 from taboot_pipelines.extraction.tier_a.compose.tunnels import claim_vpn
 from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
 from taboot_pipelines.model.records import NodeClaim, NodeRef

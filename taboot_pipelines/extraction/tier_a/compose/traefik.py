@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from taboot_pipelines.extraction.tier_a.compose.nodes import Entry, Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Entry, Node
 
 _LABEL = re.compile(r"traefik\.(http|tcp|udp)\.(routers|services)\.([^.]+)(?:\.(.+))?", re.IGNORECASE)
 _TOKEN = re.compile(r"\s*(?:(&&|\|\||!|\(|\))|([A-Za-z]+)\s*\(|(\S))")
