@@ -7,12 +7,14 @@ A new format is a package beside this module with a reader (:class:`~.recognitio
 
 from __future__ import annotations
 
+from taboot_pipelines.extraction.tier_a.dockerfiles import DockerfileReader, is_dockerfile_path
 from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
 from taboot_pipelines.extraction.tier_a.recognition import Format
 from taboot_pipelines.extraction.tier_a.systemd import SystemdReader, is_unit_path
 from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_like_wireguard
 
 FORMATS: tuple[Format, ...] = (
+    Format("dockerfile", (DockerfileReader(),), by_path=is_dockerfile_path),
     Format("systemd", (SystemdReader(),), by_path=is_unit_path),
     Format("hosts", (HostsReader(),), by_path=is_hosts_path),
     Format("wireguard", (WireguardReader(),), by_content=looks_like_wireguard, endings=frozenset({"conf"})),

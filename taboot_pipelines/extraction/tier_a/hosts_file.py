@@ -24,7 +24,7 @@ _OTHER_NAMES = frozenset({"hosts.allow", "hosts.deny", "hosts.equiv"})
 _OTHER_ENDINGS = frozenset({"yml", "yaml", "json", "ini", "toml", "py", "md", "html", "cfg"})
 #: Other formats have files called so: inventories of Ansible begin with a section.
 _OTHER_FORMAT = re.compile(
-    r"^[ \t]*(?:\[[^\]\n]*\][ \t]*(?:[#;].*)?$|---[ \t]*$|[A-Za-z_][\w-]*[ \t]*:)", re.M
+    r"^[ \t]*(?:\[[^\]\n]*\][ \t\r]*(?:[#;].*)?$|---[ \t\r]*$|[A-Za-z_][\w-]*[ \t]*:(?:[ \t\r]|$))", re.M
 )
 _ENTRY = re.compile(r"^[ \t]*([0-9A-Fa-f][0-9A-Fa-f.:]*(?:%[\w.-]+)?)[ \t]+[A-Za-z0-9_*]", re.M)
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
