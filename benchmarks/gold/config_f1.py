@@ -126,11 +126,13 @@ def found(folder: Path) -> dict[Fact, Stated]:
     texts = {path: (folder / path).read_bytes().decode("utf-8") for path in paths}
     extractor = ConfigFiles()
     facts: dict[Fact, Stated] = {}
+    taken: set[str] = set()
     for unit in extractor.units(paths):
         if "Dockerfile" not in unit.name and folder != GOLD / folder.name:
             continue
         view = FileView(frozenset(paths), texts.__getitem__)
         said = extractor.interpret(unit, view, SourceFacts(NAMESPACE, PLACE))
+        taken |= said.subordinates
         for claim in said.nodes:
             ref = claim.node
             fact: Fact = (unit.name, ref.label, ("|".join(map(str, ref.key)),), ())
@@ -146,7 +148,8 @@ def found(folder: Path) -> dict[Fact, Stated]:
             before = facts.get(fact)
             places = frozenset({_place(texts, edge.evidence)}) | (before.places if before else frozenset())
             facts[fact] = Stated(places, {**properties, **(before.properties if before else {})})
-    return facts
+    # A file that another takes in is no unit.
+    return {fact: stated for fact, stated in facts.items() if fact[0] not in taken}
 
 
 def _place(texts: Mapping[str, str], evidence: Any) -> tuple[str, int]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from taboot_pipelines.extraction.tier_a.dockerfiles import DockerfileReader, is_dockerfile_path
 from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
-from taboot_pipelines.extraction.tier_a.recognition import Format
+from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
+from taboot_pipelines.extraction.tier_a.recognition import JSON, YAML, Format
 from taboot_pipelines.extraction.tier_a.systemd import SystemdReader, is_unit_path
 from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_like_wireguard
 
@@ -17,5 +18,6 @@ FORMATS: tuple[Format, ...] = (
     Format("dockerfile", (DockerfileReader(),), by_path=is_dockerfile_path),
     Format("systemd", (SystemdReader(),), by_path=is_unit_path),
     Format("hosts", (HostsReader(),), by_path=is_hosts_path),
+    Format("prometheus", (PrometheusReader(),), by_content=looks_like_prometheus, endings=YAML | JSON),
     Format("wireguard", (WireguardReader(),), by_content=looks_like_wireguard, endings=frozenset({"conf"})),
 )
