@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from taboot_pipelines.extraction.tier_a.dockerfiles import DockerfileReader, is_dockerfile_path
 from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
+from taboot_pipelines.extraction.tier_a.kubernetes import (
+    ManifestReader,
+    is_kustomization_path,
+    looks_like_manifest,
+)
 from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
 from taboot_pipelines.extraction.tier_a.recognition import JSON, YAML, Format
 from taboot_pipelines.extraction.tier_a.systemd import SystemdReader, is_unit_path
@@ -18,6 +23,13 @@ FORMATS: tuple[Format, ...] = (
     Format("dockerfile", (DockerfileReader(),), by_path=is_dockerfile_path),
     Format("systemd", (SystemdReader(),), by_path=is_unit_path),
     Format("hosts", (HostsReader(),), by_path=is_hosts_path),
+    Format(
+        "kubernetes",
+        (ManifestReader(),),
+        by_path=is_kustomization_path,
+        by_content=looks_like_manifest,
+        endings=YAML | JSON,
+    ),
     Format("prometheus", (PrometheusReader(),), by_content=looks_like_prometheus, endings=YAML | JSON),
     Format("wireguard", (WireguardReader(),), by_content=looks_like_wireguard, endings=frozenset({"conf"})),
 )
