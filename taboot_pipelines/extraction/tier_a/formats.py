@@ -7,6 +7,19 @@ A new format is a package beside this module with a reader (:class:`~.recognitio
 
 from __future__ import annotations
 
-from taboot_pipelines.extraction.tier_a.recognition import Format
+import re
 
-FORMATS: tuple[Format, ...] = ()
+from taboot_pipelines.extraction.tier_a.haproxy import HaproxyReader, looks_like_haproxy
+from taboot_pipelines.extraction.tier_a.recognition import Format, base_name
+
+_HAPROXY = re.compile(r"(?i)haproxy[^/]*\.(?:cfg|conf)")
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "haproxy",
+        (HaproxyReader(),),
+        by_path=lambda path: _HAPROXY.fullmatch(base_name(path)) is not None,
+        by_content=looks_like_haproxy,
+        endings=frozenset({"cfg", "conf"}),
+    ),
+)
