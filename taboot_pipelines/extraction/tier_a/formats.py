@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import re
 
+from taboot_pipelines.extraction.tier_a.caddy import (
+    CaddyfileReader,
+    CaddyJsonReader,
+    looks_like_caddy_json,
+)
 from taboot_pipelines.extraction.tier_a.haproxy import HaproxyReader, looks_like_haproxy
-from taboot_pipelines.extraction.tier_a.recognition import Format, base_name
+from taboot_pipelines.extraction.tier_a.recognition import JSON, Format, base_name
 
+_CADDYFILE = re.compile(r"(?i)caddyfile(?:\.(?!md$|html?$|json$)[^/]*)?|[^/]+\.(?:caddyfile|caddy)")
 _HAPROXY = re.compile(r"(?i)haproxy[^/]*\.(?:cfg|conf)")
 
 FORMATS: tuple[Format, ...] = (
+    Format(
+        "caddyfile",
+        (CaddyfileReader(),),
+        by_path=lambda path: _CADDYFILE.fullmatch(base_name(path)) is not None,
+    ),
+    Format("caddy_json", (CaddyJsonReader(),), by_content=looks_like_caddy_json, endings=JSON),
     Format(
         "haproxy",
         (HaproxyReader(),),

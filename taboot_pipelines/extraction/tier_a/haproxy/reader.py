@@ -35,6 +35,8 @@ _PROXY_LINE = re.compile(
     r"^[ \t]*(?:bind|server|server-template|default_backend|use_backend|balance|defaults|global|mode)\b",
     re.MULTILINE,
 )
+#: An address of no machine stands for this one.
+_ANY_ADDRESS = re.compile(r"\*|[0:]*|0\.0\.0\.0")
 _FAMILY = re.compile(r"(?:(?:ipv4|ipv6|tcp|tcp4|tcp6|udp|udp4|udp6|quic4|quic6|mptcp|mptcp4|mptcp6)@)")
 _SOCKET = re.compile(
     r"(?:unix|uxst|uxdg|uxmp|abns|abnsz|abns@|fd|sockpair|rhttp|rev|dgram\+unix|stream\+unix)@|/"
@@ -87,6 +89,14 @@ class _Proxy:
     server_ssl: bool = False
     fastcgi: bool = False
     off_servers: bool = False
+    #: It has rules on what only HTTP has.
+    asks_http: bool = False
+
+    @property
+    def web(self) -> bool:
+        """Whether it speaks HTTP: by its mode, which is ``tcp`` unless said. A file whose defaults stand in
+        another one shows it by its rules."""
+        return self.mode == "http" or (self.mode is None and self.asks_http)
 
 
 class HaproxyReader:
@@ -164,6 +174,10 @@ class _Unit:
     def _line(self, proxy: _Proxy, line: Line, where: Evidence) -> None:
         words = line.words
         word, rest = words[0], words[1:]
+        if word in ("http-request", "http-response") or any(
+            "hdr(" in w or w.startswith("path") for w in rest
+        ):
+            proxy.asks_http = True
         if word == "bind" and rest:
             self._bind(proxy, rest)
         elif word == "mode" and rest:
@@ -263,8 +277,7 @@ class _Unit:
             yield from self._servers(proxy, backend, alternative)
 
     def _servers(self, proxy: _Proxy, backend: _Proxy, alternative: Alternative) -> Iterator[Route]:
-        web = (proxy.mode or "http") == "http"
-        whole = (None, "/" if web else None)
+        whole = (None, "/" if proxy.web else None)
         guard = self._guarding(proxy, backend, alternative)
         for server in backend.servers:
             target = self._target(server, proxy, backend)
@@ -297,7 +310,7 @@ class _Unit:
         address = _FAMILY.sub("", address, count=1)
         host, port = _split(address)
         scheme = "udp" if udp else "tcp"
-        if (backend.mode or "http") == "http":
+        if backend.web or (backend.mode is None and proxy.web):
             scheme = "fastcgi" if server.fastcgi else "https" if server.ssl else "http"
         number = port_number(port)
         if number is None:
@@ -305,7 +318,7 @@ class _Unit:
         if number is None:
             self._problem(server.where, "E_UNRESOLVED", "the server's port is that of each connection")
             return None
-        return Target(scheme, "" if host in ("*", "0.0.0.0", "::") else host, number)
+        return Target(scheme, "" if _ANY_ADDRESS.fullmatch(host) is not None else host, number)
 
     @staticmethod
     def _same_port(written: str, proxy: _Proxy) -> int | None:
