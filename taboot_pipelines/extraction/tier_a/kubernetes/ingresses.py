@@ -98,9 +98,7 @@ class _Routes:
             f"{nginx}rewrite-target", ""
         )
         traefik = "traefik.ingress.kubernetes.io/router."
-        entrypoints = {
-            e.strip() for e in annotations.get(f"{traefik}entrypoints", "").split(",") if e.strip()
-        }
+        entrypoints = {e.strip() for e in annotations.get(f"{traefik}entrypoints", "").split(",")} - {""}
         self._secure = annotations.get(f"{traefik}tls", "").lower() == "true" or bool(
             entrypoints and entrypoints <= _SECURE
         )
@@ -170,6 +168,6 @@ def _backend(backend: Node) -> tuple[Node | None, Node | None]:
     if service is None:
         return backend.scalar("serviceName"), backend.scalar("servicePort")
     port = service.get("port")
-    return service.scalar("name"), (
-        port.scalar("number") or port.scalar("name")
-    ) if port is not None else None
+    if port is None:
+        return service.scalar("name"), None
+    return service.scalar("name"), port.scalar("number") or port.scalar("name")

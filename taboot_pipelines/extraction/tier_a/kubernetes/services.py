@@ -1,5 +1,5 @@
-"""Services of Kubernetes: their endpoints, the ports at which they are reached from outside, and the workloads
-that their selectors lead to.
+"""Services of Kubernetes: their endpoints, the ports at which they are reached from outside, and the
+workloads that their selectors lead to.
 """
 
 from __future__ import annotations
