@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, Problems, parse
@@ -13,7 +15,11 @@ from taboot_pipelines.model.records import FileView
 DEFAULT_NAMESPACE = "default"
 #: Manifests of a folder that are looked at for what a selector or a name means.
 MAX_SIBLINGS = 200
+#: Workloads that one selector leads to; a service has one or two.
+MAX_SELECTED = 32
 _MAX_LISTS = 8
+#: Characters of a manifest that is kept parsed.
+_MAX_KEPT = 50_000
 _WORKLOADS = {
     "Deployment": ("apps", "extensions"),
     "StatefulSet": ("apps",),
@@ -143,7 +149,8 @@ class Known:
             return []
         lists = [self.labelled.get((namespace, label, value), []) for label, value in selector.items()]
         fewest = min(lists, key=len)
-        return [(name, pod) for name, labels, pod in fewest if selector.items() <= labels.items()]
+        found = ((name, pod) for name, labels, pod in fewest if selector.items() <= labels.items())
+        return list(islice(found, MAX_SELECTED))
 
 
 class Surroundings:
@@ -186,16 +193,24 @@ class Surroundings:
                     self._others.add(one)
         return self._others
 
-    def _objects(self, path: str) -> list[Object]:
+    def _objects(self, path: str) -> tuple[Object, ...]:
         text = self._view.read(path)
         if text is None or "apiVersion" not in text:
-            return []
+            return ()
         self._texts[path] = text
-        try:
-            return list(objects(parse(Origin(path, text, ""), Problems())))
-        except TabootError:
-            # It is a problem of its own unit.
-            return []
+        return _kept(path, text) if len(text) <= _MAX_KEPT else _parsed(path, text)
+
+
+def _parsed(path: str, text: str) -> tuple[Object, ...]:
+    """The objects of a manifest; none of one that is no YAML, which is a problem of its own unit."""
+    try:
+        return tuple(objects(parse(Origin(path, text, ""), Problems())))
+    except TabootError:
+        return ()
+
+
+#: Each manifest of a folder may ask for all others.
+_kept = lru_cache(maxsize=128)(_parsed)
 
 
 def _literal(folder: str) -> str:

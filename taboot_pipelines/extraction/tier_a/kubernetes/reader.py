@@ -40,7 +40,8 @@ _JSON = re.compile(r"\"(?:kind|apiVersion)\"\s*:")
 
 def looks_like_manifest(head: str) -> bool:
     """Whether a text begins as a manifest of Kubernetes."""
-    if head.lstrip("\ufeff \t\r\n").startswith("{"):
+    begins = head.lstrip("\ufeff \t\r\n")[:2]
+    if begins[:1] == "{" and begins != "{{":
         return len({match[0][:3] for match in _JSON.finditer(head)}) == 2
     return {"apiVersion", "kind"} <= top_keys(head)
 
