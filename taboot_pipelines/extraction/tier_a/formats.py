@@ -15,7 +15,13 @@ from taboot_pipelines.extraction.tier_a.caddy import (
     looks_like_caddy_json,
 )
 from taboot_pipelines.extraction.tier_a.haproxy import HaproxyReader, looks_like_haproxy
-from taboot_pipelines.extraction.tier_a.recognition import JSON, Format, base_name
+from taboot_pipelines.extraction.tier_a.recognition import JSON, TOML, YAML, Format, base_name
+from taboot_pipelines.extraction.tier_a.traefik import (
+    IngressRouteReader,
+    TraefikReader,
+    looks_like_ingress_route,
+    looks_like_traefik,
+)
 
 _CADDYFILE = re.compile(r"(?i)caddyfile(?:\.(?!md$|html?$|json$)[^/]*)?|[^/]+\.(?:caddyfile|caddy)")
 _HAPROXY = re.compile(r"(?i)haproxy[^/]*\.(?:cfg|conf)")
@@ -34,4 +40,11 @@ FORMATS: tuple[Format, ...] = (
         by_content=looks_like_haproxy,
         endings=frozenset({"cfg", "conf"}),
     ),
+    Format(
+        "traefik",
+        (TraefikReader(),),
+        by_content=looks_like_traefik,
+        endings=YAML | TOML | JSON,
+    ),
+    Format("ingressroute", (IngressRouteReader(),), by_content=looks_like_ingress_route, endings=YAML),
 )
