@@ -23,8 +23,13 @@ from taboot_pipelines.extraction.tier_a.kubernetes import (
     looks_like_manifest,
 )
 from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
-from taboot_pipelines.extraction.tier_a.recognition import JSON, YAML, Format, base_name
+from taboot_pipelines.extraction.tier_a.recognition import JSON, TOML, YAML, Format, base_name
 from taboot_pipelines.extraction.tier_a.systemd import SystemdReader, is_unit_path
+from taboot_pipelines.extraction.tier_a.traefik import (
+    IngressRouteReader,
+    TraefikReader,
+    looks_like_traefik,
+)
 from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_like_wireguard
 
 _CADDYFILE = re.compile(r"(?i)caddyfile(?:\.(?!md$|html?$|json$)[^/]*)?|[^/]+\.(?:caddyfile|caddy)")
@@ -36,7 +41,7 @@ FORMATS: tuple[Format, ...] = (
     Format("hosts", (HostsReader(),), by_path=is_hosts_path),
     Format(
         "kubernetes",
-        (ManifestReader(),),
+        (ManifestReader(), IngressRouteReader()),
         by_path=is_kustomization_path,
         by_content=looks_like_manifest,
         endings=YAML | JSON,
@@ -55,5 +60,11 @@ FORMATS: tuple[Format, ...] = (
         by_path=lambda path: _HAPROXY.fullmatch(base_name(path)) is not None,
         by_content=looks_like_haproxy,
         endings=frozenset({"cfg", "conf"}),
+    ),
+    Format(
+        "traefik",
+        (TraefikReader(),),
+        by_content=looks_like_traefik,
+        endings=YAML | TOML | JSON,
     ),
 )

@@ -75,6 +75,8 @@ class Route:
     path: str | None = "/"
     tls: bool = False
     guard: Guard | None = None
+    #: The scope in which a bare name is a service, where the statement tells it.
+    scope: str = ""
 
 
 def port_number(text: str) -> int | None:
@@ -174,7 +176,7 @@ class ProxyClaims:
             self._texts.problem_at(route.where, "E_UNRESOLVED", what)
             return
         node = endpoint(target.scheme, host, port)
-        end = NodeRef("Service", ("", written), written) if target.bare else node
+        end = NodeRef("Service", (route.scope, written), written) if target.bare else node
         quote = self._texts.quote(route.where)
         end_basis = basis(end.name, written, quote)
         edge = EdgeClaim(

@@ -1,8 +1,8 @@
 """The words of a Caddyfile, each with its place, as Caddy's lexer splits them (its "Caddyfile Concepts").
 
 Words are parted by blanks; ``"…"`` and backquotes hold blanks and line breaks, ``\\`` before a line break
-joins lines, ``#`` at the beginning of a word begins a comment, ``<<WORD`` a text up to a line that begins with
-that word. ``{$NAME}`` and ``{$NAME:default}`` are replaced before words are split; without a default the
+joins lines, ``#`` at the beginning of a word begins a comment, ``<<WORD`` a text up to a line that begins
+with that word. ``{$NAME}`` and ``{$NAME:default}`` are replaced before words are split; without a default the
 variable stays as written, since the files do not tell it.
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import traefik
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, version_of
+from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname
 from taboot_pipelines.model.records import Evidence, NodeRef
@@ -42,9 +43,9 @@ def claim_routes(
             continue
         for end, balancer in _balancers(c, ref, name, router, routes):
             found = (
-                traefik.targets(router.rule.text)
+                rules.targets(router.rule.text)
                 if router.rule is not None
-                else [traefik.Target(None, None, None)]
+                else [rules.Target(None, None, None)]
             )
             if not found:
                 c.report(quoted, "E_PARSE", "the router's rule cannot be read.")

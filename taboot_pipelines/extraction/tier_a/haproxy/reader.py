@@ -30,9 +30,11 @@ _SECTIONS = _PROXIES | {
     "global", "peers", "resolvers", "mailers", "userlist", "program", "cache", "ring", "log-forward",
     "http-errors", "fcgi-app", "crt-store", "traces", "log-profile", "acme", "dynamic-update",
 }  # fmt: skip
-_SECTION_LINE = re.compile(r"^[ \t]*(?:frontend|backend|listen)[ \t]+\S", re.MULTILINE)
+# nginx has directives of the same names, with braces and semicolons.
+_SECTION_LINE = re.compile(r"^[ \t]*(?:frontend|backend|listen)[ \t]+[^\s;{}#]+[^;{}\n]*$", re.MULTILINE)
 _PROXY_LINE = re.compile(
-    r"^[ \t]*(?:bind|server|server-template|default_backend|use_backend|balance|defaults|global|mode)\b",
+    r"^[ \t]*(?:(?:defaults|global)\b|"
+    r"(?:bind|server|server-template|default_backend|use_backend|balance|mode)[ \t]+[^\s;{}]+)[^;{}\n]*$",
     re.MULTILINE,
 )
 #: An address of no machine stands for this one.

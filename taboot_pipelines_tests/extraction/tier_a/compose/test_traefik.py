@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.compose.traefik import Target, targets
+from taboot_pipelines.extraction.tier_a.traefik.rules import Target, targets
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import interpret
 
