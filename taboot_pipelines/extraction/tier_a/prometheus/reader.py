@@ -11,15 +11,23 @@ relabel_config, alertmanager_config, remote_write), the blackbox exporter's READ
 
 from __future__ import annotations
 
-import ipaddress
 import posixpath
 import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from taboot_pipelines.extraction.tier_a.claims import Claims, Said
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, normal_host
+from taboot_pipelines.extraction.tier_a.prometheus.jobs import (
+    Job,
+    Peer,
+    apply_rule,
+    auth_of,
+    is_local,
+    peer_of,
+    peer_of_url,
+    probed_by,
+)
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
 from taboot_pipelines.extraction.tier_a.yaml_documents import documents, is_open, said
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SEQUENCE, Node
@@ -30,23 +38,7 @@ PROMETHEUS = "prometheus"
 #: Targets of one file.
 MAX_TARGETS = 20_000
 _PROBE_CONFIDENCE = 0.9
-_TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]@]+)(?::(\d{1,5}))?", re.ASCII)
 _TARGET_FILE = re.compile(r"\ufeff?\s*\[\s*\{\s*\"(?:targets|labels)\"\s*:")
-_WHOLE = frozenset({"(.*)", ".*", "(.+)"})
-_COPIED = frozenset({"$1", "${1}"})
-_DECIDING = frozenset({"__address__", "__scheme__", "__metrics_path__"})
-_FILTERS = frozenset({"keep", "drop", "keepequal", "dropequal"})
-_LOCAL = frozenset({"localhost", "localhost.localdomain", "host.docker.internal"})
-#: {what a module of an exporter is called after: the protocol that it probes by}
-_MODULES = {
-    "icmp": "icmp",
-    "ping": "icmp",
-    "http": "http",
-    "tcp": "tcp",
-    "dns": "dns",
-    "ssh": "ssh",
-    "grpc": "grpc",
-}
 
 
 def looks_like_prometheus(head: str) -> bool:
@@ -58,31 +50,6 @@ def looks_like_prometheus(head: str) -> bool:
         or ("targets" in keys and re.search(r"^- ", head, re.MULTILINE) is not None)
         or _TARGET_FILE.match(head) is not None
     )
-
-
-@dataclass(slots=True)
-class _Job:
-    """How the targets of one job are reached."""
-
-    scheme: str | None = "http"
-    path: str = "/metrics"
-    auth: str | None = None
-    method: str = "prometheus_scrape"
-    #: The address of the exporter that is asked in place of the targets.
-    exporter: Node | None = None
-    #: Whether that exporter is told to probe the targets.
-    probes: bool = False
-    module: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Peer:
-    """A target as it is written: ``host``, and ``port`` where it is said or the scheme has one."""
-
-    host: str
-    port: int | None
-    scheme: str | None
-    path: str
 
 
 class PrometheusReader:
@@ -115,7 +82,7 @@ class _Reading:
             jobs = [item for item in document.items if item.get("job_name") is not None]
             if not jobs:
                 # A list of targets that no configuration here names: by which scheme is not known.
-                self.groups(document, _Job(None, "/", method="prometheus_targets"))
+                self.groups(document, Job(None, "/", method="prometheus_targets"))
                 return
         else:
             configs = document.get("scrape_configs")
@@ -140,7 +107,7 @@ class _Reading:
                 url = remote.scalar("url")
                 if url is not None:
                     self.reach(
-                        self.prometheus(said(url)), url, _Job(method=f"prometheus_{key}", auth=_auth(remote))
+                        self.prometheus(said(url)), url, Job(method=f"prometheus_{key}", auth=auth_of(remote))
                     )
 
     def prometheus(self, quoted: Said) -> NodeRef | None:
@@ -157,10 +124,10 @@ class _Reading:
             self.reach(self.prometheus(said(found.exporter)), found.exporter, found)
         self.discovered(job, found)
 
-    def decided(self, job: Node, method: str, path: str) -> _Job | None:
+    def decided(self, job: Node, method: str, path: str) -> Job | None:
         """How a job reaches its targets; None where relabelling decides it."""
         scheme = job.scalar("scheme")
-        found = _Job(scheme.text.lower() if scheme is not None else "http", path, _auth(job), method)
+        found = Job(scheme.text.lower() if scheme is not None else "http", path, auth_of(job), method)
         if is_open(found.scheme or "") or is_open(path):
             self.claims.problem(said(job), "E_UNRESOLVED", "the scheme or the path is yet to be put in.")
             return None
@@ -169,14 +136,14 @@ class _Reading:
         found.module = next((m.text.lower() for m in module.each()), "") if module is not None else ""
         rules = job.get("relabel_configs")
         for rule in rules.items if rules is not None else ():
-            if not _apply(rule, found):
+            if not apply_rule(rule, found):
                 self.claims.problem(
                     said(rule), "E_UNRESOLVED", "relabelling decides which targets are asked where."
                 )
                 return None
         return found
 
-    def discovered(self, job: Node, found: _Job) -> None:
+    def discovered(self, job: Node, found: Job) -> None:
         """The targets that a job lists itself, in files, or by a name of DNS."""
         static = job.get("static_configs")
         if static is not None:
@@ -190,7 +157,7 @@ class _Reading:
         for config in names.items if names is not None else ():
             self.named(config, found)
 
-    def listed(self, pattern: Node, found: _Job) -> None:
+    def listed(self, pattern: Node, found: Job) -> None:
         where = resolve_path(posixpath.dirname(self.path), pattern.text)
         matched = self.view.glob(where) if where is not None else ()
         if not matched:
@@ -205,7 +172,7 @@ class _Reading:
                 if document.kind == SEQUENCE:
                     self.groups(document, found)
 
-    def named(self, config: Node, found: _Job) -> None:
+    def named(self, config: Node, found: Job) -> None:
         """Names whose addresses are asked; service records give ports that the file does not."""
         kind, port = config.scalar("type"), config.scalar("port")
         names = config.get("names")
@@ -216,7 +183,7 @@ class _Reading:
             host = name.text.removeprefix("tasks.")
             self.target(name, f"{host}:{port.text}", found)
 
-    def groups(self, groups: Node, found: _Job) -> None:
+    def groups(self, groups: Node, found: Job) -> None:
         """Targets with the labels that they share, by which a scheme and a path may be set."""
         for group in groups.items:
             targets, labels = group.get("targets"), group.get("labels")
@@ -224,7 +191,7 @@ class _Reading:
             if labels is not None:
                 scheme, path = labels.scalar("__scheme__"), labels.scalar("__metrics_path__")
                 if scheme is not None or path is not None:
-                    own = _Job(
+                    own = Job(
                         scheme.text.lower() if scheme is not None else found.scheme,
                         path.text if path is not None else found.path,
                         found.auth,
@@ -236,7 +203,7 @@ class _Reading:
             for target in targets.each() if targets is not None else ():
                 self.target(target, target.text, own)
 
-    def target(self, node: Node, text: str, found: _Job) -> None:
+    def target(self, node: Node, text: str, found: Job) -> None:
         self.targets += 1
         if self.targets > MAX_TARGETS:
             if self.targets == MAX_TARGETS + 1:
@@ -247,14 +214,14 @@ class _Reading:
         if found.exporter is None:
             self.reach(self.prometheus(said(node)), node, found, text)
         elif found.probes:
-            exporter = _peer(found.exporter.text, found)
+            exporter = peer_of(found.exporter.text, found)
             named = self.other(exporter, said(found.exporter)) if exporter is not None else None
             if named is not None and named.label in ("Service", "Host"):
                 self.probe(named, node, found)
 
     # --- what is claimed ------------------------------------------------------------------------------------
 
-    def reach(self, start: NodeRef | None, node: Node, found: _Job, text: str | None = None) -> None:
+    def reach(self, start: NodeRef | None, node: Node, found: Job, text: str | None = None) -> None:
         """``start`` asks what ``node`` names, by a URL or as ``host:port``."""
         quoted = said(node)
         written = node.text if text is None else text
@@ -262,25 +229,25 @@ class _Reading:
             self.claims.problem(quoted, "E_UNRESOLVED", "the address is yet to be put in.")
             return
         is_url = found.method.startswith("prometheus_remote")
-        peer = _url(written) if is_url else _peer(written, found)
+        peer = peer_of_url(written) if is_url else peer_of(written, found)
         if peer is None:
             self.claims.problem(quoted, "E_PARSE", "this is no address that Prometheus can ask.")
             return
         self.connect(start, peer, quoted, found.method, found.auth)
 
-    def probe(self, start: NodeRef, node: Node, found: _Job) -> None:
+    def probe(self, start: NodeRef, node: Node, found: Job) -> None:
         """An exporter that is asked about a target asks the target."""
         quoted, text = said(node), node.text
         if is_open(text):
             self.claims.problem(quoted, "E_UNRESOLVED", "the address is yet to be put in.")
             return
         if "://" in text:
-            peer = _url(text)
+            peer = peer_of_url(text)
         else:
-            plain = _peer(text.partition("/")[0], _Job(None))
-            scheme = _probed_by(found)
+            plain = peer_of(text.partition("/")[0], Job(None))
+            scheme = probed_by(found)
             path = "/" + text.partition("/")[2]
-            peer = plain and _Peer(plain.host, plain.port or DEFAULT_PORTS.get(scheme or ""), scheme, path)
+            peer = plain and Peer(plain.host, plain.port or DEFAULT_PORTS.get(scheme or ""), scheme, path)
         if peer is None:
             self.claims.problem(quoted, "E_PARSE", "this is no address that can be probed.")
             return
@@ -290,7 +257,7 @@ class _Reading:
     def connect(
         self,
         start: NodeRef | None,
-        peer: _Peer,
+        peer: Peer,
         quoted: Said,
         method: str,
         auth: str | None,
@@ -298,7 +265,7 @@ class _Reading:
     ) -> None:
         end = self.other(peer, quoted)
         endpoint = None
-        if peer.scheme in SCHEMES and peer.port is not None and not _is_local(peer.host):
+        if peer.scheme in SCHEMES and peer.port is not None and not is_local(peer.host):
             endpoint = self.claims.endpoint(peer.scheme, peer.host, peer.port, peer.path, quoted)
         if end is None or end.label == "IP":
             return
@@ -328,101 +295,13 @@ class _Reading:
                 auth=auth,
             )
 
-    def other(self, peer: _Peer, quoted: Said) -> NodeRef | None:
+    def other(self, peer: Peer, quoted: Said) -> NodeRef | None:
         """The node of a host: a service where it is one word, else a host, or an address."""
         host = normal_host(peer.host)
-        if host is None or _is_local(peer.host):
+        if host is None or is_local(peer.host):
             return None
         if is_ip(host):
             return self.claims.ip(host, quoted) if peer.scheme not in SCHEMES else None
         if "." in host:
             return self.claims.node(NodeRef("Host", (host,), host), quoted)
         return self.claims.node(NodeRef("Service", ("", peer.host), peer.host), quoted)
-
-
-def _apply(rule: Node, found: _Job) -> bool:
-    """Apply a rule of relabelling that is one of the idioms; False if it decides something otherwise."""
-    action = rule.scalar("action")
-    kind = action.text.lower() if action is not None else "replace"
-    if kind in _FILTERS:
-        return False
-    target = rule.scalar("target_label")
-    name = target.text if target is not None else ""
-    sources = rule.get("source_labels")
-    given = [source.text for source in sources.each()] if sources is not None else []
-    regex, replacement = rule.scalar("regex"), rule.scalar("replacement")
-    whole = regex is None or regex.text in _WHOLE
-    copies = replacement is None or replacement.text in _COPIED
-    if kind == "labelmap":
-        return replacement is None or not replacement.text.startswith("__")
-    if name == "__param_target":
-        found.probes = kind == "replace" and given == ["__address__"] and whole and copies
-        return True
-    if name not in _DECIDING:
-        return True
-    constant = replacement is not None and "$" not in replacement.text and not given and regex is None
-    if kind != "replace" or not constant or replacement is None or is_open(replacement.text):
-        return False
-    if name == "__address__":
-        found.exporter = replacement
-    elif name == "__scheme__":
-        found.scheme = replacement.text.lower()
-    else:
-        found.path = replacement.text
-    return True
-
-
-def _auth(job: Node) -> str | None:
-    """How a job shows who it is."""
-    keys = job.entries.keys()
-    if "basic_auth" in keys:
-        return "basic"
-    if keys & {"authorization", "bearer_token", "bearer_token_file"}:
-        return "bearer"
-    if "oauth2" in keys:
-        return "oauth2"
-    tls = job.get("tls_config")
-    return "mtls" if tls is not None and tls.scalar("cert_file") is not None else None
-
-
-def _peer(text: str, found: _Job) -> _Peer | None:
-    """``host[:port]``; None if it is none."""
-    match = _TARGET.fullmatch(text.strip())
-    if match is None or normal_host(match[1]) is None:
-        return None
-    port = int(match[2]) if match[2] else DEFAULT_PORTS.get(found.scheme or "")
-    if port is not None and not 1 <= port <= 65535:
-        return None
-    return _Peer(match[1], port, found.scheme, found.path if found.path.startswith("/") else f"/{found.path}")
-
-
-def _url(text: str) -> _Peer | None:
-    try:
-        parts = urlsplit(text.strip())
-        port = parts.port
-    except ValueError:
-        return None
-    # `hostname` is in lower case; names of services keep theirs.
-    host = parts.netloc.rpartition("@")[2]
-    host = host if host.endswith("]") else re.sub(r":\d*$", "", host)
-    if not parts.scheme or normal_host(host) is None:
-        return None
-    return _Peer(host, port or DEFAULT_PORTS.get(parts.scheme), parts.scheme, parts.path or "/")
-
-
-def _probed_by(found: _Job) -> str | None:
-    """The protocol by which an exporter probes a target that is no URL, by the name of its module."""
-    if found.path.rstrip("/").endswith("snmp"):
-        return "snmp"
-    if not found.module:
-        # The blackbox exporter's default module.
-        return "http" if found.path == "/probe" else None
-    return next((protocol for word, protocol in _MODULES.items() if word in found.module), None)
-
-
-def _is_local(host: str) -> bool:
-    """Whether a name or an address is the machine's own."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") in _LOCAL
