@@ -19,7 +19,7 @@ FILES = {
     "units/web.socket": "[Socket]\nListenStream=8080\n",
     "quadlets/app.container": "[Container]\nImage=redis:7\nNetwork=lan.network\n",
     "quadlets/lan.network": "[Network]\nSubnet=10.89.0.0/24\n",
-    "wg0.conf": f"[Interface]\nPrivateKey = {KEY}\nAddress = 10.8.0.1/24\n",
+    "wg0.conf": f"[Interface]\nPrivateKey = {KEY}\nAddress = 10.8.0.1/24\n[Peer]\nPublicKey = {KEY}\n",
     "prometheus.yml": "scrape_configs:\n- job_name: a\n  file_sd_configs: [{files: [t.json]}]\n",
     "t.json": '[{"targets": ["node:9100"]}]',
     "k8s/web.yaml": (

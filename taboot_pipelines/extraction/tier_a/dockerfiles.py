@@ -20,6 +20,7 @@ from taboot_pipelines.extraction.tier_a.compose.dockerfile import (
 )
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.recognition import NOT_IN_FORCE
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis, is_hostname
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
@@ -27,7 +28,7 @@ from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, So
 MAX_RANGE = 1024
 _PATH = re.compile(r"(?:(?P<name>[^/]+)\.)?(?:dockerfile|containerfile)(?:\.[^/]+)?", re.IGNORECASE)
 #: Endings of documents about Dockerfiles, and of what makes or leaves them out.
-_OTHER = frozenset({"dockerignore", "md", "html", "htm", "txt", "rst", "py", "sh", "yml", "yaml", "json"})
+_OTHER = NOT_IN_FORCE | {"dockerignore", "md", "html", "htm", "txt", "rst", "py", "sh", "yml", "yaml", "json"}
 _PORTS = re.compile(r"0*(\d{1,5})(?:-0*(\d{1,5}))?(?:/([A-Za-z]+))?", re.ASCII)
 #: Longer values of variables count as unknown: no list of ports is as long.
 _MAX_VALUE = 4096

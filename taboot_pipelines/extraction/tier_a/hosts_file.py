@@ -12,6 +12,7 @@ import re
 
 from taboot_pipelines.extraction.tier_a.claims import Claims, Said
 from taboot_pipelines.extraction.tier_a.inventory import Address
+from taboot_pipelines.extraction.tier_a.recognition import NOT_IN_FORCE
 from taboot_pipelines.model.graph import Basis, is_hostname
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
@@ -21,7 +22,7 @@ MIN_BLOCKED = 100
 _MAX_STRANGE = 20
 _NAMES = frozenset({"hosts", "custom.list"})
 _OTHER_NAMES = frozenset({"hosts.allow", "hosts.deny", "hosts.equiv"})
-_OTHER_ENDINGS = frozenset({"yml", "yaml", "json", "ini", "toml", "py", "md", "html", "cfg"})
+_OTHER_ENDINGS = NOT_IN_FORCE | {"yml", "yaml", "json", "ini", "toml", "py", "md", "html", "cfg"}
 #: Other formats have files called so: inventories of Ansible begin with a section.
 _OTHER_FORMAT = re.compile(
     r"^[ \t]*(?:\[[^\]\n]*\][ \t\r]*(?:[#;].*)?$|---[ \t\r]*$|[A-Za-z_][\w-]*[ \t]*:(?:[ \t\r]|$))", re.M

@@ -20,6 +20,24 @@ MAX_HEAD = 65_536
 YAML = frozenset({"yaml", "yml"})
 TOML = frozenset({"toml"})
 JSON = frozenset({"json"})
+#: Endings that say that a file is not in force, but an example, a template or a copy of one that was.
+NOT_IN_FORCE = frozenset(
+    {
+        "sample",
+        "example",
+        "template",
+        "tmpl",
+        "tpl",
+        "dist",
+        "disabled",
+        "bak",
+        "old",
+        "orig",
+        "j2",
+        "in",
+        "save",
+    }
+)
 
 
 class FormatReader(Protocol):

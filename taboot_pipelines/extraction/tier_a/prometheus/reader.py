@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.claims import Claims, Said
@@ -37,6 +38,7 @@ from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, So
 PROMETHEUS = "prometheus"
 #: Targets of one file.
 MAX_TARGETS = 20_000
+_HOST_PORT = re.compile(r"\A[^/]+:\d{1,5}\Z", re.ASCII)
 _PROBE_CONFIDENCE = 0.9
 _TARGET_FILE = re.compile(r"\ufeff?\s*\[\s*\{\s*\"(?:targets|labels)\"\s*:")
 
@@ -68,6 +70,14 @@ class PrometheusReader:
         return reading.claims.result(reading.taken)
 
 
+def _targets(groups: Node) -> Iterator[Node]:
+    """The targets of a list of groups."""
+    for group in groups.items:
+        targets = group.get("targets")
+        if targets is not None:
+            yield from targets.each()
+
+
 @dataclass(slots=True)
 class _Reading:
     claims: Claims
@@ -81,7 +91,10 @@ class _Reading:
         if document.kind == SEQUENCE:
             jobs = [item for item in document.items if item.get("job_name") is not None]
             if not jobs:
-                # A list of targets that no configuration here names: by which scheme is not known.
+                # A list of targets that no configuration here names: by which scheme is not known. Lists of
+                # other things are called so too, and targets to be probed do not tell by whom.
+                if not all(_HOST_PORT.search(target.text) for target in _targets(document)):
+                    return
                 self.groups(document, Job(None, "/", method="prometheus_targets"))
                 return
         else:

@@ -23,7 +23,7 @@ def test_a_folder_has_as_many_services_as_names() -> None:
 
 
 def test_files_about_dockerfiles_are_none() -> None:
-    names = (".dockerignore", "Dockerfile.dockerignore", "Dockerfile.md", "dockerfile.yaml")
+    names = (".dockerignore", "Dockerfile.dockerignore", "Dockerfile.md", "dockerfile.yaml", "Dockerfile.j2")
     assert not any(said.nodes for name in names for said in interpret({name: "FROM a:1\n"}).values())
 
 

@@ -47,6 +47,7 @@ def test_other_files_that_are_called_so_state_nothing() -> None:
         ("hosts.yml", "10.0.0.1 a\n"),
         ("hosts.allow", "10.0.0.1 a\n"),
         ("my_hosts.txt", "10.0.0.1 a\n"),
+        ("hosts.bak", "10.0.0.1 a\n"),
     ):
         said = interpret({name: text}).get(name)
         assert said is None or said.nodes == said.edges == ()

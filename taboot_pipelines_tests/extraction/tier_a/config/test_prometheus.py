@@ -110,3 +110,8 @@ def test_alertmanagers_and_remote_storage_are_connections() -> None:
         ("am", "prometheus_alertmanager"),
         ("mimir", "prometheus_remote_read"),
     ]
+
+
+def test_lists_of_other_things_are_none() -> None:
+    for targets in ("[main.c, util.c]", "['https://a.example.com']", "{a: b}"):
+        assert one("list.yml", f"- targets: {targets}\n").nodes == ()

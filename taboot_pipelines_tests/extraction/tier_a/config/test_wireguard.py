@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+from taboot_pipelines.documents.secrets import mask
 from taboot_pipelines_tests.extraction.tier_a.config.reading import edges, interpret, one, shown
 
 PRIVATE, PUBLIC, SHARED = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2, 3))
@@ -51,6 +52,11 @@ def test_no_key_is_in_any_claim_or_problem() -> None:
     quotes = [SERVER[c.evidence.start : c.evidence.end] for c in (*said.nodes, *said.edges)]
     for key in (PRIVATE, PUBLIC, SHARED):
         assert key[:12] not in text and not any(key[:12] in quote for quote in quotes)
+
+
+def test_no_key_is_in_the_text_of_the_document() -> None:
+    hidden = mask(SERVER, "text/x-nginx-conf")
+    assert len(hidden) == len(SERVER) and not any(key[:12] in hidden for key in (PRIVATE, PUBLIC, SHARED))
 
 
 def test_a_peer_has_one_hash_in_a_namespace() -> None:
