@@ -13,6 +13,7 @@ the JSON says is taken for the label. ``--missing`` prints what was found in vai
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -70,15 +71,21 @@ def labelled(name: str) -> Iterable[tuple[str, str, set[Route]]]:
         )
 
 
+def halves(text: str) -> tuple[str, str]:
+    """The Caddyfile of a test of Caddy's, and what Caddy answers: JSON, or why it refuses the file."""
+    caddyfile, answer = re.split(r"\n-{10}[ \t]*\n", text, maxsplit=1)
+    return caddyfile + "\n", answer
+
+
 def adapted() -> Iterable[tuple[str, str, set[Route], set[Route]]]:
     """(half, file, routes of its Caddyfile, routes of its JSON) of Caddy's tests that end well."""
     names = sorted(p.name for p in (DATA / "caddy-adapt").iterdir() if p.name != "NOTE.md")
     for number, name in enumerate(names):
         text = (DATA / "caddy-adapt" / name).read_text(encoding="utf-8")
-        caddyfile, _, answer = text.partition("\n----------\n")
+        caddyfile, answer = halves(text)
         if not answer.lstrip().startswith("{"):
             continue
-        said = routes(interpreted({"Caddyfile": caddyfile + "\n"}, "Caddyfile"))
+        said = routes(interpreted({"Caddyfile": caddyfile}, "Caddyfile"))
         half = "open" if number % 2 else "kept"
         yield half, name, said, routes(interpreted({"caddy.json": answer}, "caddy.json"))
 

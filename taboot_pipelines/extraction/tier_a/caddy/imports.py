@@ -71,8 +71,7 @@ class Imports:
         at, depth = 0, 0
         while at < len(words):
             word = words[at]
-            begins = at == 0 or words[at - 1].line != word.line
-            if not begins or word.quoted:
+            if not _begins(words, at) or word.quoted:
                 depth += _nesting(words, at)
                 found.append(word)
                 at += 1
@@ -105,6 +104,9 @@ class Imports:
             where = Evidence(word.path, word.start, word.end)
         if not arguments:
             self._texts.problem_at(where, "E_PARSE", "an import names nothing")
+            return []
+        if any(_opens(block, n) and _begins(block, n) for n in range(len(block))):
+            self._texts.problem_at(where, "E_PARSE", "the block of an import holds one without a name")
             return []
         name, passed = arguments[0].text, _Passed(arguments[1:], block, _parts(block))
         if len(chain) > MAX_DEPTH:
@@ -188,6 +190,11 @@ def _filled(word: Token, args: Sequence[Token]) -> Token:
     return replace(word, text=_ARGUMENT.sub(value, word.text))
 
 
+def _begins(words: Sequence[Token], at: int) -> bool:
+    """Whether the word at ``at`` is the first of its line."""
+    return at == 0 or words[at - 1].line != words[at].line
+
+
 def _opens(words: Sequence[Token], at: int) -> bool:
     """Whether the word at ``at`` opens a block: a brace at the end of its line."""
     word = words[at]
@@ -218,7 +225,7 @@ def _parts(block: Sequence[Token]) -> dict[str, Sequence[Token]]:
     found: dict[str, Sequence[Token]] = {}
     at = 0
     while at + 1 < len(block):
-        if _opens(block, at + 1) and (at == 0 or block[at - 1].line != block[at].line):
+        if _opens(block, at + 1) and _begins(block, at):
             found[block[at].text], at = _block(block, at + 1)
         else:
             at += 1

@@ -35,6 +35,8 @@ _ADDRESS = re.compile(
     r"(?::(?P<port>\d{1,5}|\{[^}]*\}))?(?P<path>/.*)?",
     re.DOTALL,
 )
+#: A host where a directive is expected.
+_LIKE_ADDRESS = re.compile(r"(?:https?://\S+|[\w-]+(?:\.[\w-]+)+(?::\d+)?,?|[\w.-]*:\d+,?)")
 _BLOCKS = frozenset({"handle", "route", "handle_path", "handle_errors", "handle_response", "intercept"})
 _BASIC = frozenset({"basic_auth", "basicauth"})
 _HTTP_PORT, _HTTPS_PORT = "80", "443"
@@ -102,8 +104,14 @@ class _Unit:
                     place = Evidence(where.path, where.start, where.end)
                     self._texts.problem_at(place, "E_PARSE", "a block stands without a name")
                 continue
+            place = statement.where(statement.words[0])
             if first.startswith("&(") and first.endswith(")") and statement.block is not None:
+                if first[2:-1] in self._options.named:
+                    self._texts.problem_at(place, "E_PARSE", "a named route stands twice; the first counts")
                 self._options.named.setdefault(first[2:-1], statement)
+                continue
+            if first.startswith("@"):
+                self._texts.problem_at(place, "E_PARSE", "a matcher stands outside of a site")
                 continue
             keys = (*keys, *statement.words)
             if statement.block is not None:
@@ -111,7 +119,12 @@ class _Unit:
                 keys = ()
             elif not keys[-1].text.endswith(","):
                 # A file with one site needs no braces: the rest is its directives.
-                sites.append((keys, tuple(found[at + 1 :])))
+                rest = tuple(found[at + 1 :])
+                for other in rest:
+                    if _LIKE_ADDRESS.fullmatch(other.name) is not None:
+                        what = "a second site begins in a file whose first one has no braces"
+                        self._texts.problem_at(other.where(other.words[0]), "E_PARSE", what)
+                sites.append((keys, rest))
                 break
         return sites
 
@@ -253,6 +266,9 @@ class _Unit:
                 scheme = _transport(option, scheme)
             elif option.name == "dynamic":
                 yield from self._dynamic(option, inner, scheme)
+            elif option.name == "handle_response" and len(option.args) > 1:
+                place = option.where(option.words[0])
+                self._texts.problem_at(place, "E_PARSE", "`handle_response` takes one matcher")
             elif option.name == "handle_response" and option.block is not None:
                 yield from self._block(option.block, scope, matchers, invoked, "handle_response")
         if any(word.text.startswith("https://") for word, _ in upstreams) and scheme == "http":

@@ -19,6 +19,7 @@ MAX_TOKENS = 200_000
 _BLANK = re.compile(r"(?:[ \t\r\ufeff]|\\\r?\n)+")
 _VARIABLE = re.compile(r"\{\$([^}:\s]*)(?::([^}]*))?\}")
 _BARE = re.compile(r"[^\s{\\]+")
+_BAD_HEREDOC = re.compile(r"<<(?=[^\s<]*[^\sA-Za-z0-9_<-])[^\s<]+[ \t]*\r?\n")
 _HEREDOC = re.compile(r"<<([A-Za-z0-9_-]+)[ \t]*\r?\n")
 
 
@@ -63,6 +64,8 @@ def tokens(path: str, text: str, group: int) -> list[Token]:
             word, at = _quoted(path, text, at, line)
             found.append(Token(_replaced(word) if c == '"' else word, path, start, at, (group, line), True))
             line += text.count("\n", start, at)
+        elif text.startswith("<<<", at) or _BAD_HEREDOC.match(text, at) is not None:
+            raise _fail(path, line, "the marker of a text (heredoc) is not a word")
         elif text.startswith("<<", at) and (heredoc := _HEREDOC.match(text, at)) is not None:
             word, at = _heredoc(path, text, heredoc, line)
             found.append(Token(word, path, start, at, (group, line), True))

@@ -30,7 +30,7 @@ _SCHEMES = {"http": "http", "https": "https", "h2c": "http", "ws": "ws", "wss": 
 #: Entry points that people give TLS, by their names, where no static configuration tells.
 SECURE_ENTRY_POINTS = frozenset({"websecure", "https", "web-secure", "websecured"})
 #: Names of middlewares that are single sign-on, where the files do not hold them.
-_SSO = re.compile(
+SINGLE_SIGN_ON = re.compile(
     r"(?i)(?:^|[._@-])(?:authelia|authentik|ldap|tinyauth|oauth2?-?proxy|forward-?auth)(?:[._@-]|$)"
 )
 _TEMPLATE = re.compile(r"\{\{|\$\{")
@@ -192,7 +192,7 @@ class Router:
         bare = name.partition("@")[0]
         middleware = self._protocol.middlewares.get(name) or self._protocol.middlewares.get(bare)
         if middleware is None:
-            return Guard("oauth2", bare) if _SSO.search(name) is not None else None
+            return Guard("oauth2", bare) if SINGLE_SIGN_ON.search(name) is not None else None
         for kind, (_, value) in middleware.entries.items():
             kind = kind.lower()
             if kind in ("basicauth", "digestauth"):

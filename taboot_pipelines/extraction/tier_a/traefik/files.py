@@ -108,10 +108,12 @@ class _Unit:
         text = self._texts.text(path)
         if text is None:
             return []
-        origin = Origin(path, text, posixpath.dirname(path))
+        # The file provider runs templates first: what they give is not known, where they stand is.
+        plain = _untemplated(text) if "{{" in text else text
+        origin = Origin(path, plain, posixpath.dirname(path))
         found = Problems()
         try:
-            roots = self._read(origin, found)
+            roots = [parse_toml(origin)] if ending(path) == "toml" else parse(origin, found)
         except TabootError as error:
             if error.code not in BAD_TEXT:
                 raise
@@ -122,18 +124,6 @@ class _Unit:
             for problem in found.listed():
                 self._texts.problem(problem.path, problem.code, problem.message)
         return roots
-
-    @staticmethod
-    def _read(origin: Origin, found: Problems) -> list[Node]:
-        toml = ending(origin.path) == "toml"
-        try:
-            return [parse_toml(origin)] if toml else parse(origin, found)
-        except TabootError:
-            if "{{" not in origin.text:
-                raise
-            # The file provider runs templates first; what they give is not known, where they stand is.
-            plain = Origin(origin.path, _untemplated(origin.text), origin.base)
-            return [parse_toml(plain)] if toml else parse(plain, found)
 
     # --- other files ----------------------------------------------------------------------------------------
 
