@@ -144,6 +144,9 @@ def _claim(claims: Claims, path: str, sections: list[_Section]) -> None:
         start_basis=Basis.SOURCE,
         end_basis=Basis.DERIVED,
     )
+    listened = [port for s in interfaces for port in s.settings.get("listenport", ())]
+    if host is not None and listened and (port := _port(listened[-1].text)) is not None:
+        claims.endpoint("udp", host.name, port, "/", listened[-1])
     for interface, said in addresses:
         ip = claims.node(
             NodeRef("IP", (str(interface.ip),), str(interface.ip)),
@@ -169,6 +172,11 @@ def _claim(claims: Claims, path: str, sections: list[_Section]) -> None:
             claims.ip(str(interface.ip), said)
         else:
             _claim_network(claims, host, interface, said, "wireguard_allowed_ips", routed=routed)
+
+
+def _port(text: str) -> int | None:
+    found = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+    return found if 1 <= found <= 65535 else None
 
 
 def _claim_network(
@@ -213,10 +221,10 @@ def _claim_endpoints(claims: Claims, peers: list[_Section]) -> str | None:
         for said in peer.settings.get("endpoint", ())[-1:]:
             match = _ENDPOINT.fullmatch(said.text)
             host = normal_host(f"[{match[1]}]" if match[1] else match[2]) if match is not None else None
-            if match is None or host is None or not 1 <= int(match[3]) <= 65535:
+            port = _port(match[3]) if match is not None else None
+            if match is None or host is None or port is None:
                 claims.problem(said, "E_PARSE", "this is no host with a port.")
                 continue
-            port = int(match[3])
             claims.endpoint("udp", host, port, "/", said)
             if is_ip(host):
                 claims.ip(host, said)

@@ -78,23 +78,25 @@ def _declare(
 def _claim_container(unit: Unit) -> None:
     claims, file = unit.claims, unit.file
     named = file.last("Container", "ContainerName")
-    if named is not None and "%" in named.text:
-        named = None
-    title = named.text if named is not None else f"systemd-{unit.name.written}"
+    raw = named is not None and "%" in named.text
+    kept = None if raw else named
+    title = unit.name.service if raw else kept.text if kept is not None else f"systemd-{unit.name.written}"
     written = file.last("Container", "Image")
     image = _image(unit, written) if written is not None else None
     _declare(
         unit,
         "Container",
         unit.name.service,
-        [named.text if named is not None else ""],
+        [kept.text if kept is not None else ""],
         {
             "version": version_of(image) if image is not None else None,
-            "containerName": named.text if named is not None else None,
+            "containerName": kept.text if kept is not None else None,
         },
     )
     if unit.service is None:
         return
+    if named is not None and raw:
+        unit.unresolved("ContainerName", named)
     if written is not None and image is not None:
         end = claims.image(image, written)
         if end is not None:
@@ -104,8 +106,12 @@ def _claim_container(unit: Unit) -> None:
         NodeRef(
             "Container", (ids.container_id(claims.source.namespace, unit.scope, unit.service_name, 1),), title
         ),
-        named if named is not None else unit.header,
-        {"name": title, "image": written.text if written is not None else None, "declared": True},
+        kept if kept is not None else unit.header,
+        {
+            "name": None if raw else title,
+            "image": written.text if written is not None else None,
+            "declared": True,
+        },
         declared=True,
     )
     restart = file.last("Service", "Restart")
@@ -215,6 +221,9 @@ def _join(unit: Unit, container: NodeRef | None, said: Said) -> None:
         driver = network.last("Network", "Driver") if network is not None else None
         real = given.text if given is not None else f"systemd-{name.removesuffix('.network')}"
         mode = _mode(driver) if network is not None else None
+    if "%" in real:
+        unit.unresolved("NetworkName", said)
+        return
     end = claims.node(
         NodeRef("Network", (f"{claims.place}/{real}",), real),
         said,

@@ -130,3 +130,16 @@ def test_what_a_quadlet_names_and_the_source_does_not_hold_is_told() -> None:
     said = one("a.container", "[Container]\nImage=b.build\nNetwork=c.network\nPublishPort=x:y\n")
     assert [p.code for p in said.problems] == ["E_NOT_FOUND", "E_PARSE", "E_NOT_FOUND"]
     assert [shown(e) for e in said.edges] == [("RUNS_IN", "systemd-a", "systemd-c")]
+
+
+def test_names_that_only_podman_puts_together_are_marked() -> None:
+    files = {
+        "a.container": "[Container]\nImage=b:1\nContainerName=%p-x\nNetwork=c.network\n",
+        "c.network": "[Network]\nNetworkName=%N\n",
+    }
+    said = interpret(files)
+    (container,) = (n for n in said["a.container"].nodes if n.node.label == "Container")
+    assert container.node.name == "a" and "name" not in container.properties
+    (service,) = (n for n in said["a.container"].nodes if n.node.label == "Service")
+    assert service.properties["unresolved"] == ["ContainerName: %p-x", "NetworkName: c.network"]
+    assert edges(said["a.container"], "RUNS_IN") == [] and said["c.network"].nodes == ()

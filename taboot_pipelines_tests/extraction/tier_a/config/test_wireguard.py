@@ -35,6 +35,7 @@ def test_the_machine_uses_the_tunnel_holds_its_addresses_and_reaches_its_network
         ("CONNECTS_TO", "nas.lan", "fd00::/64"),
         ("CONNECTS_TO", "nas.lan", "192.168.80.0/24"),
     ]
+    assert "nas.lan:51820" in {n.node.name for n in said.nodes if n.node.label == "Endpoint"}
     (tunnel,) = (n for n in said.nodes if n.node.label == "VPNTunnel")
     assert tunnel.properties["localEndpoint"] == "10.8.0.1" and len(tunnel.properties["peerKeyHashes"]) == 2
 
