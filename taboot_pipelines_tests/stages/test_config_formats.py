@@ -96,3 +96,16 @@ def test_a_manifest_beside_a_service_changes_where_it_leads(world: World) -> Non
     )
     interpret(world, "conf")
     assert ends() == {"web"}
+
+
+def test_examples_in_documents_are_mentioned_and_declare_nothing(world: World) -> None:
+    folder = world.source("conf", "files", interpret=True, host="nas.lan")
+    fences = "".join(f"## {path}\n\n```\n{text}```\n\n" for path, text in FILES.items() if path != "wg0.conf")
+    table = "| host | address |\n|---|---|\n| db.lan | 192.168.1.77 |\n\n"
+    (folder / "README.md").write_text(f"# How it could look\n\n{table}{fences}")
+    html = f"<table><tr><th>host<th>ip<tr><td>db.lan<td>192.168.1.77</table><pre>{FILES['etc/hosts']}</pre>"
+    (folder / "page.html").write_text(f"<html><body><h1>Example</h1><p>As here:</p>{html}</body></html>")
+    interpret(world, "conf")
+    rows = observations(world, "conf")
+    assert {row["type"] for row in rows} == {"MENTIONS"}
+    assert "192.168.1.77" in {row["end_name"] for row in rows}

@@ -13,7 +13,8 @@ an extractor that has a ``name``, a ``version`` (part of the fingerprint: raise 
 other claims), ``units`` and ``interpret``.
 
 Formats of configuration files in any source with ``interpret: true`` have readers (``recognition``), which
-``formats`` lists; ``config_files`` finds out which format a file has.
+``formats`` lists; ``config_files`` finds out which format a file has. What readers share is ``claims``, in
+which they collect what a file says, and ``yaml_documents``, which knows templates.
 
 Nothing here guesses: what depends on a value that the files do not give is marked as unresolved.
 """

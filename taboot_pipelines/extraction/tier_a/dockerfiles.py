@@ -26,7 +26,7 @@ from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, So
 
 #: Ports of one range that are listed.
 MAX_RANGE = 1024
-_PATH = re.compile(r"(?:(?P<name>[^/]+)\.)?(?:dockerfile|containerfile)(?:\.[^/]+)?", re.IGNORECASE)
+_PATH = re.compile(r"(?:(?P<name>[^/]+)\.)?(?:dockerfile|containerfile)(?:[._-][^/]+)?", re.IGNORECASE)
 #: Endings of documents about Dockerfiles, and of what makes or leaves them out.
 _OTHER = NOT_IN_FORCE | {"dockerignore", "md", "html", "htm", "txt", "rst", "py", "sh", "yml", "yaml", "json"}
 _PORTS = re.compile(r"0*(\d{1,5})(?:-0*(\d{1,5}))?(?:/([A-Za-z]+))?", re.ASCII)

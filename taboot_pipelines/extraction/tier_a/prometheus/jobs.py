@@ -72,7 +72,7 @@ def apply_rule(rule: Node, found: Job) -> bool:
     if name == "__param_target":
         found.probes = kind == "replace" and given == ["__address__"] and whole and copies
         return True
-    if name not in _DECIDING:
+    if name not in _DECIDING or (kind == "replace" and given == [name] and whole and copies):
         return True
     constant = replacement is not None and "$" not in replacement.text and not given and regex is None
     if kind != "replace" or not constant or replacement is None or is_open(replacement.text):

@@ -17,7 +17,7 @@ def test_what_is_built_is_the_service_of_its_folder_and_declares_no_name() -> No
 
 
 def test_a_folder_has_as_many_services_as_names() -> None:
-    files = {"Dockerfile": "FROM a:1\n", "Dockerfile.dev": "FROM b:1\n", "web.Dockerfile": "FROM c:1\n"}
+    files = {"Dockerfile": "FROM a:1\n", "Dockerfile_dev": "FROM b:1\n", "web.Dockerfile": "FROM c:1\n"}
     starts = [edges(said, "BUILDS")[0].start.name for said in interpret(files).values()]
     assert starts == ["src", "src", "web"]
 

@@ -64,7 +64,10 @@ def test_relabelling_that_decides_addresses_is_told_and_nothing_is_guessed(rule:
 
 
 def test_relabelling_of_other_labels_changes_nothing() -> None:
-    rules = "{source_labels: [__address__], target_label: instance}, {regex: x, action: labeldrop}"
+    rules = (
+        "{source_labels: [__address__], target_label: instance}, {regex: x, action: labeldrop}, "
+        "{source_labels: [__address__], target_label: __address__}"
+    )
     said = one("p.yml", job(f"  static_configs: [{{targets: [b:1]}}]\n  relabel_configs: [{rules}]\n"))
     assert [e.end.name for e in edges(said, "CONNECTS_TO")] == ["b"]
 
