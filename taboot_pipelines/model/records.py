@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -293,6 +293,15 @@ class Interpretation:
     format: str = ""
 
 
+_WILD = re.compile(r"[*?\[]")
+
+
+def _component(pattern: str) -> Callable[[str], bool]:
+    """Whether a name matches one component of a pattern."""
+    match, dot = re.compile(fnmatch.translate(pattern)).match, pattern.startswith(".")
+    return lambda name: (dot or not name.startswith(".")) and match(name) is not None
+
+
 class FileView:
     """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered
     in :attr:`reads`, which is the unit's input fingerprint (rule ``unit-of-interpretation``)."""
@@ -322,17 +331,27 @@ class FileView:
         must be written out."""
         found = self.globs.get(pattern)
         if found is None:
-            parts = [(re.compile(fnmatch.translate(p)).match, p.startswith(".")) for p in pattern.split("/")]
-            found = tuple(
-                sorted(
-                    p
-                    for p in self._paths
-                    if p.count("/") == len(parts) - 1
-                    and all(
-                        match(name) is not None and (dot or not name.startswith("."))
-                        for (match, dot), name in zip(parts, p.split("/"), strict=True)
+            folder, slash, last = pattern.rpartition("/")
+            if _WILD.search(folder) is None:
+                # Nearly every pattern is of this kind, and many units ask for one.
+                within = len(folder) + len(slash)
+                matches = _component(last)
+                found = tuple(
+                    sorted(
+                        p
+                        for p in self._paths
+                        if p.startswith(folder + slash) and "/" not in p[within:] and matches(p[within:])
                     )
                 )
-            )
+            else:
+                parts = [_component(part) for part in pattern.split("/")]
+                found = tuple(
+                    sorted(
+                        p
+                        for p in self._paths
+                        if p.count("/") == len(parts) - 1
+                        and all(fits(name) for fits, name in zip(parts, p.split("/"), strict=True))
+                    )
+                )
             self.globs[pattern] = found
         return found

@@ -18,8 +18,8 @@ MAX_SIBLINGS = 200
 #: Workloads that one selector leads to; a service has one or two.
 MAX_SELECTED = 32
 _MAX_LISTS = 8
-#: Characters of a manifest that is kept parsed.
-_MAX_KEPT = 50_000
+#: Characters of the manifests of a folder that are kept parsed.
+_MAX_CHARACTERS = 2_000_000
 _WORKLOADS = {
     "Deployment": ("apps", "extensions"),
     "StatefulSet": ("apps",),
@@ -180,37 +180,37 @@ class Surroundings:
 
     def _beside(self) -> Known:
         if self._others is None:
-            self._others = Known()
-            folder = posixpath.dirname(self._path)
+            folder = _literal(posixpath.dirname(self._path))
             paths = [
                 path
                 for pattern in ("*.yaml", "*.yml", "*.json")
-                for path in self._view.glob(posixpath.join(_literal(folder), pattern))
-                if path != self._path
+                for path in self._view.glob(posixpath.join(folder, pattern))
             ]
+            texts: list[tuple[str, str]] = []
+            size = 0
             for path in sorted(paths)[:MAX_SIBLINGS]:
-                for one in self._objects(path):
-                    self._others.add(one)
+                text = self._view.read(path)
+                if text is not None and "apiVersion" in text and size + len(text) <= _MAX_CHARACTERS:
+                    size += len(text)
+                    texts.append((path, text))
+            self._texts.update(texts)
+            self._others = _folder(tuple(texts))
         return self._others
 
-    def _objects(self, path: str) -> tuple[Object, ...]:
-        text = self._view.read(path)
-        if text is None or "apiVersion" not in text:
-            return ()
-        self._texts[path] = text
-        return _kept(path, text) if len(text) <= _MAX_KEPT else _parsed(path, text)
 
-
-def _parsed(path: str, text: str) -> tuple[Object, ...]:
-    """The objects of a manifest; none of one that is no YAML, which is a problem of its own unit."""
-    try:
-        return tuple(objects(parse(Origin(path, text, ""), Problems())))
-    except TabootError:
-        return ()
-
-
-#: Each manifest of a folder may ask for all others.
-_kept = lru_cache(maxsize=128)(_parsed)
+@lru_cache(maxsize=2)
+def _folder(texts: tuple[tuple[str, str], ...]) -> Known:
+    """What the manifests of a folder have, for each of them that asks, one after the other."""
+    known = Known()
+    for path, text in texts:
+        try:
+            found = parse(Origin(path, text, ""), Problems())
+        except TabootError:
+            # It is a problem of its own unit.
+            continue
+        for one in objects(found):
+            known.add(one)
+    return known
 
 
 def _literal(folder: str) -> str:
