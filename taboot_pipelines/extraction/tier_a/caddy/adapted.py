@@ -14,12 +14,12 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     dial_targets,
     places_of,
 )
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     BAD_TEXT,
     Guard,
     ProxyClaims,
     Route,
-    Target,
     UnitTexts,
     port_number,
 )

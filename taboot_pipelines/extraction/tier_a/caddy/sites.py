@@ -19,12 +19,12 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     places_of,
     upstream_targets,
 )
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     BAD_TEXT,
     Guard,
     ProxyClaims,
     Route,
-    Target,
     UnitTexts,
     port_number,
 )

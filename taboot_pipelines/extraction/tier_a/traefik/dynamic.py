@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     Route,
-    Target,
     UnitTexts,
     port_number,
     split_address,
