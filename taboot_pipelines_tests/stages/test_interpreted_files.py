@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +25,7 @@ from taboot_pipelines.model.records import (
     SourceFacts,
 )
 from taboot_pipelines.stages import tier_a_triples
+from taboot_pipelines_tests.fakes.github import TOKEN, FakeGithub
 from taboot_pipelines_tests.stages.test_tier_a_triples import interpret, observations, units
 from taboot_pipelines_tests.world import World
 
@@ -182,3 +185,78 @@ def test_recognition() -> None:
     assert top_keys("# x\na: 1\n'b': 2\n  c: 3\n- d: 4\ne:f\n") == {"a", "b", "d"}
     assert recognise(formats(), "x/One", "") is not None
     assert recognise(formats(), "x/none.yml", "nothing") is None
+
+
+CADDYFILE = "shop.lan {\n\timport sites/*.caddy\n\treverse_proxy shop:3000\n}\n"
+HAPROXY = "defaults\n mode http\nfrontend f\n bind :80\n default_backend b\nbackend b\n server s web:80\n"
+DYNAMIC = """http:
+  routers:
+    a: {rule: Host(`a.lan`), service: a}
+  services:
+    a: {loadBalancer: {servers: [{url: "http://app:8080"}]}}
+"""
+
+
+def routes(world: World) -> set[tuple[str, str, str | None, str]]:
+    """Return {(proxy, target, host, file)} of the routes in the graph."""
+    kb = world.kb()
+    urls = {d["doc_id"]: d["url"] for d in kb.documents().to_pylist()}
+    return {
+        (
+            e["start_name"],
+            e["end_name"],
+            json.loads(e["properties"]).get("host"),
+            urls[e["doc_id"]].rpartition("/")[2],
+        )
+        for e in kb.edges().to_pylist()
+        if e["type"] == "ROUTES_TO"
+    }
+
+
+def test_real_formats_through_the_chain(world: World) -> None:
+    path = world.source("conf", "files", interpret=True, proxy="edge")
+    (path / "sites").mkdir()
+    (path / "Caddyfile").write_text(CADDYFILE)
+    (path / "sites/api.caddy").write_text("reverse_proxy /api/* api:81\n")
+    (path / "haproxy.cfg").write_text(HAPROXY)
+    (path / "dynamic.yml").write_text(DYNAMIC)
+    (path / "compose.yaml").write_text("services: {db: {image: redis, ports: ['6379:6379']}}\n")
+    (path / "nginx.conf").write_text("server { location / { proxy_pass http://no:80; } }\n")
+    world.ingest()
+    assert routes(world) == {
+        ("edge", "shop", "shop.lan", "Caddyfile"),
+        ("edge", "api", "shop.lan", "api.caddy"),
+        ("edge", "web", None, "haproxy.cfg"),
+        ("edge", "app", "a.lan", "dynamic.yml"),
+    }
+    assert {e["type"] for e in world.kb().edges().to_pylist()} == {
+        "ROUTES_TO",
+        "EXPOSES_ENDPOINT",
+        "MENTIONS",
+    }, "a Compose file stays with its source type"
+    (path / "sites/api.caddy").write_text("reverse_proxy /api/* other:81\n")
+    assert interpret(world, "conf").counts["interpreted"] == 3, "it, the Caddyfile, and its document"
+    shutil.rmtree(path / "sites")
+    world.ingest()
+    assert {target for _, target, _, _ in routes(world)} == {"shop", "web", "app"}
+
+
+def test_each_repository_is_a_root_of_its_configuration_files(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    with FakeGithub() as hub:
+        hub.repository("acme/one", {"proxy/Caddyfile": CADDYFILE, "proxy/sites/x.caddy": "respond 200\n"})
+        hub.repository("acme/two", {"haproxy.cfg": HAPROXY, "stack/dynamic.yml": DYNAMIC})
+        fields = {"path": None, "base_url": hub.url, "token": "${GITHUB_TOKEN}", "organisations": ["acme"]}
+        world.source("hub", "github", **fields)
+        world.ingest()
+        assert routes(world) == set()
+        world.source("hub", "github", interpret=True, **fields)
+        assert not [p for report in world.ingest() for p in report.problems]
+        found = routes(world)
+    assert {(proxy, target) for proxy, target, _, _ in found} == {
+        ("acme.one", "shop"),
+        ("acme.two", "web"),
+        ("acme.two", "app"),
+    }

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, endpoint, normal_host
+from taboot_pipelines.extraction.tier_a.endpoints import Target, endpoint, normal_host
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import (
     EdgeClaim,
@@ -35,21 +35,6 @@ BAD_TEXT = frozenset({"E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMP
 
 _NAME_CHARACTER = re.compile(r"[A-Za-z0-9_-]")
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a route leads. ``host`` as written (brackets kept), ``""`` for this machine; ``port`` None for
-    the scheme's own."""
-
-    scheme: str
-    host: str
-    port: int | None
-
-    @property
-    def bare(self) -> bool:
-        """A name without a dot: a service of the proxy's own network. ``localhost`` is the proxy itself."""
-        return not any(c in self.host for c in ".:[") and self.host.lower() not in ("", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +154,7 @@ class ProxyClaims:
             return
         target = route.target
         written = target.host or "localhost"
-        port = target.port if target.port is not None else DEFAULT_PORTS.get(target.scheme)
+        port = target.resolved_port()
         host = normal_host(written)
         if host is None or port is None:
             what = "the target has no port" if port is None else "the target is not an address"

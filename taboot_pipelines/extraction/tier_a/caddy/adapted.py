@@ -14,12 +14,12 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     dial_targets,
     places_of,
 )
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     BAD_TEXT,
     Guard,
     ProxyClaims,
     Route,
-    Target,
     UnitTexts,
     port_number,
 )
@@ -103,7 +103,8 @@ class _Unit:
             return
         for route in routes.items():
             matches = [_match(m) for m in route.items("match")]
-            inners = [_narrowed(scope, m, secure) for m in matches] or [scope]
+            # Automatic HTTPS looks at the hosts of the outermost routes only.
+            inners = [_narrowed(scope, m, secure if depth == 0 else None) for m in matches] or [scope]
             for inner in inners:
                 for handler in route.items("handle"):
                     guard = _guard(handler)
@@ -242,13 +243,11 @@ class _Secure:
         return not self._off and (host is not None or self._standard)
 
 
-def _narrowed(scope: Scope, match: Match, secure: _Secure) -> Scope:
+def _narrowed(scope: Scope, match: Match, secure: _Secure | None) -> Scope:
     inner = scope.matching(match)
-    if match.hosts is None:
+    if match.hosts is None or secure is None:
         return inner
-    outer = {tls for host, tls in scope.hosts if host is not None}
-    tls = next(iter(outer)) if len(outer) == 1 else None
-    hosts = tuple((h, secure.of(h) if tls is None else tls) for h in match.hosts)
+    hosts = tuple((host, secure.of(host)) for host in match.hosts)
     return Scope(hosts, inner.places, inner.stripped, inner.guards)
 
 

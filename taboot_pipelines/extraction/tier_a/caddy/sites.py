@@ -19,12 +19,12 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     places_of,
     upstream_targets,
 )
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     BAD_TEXT,
     Guard,
     ProxyClaims,
     Route,
-    Target,
     UnitTexts,
     port_number,
 )
@@ -37,6 +37,22 @@ _ADDRESS = re.compile(
 )
 #: A host where a directive is expected.
 _LIKE_ADDRESS = re.compile(r"(?:https?://\S+|[\w-]+(?:\.[\w-]+)+(?::\d+)?,?|[\w.-]*:\d+,?)")
+#: Words that are no hosts at the top of a file.
+_DIRECTIVES = frozenset(
+    {"handle", "handle_path", "route", "reverse_proxy", "respond", "redir", "file_server", "root", "rewrite"}
+    | {
+        "php_fastcgi",
+        "forward_auth",
+        "basic_auth",
+        "header",
+        "encode",
+        "log",
+        "tls",
+        "bind",
+        "abort",
+        "error",
+    }
+)
 _BLOCKS = frozenset({"handle", "route", "handle_path", "handle_errors", "handle_response", "intercept"})
 _BASIC = frozenset({"basic_auth", "basicauth"})
 _HTTP_PORT, _HTTPS_PORT = "80", "443"
@@ -110,8 +126,9 @@ class _Unit:
                     self._texts.problem_at(place, "E_PARSE", "a named route stands twice; the first counts")
                 self._options.named.setdefault(first[2:-1], statement)
                 continue
-            if first.startswith("@"):
-                self._texts.problem_at(place, "E_PARSE", "a matcher stands outside of a site")
+            if first.startswith("@") or first in _DIRECTIVES:
+                what = "a matcher" if first.startswith("@") else "a directive"
+                self._texts.problem_at(place, "E_PARSE", f"{what} stands outside of a site")
                 continue
             keys = (*keys, *statement.words)
             if statement.block is not None:
@@ -270,7 +287,7 @@ class _Unit:
                 place = option.where(option.words[0])
                 self._texts.problem_at(place, "E_PARSE", "`handle_response` takes one matcher")
             elif option.name == "handle_response" and option.block is not None:
-                yield from self._block(option.block, scope, matchers, invoked, "handle_response")
+                yield from self._block(option.block, inner, matchers, invoked, "handle_response")
         if any(word.text.startswith("https://") for word, _ in upstreams) and scheme == "http":
             scheme = "https"
         for word, owner in upstreams:

@@ -20,6 +20,7 @@ UNKNOWN = "\ufffd"
 
 _LINE = re.compile(r"[^\n]*\n?")
 _PLAIN = re.compile(r"[^\s\\\"'#$]+")
+_SPECIAL = re.compile(r"[\\\"'#$]")
 _VARIABLE = re.compile(
     r"\$(?:\{(?P<name>[A-Za-z0-9_]+)(?P<list>\[\*\])?(?:-(?P<default>[^}]*))?\}|(?P<bare>[A-Za-z0-9_]+))"
 )
@@ -45,6 +46,8 @@ class Broken(Exception):
 
 def split(text: str, start: int, end: int, variables: dict[str, str]) -> Line:
     """The words of ``text[start:end]``. Raises :class:`Broken` for a quote that nothing closes."""
+    if _SPECIAL.search(text, start, end) is None:
+        return Line(tuple(text[start:end].split()), start, end)
     words: list[str] = []
     word: list[str] | None = None
     at, last = start, start

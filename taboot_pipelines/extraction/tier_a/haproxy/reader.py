@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.haproxy.conditions import (
     ANY,
     Alternative,
@@ -18,7 +19,6 @@ from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     ProxyClaims,
     Route,
-    Target,
     UnitTexts,
     port_number,
     products,

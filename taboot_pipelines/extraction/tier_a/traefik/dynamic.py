@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     Route,
-    Target,
     UnitTexts,
     port_number,
     split_address,
@@ -92,8 +92,7 @@ class EntryPoints:
     def tls(self, names: Sequence[str]) -> bool:
         """Whether a router at these entry points (none: at all) has TLS by them."""
         if not names:
-            web = [secure for secure in self.secure.values() if secure is not None]
-            return bool(web) and all(web)
+            return bool(self.secure) and all(self.secure.values())
         return any(self.secure.get(n.lower(), n.lower() in SECURE_ENTRY_POINTS) for n in names)
 
 

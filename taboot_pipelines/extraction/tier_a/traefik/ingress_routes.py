@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.proxying import BAD_TEXT, Guard, ProxyClaims, Route, Target, UnitTexts
+from taboot_pipelines.extraction.tier_a.endpoints import Target
+from taboot_pipelines.extraction.tier_a.proxying import BAD_TEXT, Guard, ProxyClaims, Route, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     SECURE_ENTRY_POINTS,

@@ -268,3 +268,48 @@ def test_streams_of_the_json() -> None:
         (None, None, None, False, "udp dns:53"),
     }
     assert not interpret({"x.json": '{"apps": 1}'}, "x.json").edges
+
+
+def test_a_host_within_a_site_has_the_tls_of_the_site() -> None:
+    """As the JSON that Caddy makes of it: its automatic HTTPS looks at the addresses of sites only."""
+    said = read(":8884\n@test host example.com\nphp_fastcgi @test localhost:9000\n")
+    config = {
+        "apps": {
+            "http": {
+                "servers": {
+                    "srv0": {
+                        "listen": [":8884"],
+                        "routes": [
+                            {
+                                "handle": [
+                                    {
+                                        "handler": "subroute",
+                                        "routes": [
+                                            {
+                                                "match": [{"host": ["example.com"], "path": ["*.php"]}],
+                                                "handle": [
+                                                    {
+                                                        "handler": "reverse_proxy",
+                                                        "transport": {"protocol": "fastcgi"},
+                                                        "upstreams": [{"dial": "localhost:9000"}],
+                                                    }
+                                                ],
+                                            }
+                                        ],
+                                    }
+                                ]
+                            }
+                        ],
+                    }
+                }
+            }
+        }
+    }
+    expected = {("example.com", "*.php", None, False, "fastcgi localhost:9000")}
+    assert rows(said) == rows(interpret({"caddy.json": json.dumps(config)}, "caddy.json")) == expected
+
+
+def test_what_stands_outside_of_a_site() -> None:
+    assert codes(read("@foo {\n path /foo\n}\n")) == ["E_PARSE"]
+    assert "E_PARSE" in codes(read("handle {\n reverse_proxy a:1\n}\n"))
+    assert rows(read("http://handle {\n reverse_proxy a:1\n}\n"))
