@@ -50,11 +50,11 @@ def rows(said: Interpretation) -> set[Row]:
 
 
 def auths(said: Interpretation) -> dict[str, tuple[str, str | None]]:
-    """{service: how its endpoint is guarded, and by what}"""
+    """{service: how its endpoint is guarded, and by what}; not what a port of Kubernetes leaves open."""
     return {
         edge.start.name: (edge.properties["auth"], edge.properties.get("authInclude"))
         for edge in said.edges
-        if edge.type == "EXPOSES_ENDPOINT"
+        if edge.type == "EXPOSES_ENDPOINT" and edge.method != "kubernetes_service_port"
     }
 
 
