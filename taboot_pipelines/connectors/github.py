@@ -309,6 +309,7 @@ class GithubConnector:
             api=_api_path(repository.held),
             branch=facts["branch"],
             web=facts["html_url"],
+            interpret=self._entry.interpret,
         )
 
     def _explained(self, error: TabootError) -> TabootError:

@@ -7,9 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from taboot_pipelines.connectors.compose import HostName
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName
-from taboot_pipelines.connectors.entries import BoundedSource, GlobList, ProxyName, RecordedSource
+from taboot_pipelines.connectors.entries import (
+    BoundedSource,
+    GlobList,
+    HostName,
+    ProxyName,
+    RecordedSource,
+)
 
 API = "https://api.github.com"
 _OWNER = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
@@ -83,6 +88,12 @@ class GithubSource(RecordedSource, BoundedSource):
     wiki: bool = Field(False, description="Pages of the wiki are read, by the program `git`.")
     forks: bool = Field(False, description="Forks of organisations and users are read too.")
     archived: bool = Field(True, description="Archived repositories of organisations and users are read too.")
+    interpret: bool = Field(
+        False,
+        description=(
+            "Besides Compose and nginx files, configuration files of the other known formats are interpreted."
+        ),
+    )
     host: HostName | None = Field(None, description="The machine on which the Compose projects run.")
     proxy: ProxyName | None = Field(
         None,

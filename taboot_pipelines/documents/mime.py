@@ -58,6 +58,8 @@ _BY_SUFFIX = {
     "tfvars": "text/x-hcl",
     "nomad": "text/x-hcl",
     "dockerfile": "text/x-dockerfile",
+    "caddyfile": "text/x-caddyfile",
+    "caddy": "text/x-caddyfile",
     "rst": "text/x-rst",
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",

@@ -281,6 +281,7 @@ NODES: dict[str, NodeType] = {
                 "type": _full(_PROTOCOL),
                 "localEndpoint": lambda v: is_ip(v) or is_cidr(v),
                 "remoteEndpoint": lambda v: is_ip(v) or is_cidr(v),
+                "peerKeyHashes": lambda v: isinstance(v, list) and all(map(_full(_HEX64), v)),
                 "declared": _bool,
             },
         ),

@@ -15,7 +15,7 @@ from taboot_pipelines.documents.secrets.spans import Span, merged
 from taboot_pipelines.documents.secrets.values import is_no_secret, looks_secret
 
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
-MASK_VERSION = "6"
+MASK_VERSION = "7"
 
 _NO_LINE_BREAK = re.compile(r"[^\r\n]")
 
