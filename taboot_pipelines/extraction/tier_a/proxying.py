@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
@@ -29,6 +29,9 @@ from taboot_pipelines.model.records import (
 #: Routes of one unit: names × paths × servers.
 MAX_ROUTES = 30_000
 MAX_PROBLEMS = 200
+
+#: Steps that following references of one unit may take: blocks, servers, services, guards.
+MAX_STEPS = 200_000
 
 #: What is wrong with a file's own text; a store that fails must stop the run.
 BAD_TEXT = frozenset({"E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMPTY", "E_CYCLE"})
@@ -107,7 +110,8 @@ class UnitTexts:
         return self._texts[path]
 
     def problem(self, path: str, code: str, message: str) -> None:
-        if len(self._problems) < MAX_PROBLEMS:
+        # That something was left out is said in any case.
+        if len(self._problems) < MAX_PROBLEMS * (2 if code == "E_TOO_LARGE" else 1):
             self._problems.setdefault(Problem(path, code, message))
 
     def problem_at(self, where: Evidence, code: str, what: str) -> None:
@@ -121,6 +125,22 @@ class UnitTexts:
 
     def quote(self, where: Evidence) -> str:
         return (self._texts.get(where.path) or "")[where.start : where.end]
+
+
+class Steps:
+    """Counts the steps that a unit takes, since references may multiply."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._left = MAX_STEPS
+
+    def take(self, count: int = 1) -> None:
+        """Raises ``E_TOO_LARGE`` after :data:`MAX_STEPS` steps."""
+        self._left -= count
+        if self._left < 0:
+            raise TabootError(
+                "E_TOO_LARGE", f"{self._path} refers to itself more often than is followed.", path=self._path
+            )
 
 
 class ProxyClaims:
@@ -139,6 +159,13 @@ class ProxyClaims:
         #: Each endpoint with the service in front of it, if there is one, and the route that leads there.
         self._ends: list[tuple[NodeRef | None, NodeRef, Route, Basis, Basis]] = []
         self._count = 0
+
+    def add_all(self, routes: Iterable[Route]) -> None:
+        """Claim routes until there are more than :data:`MAX_ROUTES`."""
+        for route in routes:
+            self.add(route)
+            if self._count > MAX_ROUTES:
+                return
 
     def add(self, route: Route) -> None:
         """Claim a route. One whose port cannot be known, or whose names do not follow the model, is a

@@ -20,6 +20,7 @@ from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     ProxyClaims,
     Route,
+    Steps,
     UnitTexts,
     port_number,
 )
@@ -52,8 +53,7 @@ class CaddyJsonReader:
         text = texts.text(path)
         if text is not None:
             try:
-                for route in _Unit(path, texts, parse(text)).routes():
-                    claims.add(route)
+                claims.add_all(_Unit(path, texts, parse(text)).routes())
             except TabootError as error:
                 if error.code not in BAD_TEXT:
                     raise
@@ -66,6 +66,7 @@ class _Unit:
         self._path = path
         self._texts = texts
         self._root = root
+        self._steps = Steps(path)
 
     def _where(self, value: Value) -> Evidence:
         return Evidence(self._path, value.start, value.end)
@@ -102,6 +103,7 @@ class _Unit:
             )
             return
         for route in routes.items():
+            self._steps.take()
             matches = [_match(m) for m in route.items("match")]
             # Automatic HTTPS looks at the hosts of the outermost routes only.
             inners = [_narrowed(scope, m, secure if depth == 0 else None) for m in matches] or [scope]

@@ -25,6 +25,7 @@ from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     ProxyClaims,
     Route,
+    Steps,
     UnitTexts,
     port_number,
 )
@@ -71,8 +72,7 @@ class CaddyfileReader:
         claims = ProxyClaims(texts, source, path, "caddy", "caddy_upstream")
         imports = Imports(path, texts)
         try:
-            for route in _Unit(texts, statements(imports.words(), path)).routes():
-                claims.add(route)
+            claims.add_all(_Unit(path, texts, statements(imports.words(), path)).routes())
         except TabootError as error:
             if error.code not in BAD_TEXT:
                 raise
@@ -102,8 +102,9 @@ class _Options:
 
 
 class _Unit:
-    def __init__(self, texts: UnitTexts, found: Sequence[Statement]) -> None:
+    def __init__(self, path: str, texts: UnitTexts, found: Sequence[Statement]) -> None:
         self._texts = texts
+        self._steps = Steps(path)
         self._options = _Options()
         self._sites = self._site_blocks(list(found))
 
@@ -217,7 +218,9 @@ class _Unit:
         kind: str,
     ) -> Iterator[Route]:
         """A block's routes. What guards it holds for all of it, but in a ``route``, where order counts."""
-        matchers = {**outer, **{s.name: _matcher(s) for s in block if s.name.startswith("@")}}
+        self._steps.take()
+        own = {s.name: _matcher(s) for s in block if s.name.startswith("@")}
+        matchers = {**outer, **own} if own else outer
         if kind != "route":
             for statement in block:
                 scope = self._guarded(statement, scope, matchers)

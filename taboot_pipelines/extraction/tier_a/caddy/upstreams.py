@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
@@ -18,6 +19,9 @@ from taboot_pipelines.model.records import Evidence
 
 #: Ports that one range may stand for.
 MAX_RANGE = 1000
+#: Places that nested matchers may multiply to, and guards that are looked at for a route.
+MAX_PLACES = 1000
+MAX_GUARDS = 100
 _SCHEMES = {"http": ("http", 80), "h2c": ("http", 80), "https": ("https", 443)}
 _NETWORK = re.compile(r"(tcp[46]?|udp[46]?|unix\w*|unix\+\w+|fd\w*)/")
 _RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
@@ -74,6 +78,8 @@ class Scope:
         places = self.places
         if match.places is not None:
             inner = [p for p in match.places if p not in ("*", "/*")]
+            if len(inner) * len(self.places) > MAX_PLACES:
+                raise TabootError("E_TOO_LARGE", f"Conditions on paths multiply to more than {MAX_PLACES}.")
             if len(inner) == len(match.places):
                 places = tuple(self._place(outer, p) for outer in self.places for p in inner)
         return replace(self, hosts=hosts, places=tuple(dict.fromkeys(places)))
@@ -91,6 +97,8 @@ class Scope:
         return replace(self, stripped=self.stripped + prefix)
 
     def guarded(self, guard: Guarded) -> Scope:
+        if len(self.guards) >= MAX_GUARDS:
+            return self
         return replace(self, guards=(*self.guards, guard))
 
     def routes(self, target: Target, where: Evidence) -> Iterator[Route]:

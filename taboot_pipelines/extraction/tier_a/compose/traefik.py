@@ -146,12 +146,14 @@ def _middleware(middleware: Middleware, name: str, option: str, text: str) -> No
         middleware.chain = _words(text)
 
 
-def guard_of(router: Router, known: Mapping[str, Middleware], chain: tuple[str, ...] = ()) -> Guard | None:
+def guard_of(router: Router, known: Mapping[str, Middleware]) -> Guard | None:
     """Who may pass a router, by the first of its middlewares that asks; ``known``: those of the project."""
-    return router.guard or _guarding(router.middlewares, known, chain)
+    return router.guard or _guarding(router.middlewares, known, set(), 0)
 
 
-def _guarding(names: Sequence[str], known: Mapping[str, Middleware], chain: tuple[str, ...]) -> Guard | None:
+def _guarding(
+    names: Sequence[str], known: Mapping[str, Middleware], seen: set[str], depth: int
+) -> Guard | None:
     for name in names:
         bare = name.partition("@")[0]
         middleware = known.get(bare.lower())
@@ -160,8 +162,9 @@ def _guarding(names: Sequence[str], known: Mapping[str, Middleware], chain: tupl
                 return Guard("oauth2", bare)
             continue
         guard = middleware.guard
-        if guard is None and bare not in chain and len(chain) < _MAX_CHAIN:
-            guard = _guarding(middleware.chain, known, (*chain, bare))
+        if guard is None and bare not in seen and depth < _MAX_CHAIN:
+            seen.add(bare)
+            guard = _guarding(middleware.chain, known, seen, depth + 1)
         if guard is not None:
             return guard
     return None

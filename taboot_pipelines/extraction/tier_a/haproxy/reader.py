@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.haproxy.conditions import (
     ANY,
@@ -16,9 +17,11 @@ from taboot_pipelines.extraction.tier_a.haproxy.conditions import (
 )
 from taboot_pipelines.extraction.tier_a.haproxy.lines import UNKNOWN, Line, Lines
 from taboot_pipelines.extraction.tier_a.proxying import (
+    BAD_TEXT,
     Guard,
     ProxyClaims,
     Route,
+    Steps,
     UnitTexts,
     port_number,
     products,
@@ -114,9 +117,12 @@ class HaproxyReader:
         text = texts.text(path)
         claims = ProxyClaims(texts, source, path, "haproxy", "haproxy_server")
         if text is not None:
-            unit = _Unit(path, text, texts)
-            for route in unit.routes():
-                claims.add(route)
+            try:
+                claims.add_all(_Unit(path, text, texts).routes())
+            except TabootError as error:
+                if error.code not in BAD_TEXT:
+                    raise
+                texts.problem(path, error.code, error.message)
         return claims.result()
 
 
@@ -124,6 +130,7 @@ class _Unit:
     def __init__(self, path: str, text: str, texts: UnitTexts) -> None:
         self._path = path
         self._texts = texts
+        self._steps = Steps(path)
         self._proxies: list[_Proxy] = []
         self._defaults: dict[str, _Proxy] = {}
         self._read(text)
@@ -282,6 +289,7 @@ class _Unit:
         whole = (None, "/" if proxy.web else None)
         guard = self._guarding(proxy, backend, alternative)
         for server in backend.servers:
+            self._steps.take()
             target = self._target(server, proxy, backend)
             if target is None:
                 continue

@@ -14,6 +14,7 @@ from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     Route,
+    Steps,
     UnitTexts,
     port_number,
     split_address,
@@ -104,8 +105,14 @@ class Router:
     """Follows the routers of one protocol."""
 
     def __init__(
-        self, texts: UnitTexts, protocol: Protocol, entry_points: EntryPoints, elsewhere: Elsewhere
+        self,
+        texts: UnitTexts,
+        protocol: Protocol,
+        entry_points: EntryPoints,
+        elsewhere: Elsewhere,
+        steps: Steps,
     ) -> None:
+        self._steps = steps
         self._texts = texts
         self._protocol = protocol
         self._entry_points = entry_points
@@ -152,9 +159,12 @@ class Router:
         elif self._protocol.name == "tcp" and not self._parents(router):
             return None
         if len(chain) < _MAX_CHAIN:
+            below: dict[rules.Target, None] = {}
             for parent in self._parents(router):
                 above = self._targets(name, parent, (*chain, name)) or []
-                found = [_below(a, t) for a in above for t in found] or found
+                self._steps.take(len(above) * len(found))
+                below |= dict.fromkeys(_below(a, t) for a in above for t in found)
+            found = list(below) or found
         return found
 
     def _tls(self, router: Node, found: Sequence[rules.Target], chain: tuple[str, ...]) -> bool:
@@ -188,6 +198,7 @@ class Router:
         return None
 
     def _guarding(self, name: str, chain: tuple[str, ...]) -> Guard | None:
+        self._steps.take()
         bare = name.partition("@")[0]
         middleware = self._protocol.middlewares.get(name) or self._protocol.middlewares.get(bare)
         if middleware is None:
@@ -240,6 +251,7 @@ class Router:
             self._texts.problem_at(where, code, "the service that is named is not in the files")
             return
         for server in _each(option(service, "loadBalancer", "servers")):
+            self._steps.take()
             count[0] += 1
             found = self._target(server)
             if found is not None:

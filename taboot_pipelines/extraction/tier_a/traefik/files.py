@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     ProxyClaims,
     Route,
+    Steps,
     UnitTexts,
 )
 from taboot_pipelines.extraction.tier_a.recognition import base_name, ending, top_keys
@@ -41,7 +42,7 @@ _STATIC_KEYS = frozenset(
     {"entryPoints", "providers", "certificatesResolvers", "serversTransport", "entrypoints"}
 )
 _YAML_PART = re.compile(
-    r"^(?:http|tcp|udp):[ \t]*\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n|[ \t]+\S[^\n]*\n)*?"
+    r"^(?:http|tcp|udp):[ \t]*\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n|[ \t]+[^\s#][^\n]*\n)*?"
     r"[ \t]+[\"']?(?:routers|services|middlewares|serversTransports)[\"']?[ \t]*:",
     re.MULTILINE,
 )
@@ -82,9 +83,12 @@ class TraefikReader:
         (``E_PARSE``, ``E_CYCLE``, ``E_NOT_FOUND``, ``E_UNRESOLVED``, ``E_TOO_LARGE``)."""
         texts = UnitTexts(view)
         claims = ProxyClaims(texts, source, path, "traefik", "traefik_file")
-        unit = _Unit(path, texts)
-        for route in unit.routes():
-            claims.add(route)
+        try:
+            claims.add_all(_Unit(path, texts).routes())
+        except TabootError as error:
+            if error.code not in BAD_TEXT:
+                raise
+            texts.problem(path, error.code, error.message)
         return claims.result()
 
 
@@ -93,6 +97,7 @@ class _Unit:
         self._path = path
         self._texts = texts
         self._siblings: list[Node] | None = None
+        self._steps = Steps(path)
 
     def routes(self) -> Iterator[Route]:
         for root in self._parsed(self._path, said=True):
@@ -100,7 +105,9 @@ class _Unit:
                 continue
             entry_points = self._entry_points(root)
             for name in _PROTOCOLS:
-                yield from Router(self._texts, _protocol(root, name), entry_points, self._elsewhere).routes()
+                yield from Router(
+                    self._texts, _protocol(root, name), entry_points, self._elsewhere, self._steps
+                ).routes()
             yield from self._old(root, entry_points)
 
     def _parsed(self, path: str, *, said: bool) -> list[Node]:

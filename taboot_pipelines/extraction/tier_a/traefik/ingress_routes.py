@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import BAD_TEXT, Guard, ProxyClaims, Route, UnitTexts
+from taboot_pipelines.extraction.tier_a.proxying import BAD_TEXT, Guard, ProxyClaims, Route, Steps, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     SECURE_ENTRY_POINTS,
@@ -59,8 +59,12 @@ class IngressRouteReader:
                     raise
                 texts.problem(path, error.code, error.message)
                 found = []
-            for route in _Unit(texts, _resources(found), place).routes():
-                claims.add(route)
+            try:
+                claims.add_all(_Unit(path, texts, _resources(found), place).routes())
+            except TabootError as error:
+                if error.code not in BAD_TEXT:
+                    raise
+                texts.problem(path, error.code, error.message)
         return claims.result()
 
 
@@ -75,7 +79,8 @@ def _resources(found: Sequence[Node]) -> list[Node]:
 
 
 class _Unit:
-    def __init__(self, texts: UnitTexts, resources: Sequence[Node], place: str) -> None:
+    def __init__(self, path: str, texts: UnitTexts, resources: Sequence[Node], place: str) -> None:
+        self._steps = Steps(path)
         self._texts = texts
         self._place = place
         self._own: list[tuple[_Key, Node]] = []
@@ -130,6 +135,7 @@ class _Unit:
     def _targets(
         self, service: Node, protocol: str, namespace: str, chain: tuple[_Key, ...]
     ) -> Iterator[tuple[Target, Evidence, str]]:
+        self._steps.take()
         name = option(service, "name")
         if name is None or not text_of(name) or text_of(name).endswith("@internal"):
             return
@@ -189,6 +195,7 @@ class _Unit:
         return None
 
     def _guarding(self, name: str, namespace: str, chain: tuple[str, ...]) -> Guard | None:
+        self._steps.take()
         spec = option(self._named.get(("Middleware", namespace, name)), "spec")
         for kind, (_, value) in spec.entries.items() if spec is not None else ():
             if kind.lower() in ("basicauth", "digestauth"):

@@ -13,6 +13,8 @@ _PATHS = frozenset({"path", "pathprefix", "pathregexp", "pathstrip", "pathprefix
 _MAX_DEPTH = 16
 #: The alternatives that one rule may multiply out to.
 _MAX_ALTERNATIVES = 256
+#: The longest rule that is read.
+_MAX_RULE = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,7 @@ def targets(rule: str) -> list[Target]:
     Negated matchers and those on headers, methods or clients say nothing about where a request goes, and are
     passed over.
     """
-    parser = _Rule(rule)
-    alternatives = parser.parse()
+    alternatives = _Rule(rule).parse() if len(rule) <= _MAX_RULE else None
     found: dict[Target, None] = {}
     for matchers in alternatives or ():
         hosts: list[str | None] = [
@@ -66,6 +67,8 @@ def old_targets(rule: str) -> list[Target]:
     """What a rule of Traefik 1 matches (``Host:a,b;PathPrefix:/x``); [] if it cannot be read."""
     hosts: list[str] = []
     paths: list[tuple[str | None, str | None]] = []
+    if len(rule) > _MAX_RULE:
+        return []
     # A pattern may hold the signs that part rules, in braces.
     for part in re.split(r";(?![^{]*\})", rule):
         match = _OLD_RULE.fullmatch(part)

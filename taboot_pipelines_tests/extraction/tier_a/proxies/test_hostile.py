@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from benchmarks.gold.proxies_f1 import halves
 from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
-from taboot_pipelines.extraction.tier_a.formats import FORMATS
 from taboot_pipelines.extraction.tier_a.toml_nodes import parse_toml
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts, UnitSpec
@@ -100,9 +99,72 @@ def test_aliases_and_services_do_not_multiply() -> None:
     assert "E_TOO_LARGE" in codes(read("x.yml", text)) and time.monotonic() - begun < 20
 
 
-def test_a_file_of_every_format_says_nothing_of_another() -> None:
-    for form in FORMATS:
-        assert form.readers and form.version
+def _invoking() -> str:
+    """Named routes that each invoke the next twice."""
+    named = "".join(f"&(r{n}) {{\n invoke r{n + 1}\n invoke r{n + 1}\n}}\n" for n in range(40))
+    return f"{named}a.lan {{\n invoke r0\n}}\n"
+
+
+def _switching() -> str:
+    """A frontend with so many ways to so many servers that none of them has a port."""
+    switches = " use_backend b if { path /x }\n" * 3000
+    servers = "".join(f" server s{n} ${{H}}:80\n" for n in range(3000))
+    return f"defaults\n mode http\nfrontend f\n bind :80\n{switches}backend b\n{servers}"
+
+
+def _parents() -> str:
+    """Routers below all of each other."""
+    names = [f"r{n}" for n in range(12)]
+    routers = "".join(
+        f"    {n}: {{rule: Host(`{n}`), service: s, parentRefs: [{', '.join(names)}]}}\n" for n in names
+    )
+    return f"http:\n  routers:\n{routers}  services:\n    s: {{loadBalancer: {{servers: [{{url: 'http://s'}}]}}}}\n"
+
+
+def _resources() -> str:
+    """TraefikServices that name one another."""
+    services = [f"{{name: t{n}, kind: TraefikService}}" for n in range(12)]
+    spec = f"spec: {{weighted: {{services: [{', '.join(services)}]}}}}"
+    made = "".join(
+        f"---\napiVersion: traefik.io/v1alpha1\nkind: TraefikService\nmetadata: {{name: t{n}}}\n{spec}\n"
+        for n in range(12)
+    )
+    return (
+        f"{made}---\napiVersion: traefik.io/v1alpha1\nkind: IngressRoute\nmetadata: {{name: i}}\n"
+        f"spec: {{routes: [{{match: Host(`a`), services: [{services[0]}]}}]}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("Caddyfile", _invoking(), "E_TOO_LARGE"),
+        (
+            "Caddyfile",
+            "a.lan {\n" + "handle_path /a /b {\n" * 40 + "}\n" * 41,
+            None,
+        ),
+        (
+            "Caddyfile",
+            "a.lan {\n@m path /a* /b* /c*\n" + "handle @m {\n" * 60 + "reverse_proxy a:1\n" + "}\n" * 61,
+            "E_TOO_LARGE",
+        ),
+        ("haproxy.cfg", _switching(), "E_TOO_LARGE"),
+        ("x.yml", _parents(), "E_TOO_LARGE"),
+        ("x.yml", _resources(), "E_TOO_LARGE"),
+        ("x.yml", "http:\n" + "  # x\n" * 10_000, None),
+        (
+            "x.yml",
+            "http:\n  routers: {a: {service: s, rule: '" + ";" * 100_000 + "'}}\n  services: {s: {}}",
+            "E_PARSE",
+        ),
+    ],
+)
+def test_references_do_not_multiply(name: str, text: str, code: str | None) -> None:
+    begun = time.monotonic()
+    found = codes(read(name, text))
+    assert time.monotonic() - begun < 30
+    assert code is None or code in found, found[:5]
 
 
 # --- TOML with places ---------------------------------------------------------------------------------------
