@@ -2,12 +2,13 @@
 
     python benchmarks/gold/proxies_f1.py [--missing]
 
-``haproxy.jsonl`` and ``traefik.jsonl`` hold, for each file of ``shared/data``, the routes that it states, by
-the reading of ``docs/formats.md``: (host, location, path, tls, scheme, target, port). They were made by
-reading the files: those named ``open`` (of HAProxy every second file, in the order of their paths) before there
-was a reader, those named ``kept`` after its first version was written, which was then scored once on them. A
-file of Caddy's tests holds a Caddyfile and what Caddy itself makes of it as JSON: both must say the same, and what
-the JSON says is taken for the label. ``--missing`` prints what was found in vain and what was missed.
+``haproxy.jsonl`` and ``traefik.jsonl`` hold, for each file of ``shared/data``, the routes that it states,
+by the reading of ``docs/formats.md``: (host, location, path, tls, scheme, target, port). They were made by
+reading the files: those named ``open`` (of HAProxy every second file, in the order of their paths) before
+there was a reader, those named ``kept`` after its first version was written, which was then scored once on
+them. A file of Caddy's tests holds a Caddyfile and what Caddy itself makes of it as JSON: both must say the
+same, and what the JSON says is taken for the label. ``--missing`` prints what was found in vain and what
+was missed.
 """
 
 from __future__ import annotations
