@@ -70,7 +70,7 @@ soak: $(BIN)/.test
 	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 taboot_pipelines_tests/stages/test_incremental_equals_scratch.py
 
 bench: $(BIN)/.test
-	@for b in benchmarks/*.py; do echo "== $$b"; TABOOT_TEST_DATA=$(DATA) $(BIN)/python $$b || exit 1; done
+	@for b in benchmarks/*.py benchmarks/gold/*.py; do echo "== $$b"; TABOOT_TEST_DATA=$(DATA) $(BIN)/python $$b || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(DEMO_HOME)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -72,16 +73,18 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_.-]+")
 
 def host_name(text: str) -> str:
     """The key of the Host that a device's name, DNS name or MAC address stands for; "" where none does."""
-    name = text.strip().rstrip(".").lower()
+    name = _APOSTROPHES.sub("", text.strip().rstrip(".").lower())
     if _MAC.fullmatch(name):
         return name.replace(":", "-")
     if not name.isascii():
+        letters = [c if unicodedata.category(c)[0] in "LMN" or c in "_.-" else " " for c in name]
+        name = re.sub(" +", "-", "".join(letters).strip())
         try:
-            labels = [part.encode("idna").decode("ascii") for part in name.split(".")]
+            labels = [part.strip("-").encode("idna").decode("ascii") for part in name.split(".")]
         except UnicodeError:
             return ""
         name = ".".join(labels)
-    name = _NOT_IN_A_NAME.sub("-", _APOSTROPHES.sub("", name))
+    name = _NOT_IN_A_NAME.sub("-", name)
     return ".".join(part.strip("-") for part in name.split(".") if part.strip("-"))
 
 

@@ -1,7 +1,8 @@
 """Turns the packet filters that a headscale capture recorded into the CONNECTS_TO edges a reader must give.
 
 The recording is the gold: it says what the real control plane made of the policy. ``inventories.md`` fixes
-how a filter becomes edges; ``python benchmarks/gold/packet_filters.py FOLDER`` lists them for each capture.
+how a filter becomes edges; ``python benchmarks/gold/packet_filters.py FOLDER --edges`` lists them for each
+capture.
 
 A capture is the HuJSON of headscale's ``hscontrol/policy/v2/testdata``: ``topology.nodes`` with addresses and
 approved routes, and for each node ``captures.NAME.netmap.PacketFilterRules`` or, in older recordings,
@@ -262,11 +263,19 @@ def read(path: Path) -> Mapping[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, help="a folder of captures (*.hujson, *.json), read recursively")
-    for path in sorted(p for p in parser.parse_args().folder.rglob("*") if p.suffix in {".hujson", ".json"}):
+    parser.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path(__file__).parent / "handmade",
+        help="a folder of captures (*.hujson, *.json), read recursively; default: those made by hand",
+    )
+    parser.add_argument("--edges", action="store_true", help="list the edges of each capture")
+    args = parser.parse_args()
+    for path in sorted(p for p in args.folder.rglob("*") if p.suffix in {".hujson", ".json"}):
         edges = sorted(expected(read(path)))
         print(f"{path.name}: {len(edges)} edges")
-        for e in edges:
+        for e in edges if args.edges else ():
             print(f"  {e.source} -> {e.label} {e.target} {e.protocol} {e.ports}")
 
 

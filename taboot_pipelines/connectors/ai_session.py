@@ -23,7 +23,7 @@ from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 from taboot_pipelines.model.records import Enumerated, Event, Fetched, Known
 
 #: All that sessions are kept in. What of it is none is a typed skip.
-DEFAULT_INCLUDE = ("*.jsonl", "*.ndjson", "*.json", "*.md")
+DEFAULT_INCLUDE = ("*.jsonl", "*.ndjson", "*.json", "*.md", "*.zip")
 
 
 class AiSessionSource(RecordedSource):
@@ -33,7 +33,7 @@ class AiSessionSource(RecordedSource):
     type: Literal["ai_session"]
     path: PathText = Field(
         description="The directory, relative to the sources file, such as `~/.claude/projects`,"
-        " `~/.codex/sessions`, or where an export was unpacked."
+        " `~/.codex/sessions`, or where exports lie, as they were downloaded (`*.zip`) or unpacked."
     )
     thinking: bool = Field(False, description="Whether what a model thought is part of the documents.")
     since: Day | None = Field(

@@ -9,7 +9,9 @@ left for the next run.
 
 **Exports hold many conversations** in one array, each an item ``path#<its id>``: the bytes of its object.
 They are parted by their brackets alone, in one pass with the memory of one conversation, so that one that is
-damaged costs no other; a parser of JSON would stop at it, and say of none where it stands.
+damaged costs no other; a parser of JSON would stop at it, and say of none where it stands. A zip is read as
+it was downloaded: its conversations are called as those of the unpacked file are, other sessions in it by the
+names of their members.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Any, BinaryIO, NamedTuple
 
+from taboot_pipelines.connectors.ai_session_archives import MAGIC, Archive, Readable
 from taboot_pipelines.connectors.recorded import Kept, LeftOut, Part, RecordedFile
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import (
@@ -43,6 +46,21 @@ _NO_BRACKET = re.compile(rb'[^\[\]{}"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^\[\]{}"]
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.S)
 _NAME = re.compile(r"[A-Za-z0-9._:+-]{1,200}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Files of programs whose chats are not read, by what stands in them.
+_OTHERS = (
+    (
+        re.compile(rb'"responderUsername"'),
+        "a chat of GitHub Copilot, which is not read; save it as Markdown for a source of type `files`.",
+    ),
+    (
+        re.compile(rb'"(?:composerData|allComposers|bubbleId)"|\ASQLite format 3'),
+        "a store of Cursor, which is not read; export its chats as Markdown for a source of type `files`.",
+    ),
+    (
+        re.compile(rb'"(?:say|ask)"[ \t\r\n]*:[ \t\r\n]*"(?:text|api_req_started|followup|tool|command)"'),
+        "what Cline shows of a task; `api_conversation_history.json` beside it is read.",
+    ),
+)
 _MILLISECONDS = 100_000_000_000
 
 
@@ -62,23 +80,44 @@ class ChatFiles:
         head = file.stream.read(HEAD_BYTES)
         if not head.strip():
             raise TabootError("E_EMPTY", f"{file.path} is empty.", path=file.path)
-        kind = kind_of(head)
         file.stream.seek(0)
+        if head.startswith(MAGIC):
+            yield from self._archived(file)
+            return
+        kind = kind_of(head)
         if kind is None:
-            raise self._other(file)
+            raise _other(file.path, head)
         if kind is FileKind.LINES:
             yield from self._slices(file)
         elif kind is FileKind.CONVERSATIONS:
-            yield from self._conversations(file)
+            yield from self._conversations(file, file.stream, {})
         else:
             data = file.read()
             if kind is FileKind.DOCUMENT and not is_session(data):
-                raise self._other(file)
+                raise _other(file.path, head)
             yield Part(data, mime=self.mime)
 
-    @staticmethod
-    def _other(file: RecordedFile) -> TabootError:
-        return TabootError("E_MIME", f"{file.path} is no chat session of a known format.", path=file.path)
+    def _archived(self, file: RecordedFile) -> Iterator[Part | LeftOut]:
+        """The conversations and sessions that a zip holds. Raises ``E_MIME`` for one without any."""
+        archive = Archive(file)
+        seen: dict[str, int] = {}
+        found = False
+        for info in archive.members():
+            kind = kind_of(archive.open(info).read(HEAD_BYTES))
+            if kind is FileKind.CONVERSATIONS:
+                found = True
+                yield from self._conversations(file, archive.open(info), seen)
+            elif kind is not None:
+                data = archive.open(info).read(file.limit + 1)
+                if len(data) > file.limit:
+                    found = True
+                    message = f"{info.filename} in {file.path} has more than {file.limit} bytes; unpack it."
+                    yield LeftOut(info.filename, "E_TOO_LARGE", message)
+                elif kind is not FileKind.DOCUMENT or is_session(data):
+                    found = True
+                    yield Part(data, info.filename, self.mime)
+        if not found:
+            raise TabootError("E_MIME", f"{file.path} is a zip without chat sessions.", path=file.path)
 
     def _slices(self, file: RecordedFile) -> Iterator[Part | Kept | LeftOut]:
         before = _Before.of(file)
@@ -111,9 +150,11 @@ class ChatFiles:
         if file.keep is None and before.slices:
             file.keep = file.remembered
 
-    def _conversations(self, file: RecordedFile) -> Iterator[Part | LeftOut]:
-        seen: dict[str, int] = {}
-        for number, data in enumerate(elements(file.stream, file.limit), start=1):
+    def _conversations(
+        self, file: RecordedFile, stream: Readable, seen: dict[str, int]
+    ) -> Iterator[Part | LeftOut]:
+        """The conversations in an array. ``seen``: how often a name was given so far."""
+        for number, data in enumerate(elements(stream, file.limit), start=1):
             if isinstance(data, int):
                 message = f"Conversation {number} of {file.path} has {data} bytes, more than {file.limit}."
                 yield LeftOut(str(number), "E_TOO_LARGE", message)
@@ -130,6 +171,14 @@ class ChatFiles:
             changed = None if record is None else _changed(record)
             if self._since is None or changed is None or changed >= self._since:
                 yield Part(data, name, self.mime, url=_url(record or {}))
+
+
+def _other(path: str, head: bytes) -> TabootError:
+    """Of a file that is no chat that is read: what it may be, and what to do."""
+    for mark, what in _OTHERS:
+        if mark.search(head):
+            return TabootError("E_MIME", f"{path} is {what}", path=path)
+    return TabootError("E_MIME", f"{path} is no chat session of a known format.", path=path)
 
 
 class _Before(NamedTuple):
@@ -243,7 +292,7 @@ def _lines(stream: BinaryIO, begin: int, size: int, limit: int) -> Iterator[tupl
             yield start, at, None
 
 
-def elements(stream: BinaryIO, limit: int) -> Iterator[bytes | int]:
+def elements(stream: Readable, limit: int) -> Iterator[bytes | int]:
     """The objects (and arrays) in the array that the stream holds, each as its bytes; the number of bytes of
     one that has more than ``limit``. Raises ``E_PARSE`` if the array does not end."""
     depth = 0

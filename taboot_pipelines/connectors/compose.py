@@ -17,19 +17,18 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import DirectorySource, ProxyName
+from taboot_pipelines.connectors.entries import DirectorySource, HostName, ProxyName
 from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import Event, Known, Role
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
@@ -44,15 +43,6 @@ _FLOW = re.compile(r"""\{.*["']?(?:services|include)["']?\s*:""", re.DOTALL)
 _ENV_LINE = re.compile(
     r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE
 )
-
-
-def _host(value: str) -> str:
-    if not is_hostname(value.rstrip(".")):
-        raise ValueError("is not a host name (RFC 1123)")
-    return value.rstrip(".").lower()
-
-
-HostName = Annotated[str, AfterValidator(_host)]
 
 
 class ComposeSource(DirectorySource):

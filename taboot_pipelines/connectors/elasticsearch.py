@@ -2,30 +2,24 @@
 ``elasticsearch``).
 
 A run reads from where hits may still arrive (``lookback``) to the end. Of what is older it asks only how many
-hits each window has, by one request, and reads again the windows whose number is not the one it knows; ES|QL
-and SQL cannot be asked so. What is known of a window that is not read stands; so a run that read everything
-would hold the same, as long as nobody edits an old hit in place.
+hits each window has, and the sum of their sequence numbers, by one request, and reads again the windows of
+which either is not what it knows; ES|QL and SQL cannot be asked so. What is known of a window that is not
+read stands; so a run that read everything would hold the same. Only of a server that tells no sums of
+``_seq_no`` an old hit that was edited in place stays as it was.
 """
 
 from __future__ import annotations
 
-import base64
-import re
-import ssl
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, item
-from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
+from taboot_pipelines.connectors.api import ApiClient, item
 from taboot_pipelines.connectors.elasticsearch_cluster import CLUSTER, cluster_events
 from taboot_pipelines.connectors.elasticsearch_counts import Span, changed, count, holds
+from taboot_pipelines.connectors.elasticsearch_entry import ElasticsearchSource, seconds
 from taboot_pipelines.connectors.elasticsearch_files import ElasticsearchReader
-from taboot_pipelines.connectors.elasticsearch_hits import Items, Layout, LogItem, window_in
+from taboot_pipelines.connectors.elasticsearch_hits import Items, LogItem, Tally, window_in
 from taboot_pipelines.connectors.elasticsearch_pages import (
     Asked,
     EsqlPages,
@@ -34,8 +28,8 @@ from taboot_pipelines.connectors.elasticsearch_pages import (
     SearchPages,
     SqlPages,
 )
-from taboot_pipelines.connectors.entries import BoundedSource, PathText, RecordedSource, unique
-from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.connectors.elasticsearch_reading import Reading
+from taboot_pipelines.connectors.elasticsearch_server import connected, info_of, product_of
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import Connector, SourceKind
 from taboot_pipelines.connectors.recorded import RecordedFiles
@@ -53,160 +47,12 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.model.resource_types import LOGS
 
-_DURATION = re.compile(r"([1-9][0-9]{0,5})(s|m|h|d|w)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _CURSOR = "cursor"
-_COUNTS = "counts"
+_COUNTS = "tallies"
 #: After so many new items what was read is made durable, and the cursor moves.
 _CHECKPOINT_ITEMS = 1000
 #: Failures that say that nothing can be read at all.
 _FATAL = frozenset({"E_CREDENTIALS", "E_CONFIG", "E_NOT_FOUND"})
-
-
-def _duration(value: str) -> str:
-    if not _DURATION.fullmatch(value):
-        raise ValueError("is not a span such as `15m`, `1h` or `7d`")
-    return value
-
-
-def _index(value: str) -> str:
-    if re.search(r"""[\s"\\/<>|?#,]""", value):
-        raise ValueError("is not the name or pattern of an index")
-    return value
-
-
-Duration = Annotated[str, AfterValidator(_duration)]
-IndexPattern = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_index)]
-FieldName = Annotated[str, StringConstraints(min_length=1, max_length=500)]
-
-
-class ElasticsearchSource(RecordedSource, BoundedSource):
-    """Hits of Elasticsearch or OpenSearch, such as logs: asked by `base_url`, or recorded answers, pages of
-    hits and NDJSON exports in the directory `path`.
-    """
-
-    type: Literal["elasticsearch"]
-    base_url: Annotated[str, StringConstraints(min_length=8, max_length=2048)] | None = Field(
-        None, description="The server, such as `https://es.lan:9200`; it may be private."
-    )
-    index: Annotated[list[IndexPattern], AfterValidator(unique)] = Field(
-        default_factory=list, description="Indices, data streams or patterns (`logs-*`, `-logs-old`)."
-    )
-    query: dict[str, Any] | None = Field(
-        None, description="A clause of the Query DSL that the hits must match; default all."
-    )
-    esql: Annotated[str, StringConstraints(min_length=1, max_length=20_000)] | None = Field(
-        None,
-        description="ES|QL in place of `index` and `query`, such as `FROM logs METADATA _index, _id`.",
-    )
-    sql: Annotated[str, StringConstraints(min_length=1, max_length=20_000)] | None = Field(
-        None, description="SQL in place of `index` and `query`, such as `SELECT * FROM logs`."
-    )
-    fields: Annotated[list[FieldName], AfterValidator(unique)] = Field(
-        default_factory=list, description="The fields that are kept, `*` allowed; default all of `_source`."
-    )
-    time_field: FieldName | None = Field(
-        "@timestamp", description="The field with a hit's time; null where hits have none."
-    )
-    group_by: FieldName | None = Field(
-        None, description="Hits with the same value of this field are one document; default each hit is."
-    )
-    window: Duration = Field(
-        "1h", description="How much time a document of `group_by` holds, such as `15m` or `1d`, in UTC."
-    )
-    lookback: Duration | None = Field(
-        "1d",
-        description=(
-            "Windows that have been over for so long are read again only if the number of their hits"
-            " changed; null: everything is read by each run."
-        ),
-    )
-    page_size: Annotated[int, Field(ge=1, le=10_000)] = Field(1000, description="Hits of one answer.")
-    tiebreaker: FieldName | None = Field(
-        None,
-        description=(
-            "A field that differs in each hit and can be sorted by, where no point in time can be opened;"
-            " default `_id`."
-        ),
-    )
-    cluster: bool = Field(
-        True, description="Whether the cluster's nodes and indices are read too; needs the right `monitor`."
-    )
-    api_key: SecretReference | None = Field(
-        None, description="`${NAME}`: the environment variable with the API key (`id:key`, or encoded)."
-    )
-    api_key_env: VariableName | None = Field(
-        None, description="The same by the variable's name alone, such as `ES_API_KEY`."
-    )
-    username: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern="^[^:]*$")] | None = (
-        Field(None, description="The user, where there is no API key.")
-    )
-    password: SecretReference | None = Field(
-        None, description="`${NAME}`: the environment variable with the user's password."
-    )
-    password_env: VariableName | None = Field(None, description="The same by the variable's name alone.")
-    ca_file: PathText | None = Field(
-        None, description="A file of certificates (PEM) that the server's is trusted by."
-    )
-    verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> ElasticsearchSource:
-        if (self.path is None) == (self.base_url is None):
-            raise ValueError("needs either `base_url` or `path`")
-        if self.esql is not None and self.sql is not None:
-            raise ValueError("has both `esql` and `sql`")
-        words = self.esql is not None or self.sql is not None
-        if words and (self.index or self.query):
-            raise ValueError("has `index` or `query` beside `esql` or `sql`")
-        if self.esql is not None and self.time_field is None:
-            raise ValueError("needs a `time_field` for `esql`, whose pages go by it")
-        if self.base_url is not None and not words and not self.index:
-            raise ValueError("needs `index`, `esql` or `sql`")
-        if self.username is not None and not (self.password or self.password_env):
-            raise ValueError("has a `username` without `password` or `password_env`")
-        return self
-
-    @property
-    def layout(self) -> Layout:
-        """How its hits become items."""
-        return Layout(self.time_field, self.group_by, _seconds(self.window) * 1000, tuple(self.fields))
-
-
-def _seconds(duration: str) -> int:
-    match = _DURATION.fullmatch(duration)
-    assert match is not None
-    return int(match[1]) * _SECONDS[match[2]]
-
-
-@dataclass
-class _Reading:
-    """What a run has come to. ``settled``: windows before it are not read again. ``resume``: where the run
-    before stopped, ``begun``: when the first of the runs that stopped began (milliseconds since 1970)."""
-
-    settled: int | None
-    resume: int | None
-    begun: int
-    counts: dict[int, int]
-    fetched: int = 0
-    unsaved: int = 0
-    reason: str = ""
-    whole: bool = True
-    #: Paths of what was there, and the spans that were read to their ends.
-    seen: set[str] = field(default_factory=set)
-    over: list[Span] = field(default_factory=list)
-
-    def read(self, span: Span, counts: Mapping[int, int]) -> None:
-        """The hits of a span were read."""
-        self.over.append(span)
-        self.counts = {w: n for w, n in self.counts.items() if not holds(span, w)} | dict(counts)
-
-    def stop(self, span: Span, items: Items, at: int | None) -> None:
-        """The hits of a span were read up to the window ``at``, where the next run is to go on; None: it is
-        to begin where this one did."""
-        if at is not None:
-            self.read((span[0], at), {w: n for w, n in items.counts.items() if w < at})
-            self.resume = at
 
 
 class ElasticsearchConnector:
@@ -231,8 +77,8 @@ class ElasticsearchConnector:
 
     def plan(self) -> Iterator[Planned]:
         """What a run would ask for. Raises as :meth:`events` does."""
-        with self._client() as client:
-            self._info(client)
+        with connected(self._entry, self._access) as client:
+            info_of(client)
             entry = self._entry
             if entry.cluster:
                 yield Planned("the cluster", requests=2, items=3)
@@ -251,14 +97,14 @@ class ElasticsearchConnector:
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_CREDENTIALS``, ``E_CONFIG``, ``E_NOT_FOUND`` and, before the first event, what keeps the
         server from being asked at all."""
-        with self._client() as client:
-            info = self._info(client)
+        with connected(self._entry, self._access) as client:
+            info = info_of(client)
             reading = self._reading()
             if self._entry.cluster:
                 of = self._asked.path or "*"
                 if not (yield from cluster_events(client, info, of, known, tombstoned)):
                     reading.whole, reading.reason = False, "the cluster could not be read"
-            pages = self._pages(client, self._product(info))
+            pages = self._pages(client, product_of(info))
             yield from self._untimed(client)
             yield from self._hits(client, pages, known, tombstoned, reading)
             if isinstance(pages, SearchPages) and pages.without_pit:
@@ -277,7 +123,7 @@ class ElasticsearchConnector:
         pages: Pages,
         known: Mapping[str, Known],
         tombstoned: Callable[[str], bool],
-        reading: _Reading,
+        reading: Reading,
     ) -> Iterator[Event]:
         try:
             spans = self._spans(client, pages, reading)
@@ -330,7 +176,7 @@ class ElasticsearchConnector:
         span: Span,
         known: Mapping[str, Known],
         tombstoned: Callable[[str], bool],
-        reading: _Reading,
+        reading: Reading,
     ) -> Generator[Event, None, bool]:
         """The events of the hits of one span; returns False where the run is to stop."""
         items = Items(self._layout, self._access.max_blob_bytes, ordered=pages.ordered)
@@ -373,7 +219,7 @@ class ElasticsearchConnector:
         reading.read(span, items.counts)
         return True
 
-    def _gone(self, known: Mapping[str, Known], reading: _Reading) -> Iterator[Gone]:
+    def _gone(self, known: Mapping[str, Known], reading: Reading) -> Iterator[Gone]:
         """Tell what was not in the spans that were read, where the run does not end as a whole one: the next
         run does not look there."""
         for path in known:
@@ -390,7 +236,7 @@ class ElasticsearchConnector:
         partial: str,
         known: Mapping[str, Known],
         tombstoned: Callable[[str], bool],
-        reading: _Reading,
+        reading: Reading,
     ) -> Generator[Event, None, bool]:
         """The event of one item; returns False where the run may take no further one."""
         path = found.path
@@ -415,7 +261,7 @@ class ElasticsearchConnector:
             yield event
         return True
 
-    def _spans(self, client: ApiClient, pages: Pages, reading: _Reading) -> list[Span]:
+    def _spans(self, client: ApiClient, pages: Pages, reading: Reading) -> list[Span]:
         """What is to be read: windows that changed though they were over, all from where the run before
         stopped or may have missed hits, and what may have changed since that run read it."""
         end = start = reading.settled
@@ -431,53 +277,34 @@ class ElasticsearchConnector:
             return [(start, None), *again]
         return [*changed(client, self._asked, end, reading.counts), (start, None), *again]
 
-    def _reading(self) -> _Reading:
+    def _reading(self) -> Reading:
         state = self._access.state
         now = int(self._access.clock().timestamp() * 1000)
         cursor = state.load(_CURSOR) or {}
-        counts = {int(window): n for window, n in (state.load(_COUNTS) or {}).items()}
+        counts = {int(window): Tally(*told) for window, told in (state.load(_COUNTS) or {}).items()}
         resume = cursor.get("resume")
         begun = cursor.get("begun")
-        return _Reading(cursor.get("settled"), resume, now if begun is None else begun, counts)
+        return Reading(cursor.get("settled"), resume, now if begun is None else begun, counts)
 
     def _settled(self, begun: int) -> int | None:
         """The beginning of the first window that was not over for long enough when a run began."""
         if self._entry.lookback is None:
             return None
         window = self._layout.window
-        return (begun - _seconds(self._entry.lookback) * 1000) // window * window
+        return (begun - seconds(self._entry.lookback) * 1000) // window * window
 
-    def _save(self, reading: _Reading, settled: int | None, resume: int | None) -> None:
+    def _save(self, reading: Reading, settled: int | None, resume: int | None) -> None:
         """Keep what the next run begins with."""
         state = self._access.state
         begun = None if resume is None else reading.begun
         state.save(_CURSOR, {"settled": settled, "resume": resume, "begun": begun})
-        state.save(_COUNTS, {str(window): n for window, n in sorted(reading.counts.items())})
+        state.save(_COUNTS, {str(window): list(n) for window, n in sorted(reading.counts.items())})
 
-    def _failed(self, error: TabootError, reading: _Reading) -> Iterator[Failed]:
+    def _failed(self, error: TabootError, reading: Reading) -> Iterator[Failed]:
         reading.whole, reading.reason = False, error.message.rstrip(".")
         # The end of the run's budget is no failure: the next run goes on.
         if error.code != "E_REQUESTS":
             yield Failed("hits", error)
-
-    def _info(self, client: ApiClient) -> Answer | None:
-        """What the server says of itself; None where the account may not ask."""
-        try:
-            answer = client.get("/")
-        except TabootError as error:
-            if error.code == "E_FORBIDDEN":
-                return None
-            raise
-        if answer.gone:
-            raise TabootError("E_API", "There is no Elasticsearch at base_url.")
-        answer.value()
-        return answer
-
-    def _product(self, info: Answer | None) -> Product | None:
-        if info is None:
-            return None
-        told = info.value().string("version", "distribution")
-        return "opensearch" if told == "opensearch" else "elasticsearch"
 
     def _pages(self, client: ApiClient, product: Product | None) -> Pages:
         entry = self._entry
@@ -486,51 +313,6 @@ class ElasticsearchConnector:
         if entry.sql is not None:
             return SqlPages(client, self._asked, entry.sql, product)
         return SearchPages(client, self._asked, product)
-
-    # --- reaching the server --------------------------------------------------------------------------------
-
-    def _client(self) -> ApiClient:
-        entry = self._entry
-        assert entry.base_url is not None
-        headers = self._credentials()
-        return ApiClient(
-            "Elasticsearch",
-            entry.base_url,
-            authorize=(lambda _: headers) if headers else None,
-            limits=Limits(max_requests=entry.max_requests, max_wait_seconds=entry.max_wait_seconds),
-            tls=self._tls(),
-        )
-
-    def _credentials(self) -> Mapping[str, str]:
-        entry = self._entry
-        if (key := secret_of(self._access, entry.api_key, entry.api_key_env)) is not None:
-            text = header_value(key, "API key of Elasticsearch")
-            # A key is handed out as `id:key` and sent in Base64, in which no colon stands.
-            sent = base64.b64encode(text.encode()).decode() if ":" in text else text
-            return {"authorization": f"ApiKey {sent}"}
-        if entry.username is not None:
-            password = secret_of(self._access, entry.password, entry.password_env)
-            assert password is not None
-            pair = f"{entry.username}:{password.get_secret_value()}".encode()
-            return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
-        return {}
-
-    def _tls(self) -> ssl.SSLContext | None:
-        entry = self._entry
-        if not entry.verify_tls:
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            return context
-        if entry.ca_file is None:
-            return None
-        path = source_directory(entry.ca_file, self._access.root)
-        try:
-            return ssl.create_default_context(cafile=str(path))
-        except (OSError, ssl.SSLError):
-            raise TabootError(
-                "E_CONFIG", f"The ca_file {entry.ca_file} cannot be read as certificates (PEM)."
-            ) from None
 
 
 def connect(entry: ElasticsearchSource, access: Access) -> Connector:

@@ -1,4 +1,5 @@
-"""How many hits the windows of Elasticsearch have, by which those that changed are found."""
+"""How many hits the windows of Elasticsearch have, and what tells of edits of them, by which those that
+changed are found."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from taboot_pipelines.connectors.api import ApiClient
+from taboot_pipelines.connectors.elasticsearch_hits import Tally
 from taboot_pipelines.connectors.elasticsearch_pages import Asked
 from taboot_pipelines.errors import TabootError
 
 #: Windows whose hits are counted by one request; a server refuses more than 65,535.
 _MAX_COUNTED = 10_000
+_MAX_EXACT = 2**53
 
 #: ``[low, high)`` in milliseconds since 1970; None: open at that end.
 Span = tuple[int | None, int | None]
@@ -23,16 +26,16 @@ def holds(span: Span, window: int | None) -> bool:
 
 
 def count(client: ApiClient, asked: Asked, query: Mapping[str, Any]) -> int | None:
+    """How many hits a query has. Raises ``E_NOT_FOUND`` and what ``ApiClient.ask`` does."""
     answer = client.ask("POST", f"/{asked.path}/_count", json={"query": query})
     if answer.gone:
         raise TabootError("E_NOT_FOUND", f"There is no index {','.join(asked.index)} in Elasticsearch.")
     return answer.value().integer("count")
 
 
-def changed(client: ApiClient, asked: Asked, end: int | None, counts: Mapping[int, int]) -> list[Span]:
-    """The spans of windows before ``end`` that do not have as many hits as they had: ``counts`` of hits by
-    windows, in milliseconds since 1970. Raises ``E_API``, and
-    ``E_5XX_ORIGIN`` where not every shard counted."""
+def changed(client: ApiClient, asked: Asked, end: int | None, counts: Mapping[int, Tally]) -> list[Span]:
+    """The spans of windows before ``end`` whose hits are not those that they were: ``counts``, by windows in
+    milliseconds since 1970. Raises ``E_API``, and ``E_5XX_ORIGIN`` where not every shard counted."""
     if end is None or asked.layout.time_field is None:
         return []
     window = asked.layout.window
@@ -41,21 +44,54 @@ def changed(client: ApiClient, asked: Asked, end: int | None, counts: Mapping[in
     oldest = first if asked.since is None else min(first, asked.since)
     # Windows are counted together where there are too many of them.
     together = max(1, -(-(end - oldest) // window // _MAX_COUNTED)) * window
+    now = _counted(client, asked, end, together)
+    before: dict[int, Tally] = {}
+    for at, n in known.items():
+        sum_ = before.get(at // together * together, Tally(0, 0))
+        edits = None if sum_.edits is None or n.edits is None else sum_.edits + n.edits
+        before[at // together * together] = Tally(sum_.hits + n.hits, edits)
+    spans: list[Span] = []
+    for at in sorted(now.keys() | before.keys()):
+        if _are_the_same(now.get(at), before.get(at)):
+            continue
+        high = min(at + together, end)
+        if spans and spans[-1][1] == at:
+            spans[-1] = (spans[-1][0], high)
+        else:
+            spans.append((at, high))
+    return spans
+
+
+def _are_the_same(now: Tally | None, before: Tally | None) -> bool:
+    if now is None or before is None or now.hits != before.hits:
+        return False
+    return now.edits is None or before.edits is None or now.edits == before.edits
+
+
+def _counted(client: ApiClient, asked: Asked, end: int, together: int) -> dict[int, Tally]:
+    """What the server counts in each ``together`` milliseconds before ``end``."""
+    windows: dict[str, Any] = {
+        "date_histogram": {
+            "field": asked.layout.time_field,
+            "fixed_interval": f"{together}ms",
+            "min_doc_count": 1,
+        },
+        "aggs": {"edits": {"sum": {"field": "_seq_no"}}},
+    }
     body = {
         "size": 0,
         "track_total_hits": False,
         "query": asked.within(None, end),
-        "aggs": {
-            "windows": {
-                "date_histogram": {
-                    "field": asked.layout.time_field,
-                    "fixed_interval": f"{together}ms",
-                    "min_doc_count": 1,
-                }
-            }
-        },
+        "aggs": {"windows": windows},
     }
-    answer = client.ask("POST", f"/{asked.path}/_search", json=body)
+    try:
+        answer = client.ask("POST", f"/{asked.path}/_search", json=body)
+    except TabootError as error:
+        if error.details.get("status") != 400:
+            raise
+        # An index may be kept without sequence numbers.
+        del windows["aggs"]
+        answer = client.ask("POST", f"/{asked.path}/_search", json=body)
     if answer.gone:
         raise TabootError("E_NOT_FOUND", f"There is no index {','.join(asked.index)} in Elasticsearch.")
     said = answer.value()
@@ -65,22 +101,13 @@ def changed(client: ApiClient, asked: Asked, end: int | None, counts: Mapping[in
     # Patterns that no index matches have no buckets either.
     if missing and said.integer("_shards", "total") != 0:
         raise TabootError("E_API", "Elasticsearch answers without the counts that it was asked for.")
-    now: dict[int, int] = {}
+    now: dict[int, Tally] = {}
     for bucket in said.items("aggregations", "windows", "buckets"):
         at, n = bucket.integer("key"), bucket.integer("doc_count")
         if at is None or n is None:
             raise TabootError("E_API", "Elasticsearch answers with counts of no time.")
-        now[at] = n
-    before: dict[int, int] = {}
-    for at, n in known.items():
-        before[at // together * together] = before.get(at // together * together, 0) + n
-    spans: list[Span] = []
-    for at in sorted(now.keys() | before.keys()):
-        if now.get(at) == before.get(at):
-            continue
-        high = min(at + together, end)
-        if spans and spans[-1][1] == at:
-            spans[-1] = (spans[-1][0], high)
-        else:
-            spans.append((at, high))
-    return spans
+        told = bucket.at("edits", "value")
+        edits = told.data if told is not None and isinstance(told.data, int | float) else None
+        # Sums are floating numbers, beyond which they are not exact.
+        now[at] = Tally(n, None if edits is None or edits >= _MAX_EXACT else int(edits))
+    return now

@@ -16,13 +16,14 @@ from typing import Any
 import yaml
 
 from taboot_pipelines.connectors.api import canonical
-from taboot_pipelines.connectors.elasticsearch_hits import Hit, Items, Layout, LogItem, hit_of
+from taboot_pipelines.connectors.elasticsearch_hits import Hit, Items, Layout, LogItem, hit_of, parse_time
 from taboot_pipelines.connectors.elasticsearch_pages import row_hit
 from taboot_pipelines.connectors.recorded import Part, RecordedFile
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import MAX_DEPTH
 from taboot_pipelines.model.resource_types import LOGS
 
+_ACTIONS = frozenset({"index", "create", "update", "delete"})
 _LINES = (".ndjson", ".jsonl")
 #: Bytes of one line of an export.
 _MAX_LINE = 64 * 1024 * 1024
@@ -33,7 +34,7 @@ class ElasticsearchReader:
     """What a recorded file holds, with hits as ``layout`` has them."""
 
     INCLUDE = ("*.json", "*.ndjson", "*.jsonl", "*.yaml", "*.yml")
-    version = "1"
+    version = "2"
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -73,6 +74,8 @@ def _lines(file: RecordedFile, layout: Layout) -> Iterator[Hit]:
     """The hits of an export, a line each. Raises ``E_MIME`` where its first line is none, ``E_PARSE`` where
     a later one is none."""
     number = 0
+    #: What the line before said of the source in a file for `_bulk`.
+    action: Mapping[str, Any] | None = None
     while line := file.stream.readline(_MAX_LINE + 1):
         number += 1
         if len(line) > _MAX_LINE:
@@ -86,9 +89,16 @@ def _lines(file: RecordedFile, layout: Layout) -> Iterator[Hit]:
         if not isinstance(said, dict):
             code = "E_MIME" if number == 1 else "E_PARSE"
             raise TabootError(code, f"Line {number} of {file.path} is no JSON object.", line=number)
-        if isinstance(said.get("index"), dict | None) and set(said) in ({"index"}, {"create"}):
-            # The action before a source in a file for `_bulk`.
+        kind, told = next(iter(said.items()), ("", None))
+        if action is None and len(said) == 1 and kind in _ACTIONS and isinstance(told, dict | None):
+            # What is deleted has no source; that of an update is but a part.
+            action = None if kind == "delete" else {"of": kind, **(told or {})}
             continue
+        if action is not None:
+            known, action = action, None
+            if known["of"] == "update":
+                continue
+            said = {**{name: known[name] for name in ("_index", "_id") if name in known}, "_source": said}
         yield hit_of(said if "_source" in said or "_id" in said else {"_source": said}, layout)
     if number == 0:
         raise TabootError("E_EMPTY", f"{file.path} is empty.")
@@ -178,6 +188,23 @@ def _is_hit(one: object) -> bool:
     )
 
 
+def _is_columnar(values: list[Any], names: list[str], layout: Layout) -> bool:
+    """Whether a table is told column by column (``columnar``). Of a square one its times tell."""
+    if len(values) != len(names) or not all(isinstance(one, list) for one in values):
+        return False
+    lengths = {len(one) for one in values}
+    if len(lengths) != 1:
+        return False
+    if lengths != {len(names)}:
+        return True
+    if layout.time_field not in names:
+        return False
+    at = names.index(layout.time_field)
+    return all(parse_time(one) is not None for one in values[at]) and not all(
+        parse_time(row[at]) is not None for row in values
+    )
+
+
 def _table(answer: Mapping[str, Any], layout: Layout) -> Iterator[Hit]:
     """The rows of SQL and ES|QL."""
     columns = answer.get("columns", answer.get("schema"))
@@ -187,6 +214,8 @@ def _table(answer: Mapping[str, Any], layout: Layout) -> Iterator[Hit]:
     names = [c["name"] for c in columns if isinstance(c, dict) and isinstance(c.get("name"), str)]
     if len(names) != len(columns):
         return
+    if "values" in answer and _is_columnar(rows, names, layout):
+        rows = [list(row) for row in zip(*rows, strict=True)]
     for row in rows:
         if isinstance(row, list) and len(row) == len(names):
             yield row_hit(dict(zip(names, row, strict=True)), layout)

@@ -13,9 +13,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from taboot_pipelines.errors import TabootError
 
@@ -51,14 +51,24 @@ class Layout:
         return nanos // 1_000_000 // self.window * self.window
 
 
+class Tally(NamedTuple):
+    """How many hits a window has, and the sum of their sequence numbers, which grows with every edit; None
+    where they are not told."""
+
+    hits: int
+    edits: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One hit. ``nanos``: its time, since 1970; ``said``: its ``_source`` and ``fields``."""
+    """One hit. ``nanos``: its time, since 1970; ``said``: its ``_source`` and ``fields``; ``edit``: its
+    sequence number, which another version of it does not have."""
 
     index: str
     id: str
     nanos: int | None
     said: Mapping[str, Any]
+    edit: int | None = None
 
     def value(self, name: str) -> Any:
         """The value of a field, by its dotted name; None where there is none."""
@@ -76,10 +86,11 @@ def hit_of(raw: Mapping[str, Any], layout: Layout, *, sorted_by_time: bool = Fal
     if sorted_by_time and isinstance(raw.get("sort"), list) and raw["sort"]:
         nanos = parse_time(raw["sort"][0])
     index = raw.get("_index") if isinstance(raw.get("_index"), str) else ""
-    hit = Hit(index or "", _id(raw, said), nanos, said)
+    edit = raw.get("_seq_no")
+    hit = Hit(index or "", _id(raw, said), nanos, said, edit if isinstance(edit, int) else None)
     if nanos is None and layout.time_field is not None:
         time = hit.value(layout.time_field)
-        hit = Hit(hit.index, hit.id, parse_time(time[0] if isinstance(time, list) and time else time), said)
+        hit = replace(hit, nanos=parse_time(time[0] if isinstance(time, list) and time else time))
     return hit
 
 
@@ -224,8 +235,8 @@ class Items:
         self._done: int | None = None
         self._moment: int | None = None
         self._of_moment: set[str] = set()
-        #: How many hits each window has, of those that went in.
-        self.counts: dict[int, int] = {}
+        #: Of the hits that went in, by their windows.
+        self.counts: dict[int, Tally] = {}
 
     def add(self, hit: Hit) -> Iterator[LogItem]:
         """The items that are complete now that ``hit`` has come."""
@@ -257,11 +268,16 @@ class Items:
         if path in self._of_moment:
             return
         self._of_moment.add(path)
-        if window is not None:
-            self.counts[window] = self.counts.get(window, 0) + 1
+        self._count(hit, window)
         resource = kept(hit, self._layout)
         size = len(json.dumps(resource, ensure_ascii=False))
         yield LogItem(path, resource if size <= self._limit else None, window, size)
+
+    def _count(self, hit: Hit, window: int | None) -> None:
+        if window is not None:
+            known = self.counts.get(window, Tally(0, 0))
+            edits = None if known.edits is None or hit.edit is None else known.edits + hit.edit
+            self.counts[window] = Tally(known.hits + 1, edits)
 
     def _grouped(self, hit: Hit, prefix: str, window: int | None) -> None:
         assert self._layout.group_by is not None
@@ -273,8 +289,7 @@ class Items:
         identity = (hit.index, hit.id)
         if identity in group.hits:
             return
-        if window is not None:
-            self.counts[window] = self.counts.get(window, 0) + 1
+        self._count(hit, window)
         entry = kept(hit, self._layout)
         size = len(json.dumps(entry, ensure_ascii=False)) + 100
         group.size += size

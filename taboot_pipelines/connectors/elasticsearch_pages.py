@@ -146,6 +146,7 @@ class SearchPages:
             "query": asked.within(low, high),
             "sort": self._sort(held),
             "track_total_hits": False,
+            "seq_no_primary_term": True,
         }
         if names := _wanted(asked.layout):
             body["_source"] = names

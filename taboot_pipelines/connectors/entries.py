@@ -13,6 +13,7 @@ from croniter import croniter
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from taboot_pipelines.connectors.globs import Globs
+from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.ids import NAME_PATTERN, canonical_json
 
 _CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
@@ -52,6 +53,12 @@ def _day(value: object) -> object:
     return value
 
 
+def _host(value: str) -> str:
+    if not is_hostname(value.rstrip(".")):
+        raise ValueError("is not a host name (RFC 1123)")
+    return value.rstrip(".").lower()
+
+
 def unique(value: list[str]) -> list[str]:
     """Refuse a value that is there twice."""
     if len(set(value)) != len(value):
@@ -65,6 +72,7 @@ Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, strip_white
 GlobList = Annotated[list[str], AfterValidator(_globs)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_path)]
 Day = Annotated[date, BeforeValidator(_day)]
+HostName = Annotated[str, AfterValidator(_host)]
 ProxyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,255}$")]
 
 
@@ -101,6 +109,12 @@ class SourceEntry(BaseModel):
             "proxy": getattr(self, "proxy", None),
         }
 
+    @property
+    def interprets(self) -> bool:
+        """Whether configuration files in the source are interpreted by the format that each is recognised
+        as."""
+        return bool(getattr(self, "interpret", False))
+
     def folder(self, root: Path) -> str | None:
         """The name of the source's directory, where interpretation may depend on it; ``root`` is the sources
         file's directory.
@@ -124,6 +138,35 @@ class DirectorySource(SourceEntry):
     )
 
 
+#: What a source with ``interpret: true`` takes besides its type's own globs, where the entry names none:
+#: configuration files without an ending of data. Compared with paths in lower case; a last segment without a
+#: wildcard would mean a directory too.
+CONFIG_INCLUDE = (
+    "[c]addyfile",
+    "[c]addyfile.*",
+    "*.[c]addyfile",
+    "*.[c]addy",
+    "[d]ockerfile",
+    "[d]ockerfile[._-]*",
+    "*.dockerfile",
+    "[c]ontainerfile",
+    "[c]ontainerfile[._-]*",
+    "*.containerfile",
+    "[k]ustomization",
+    "*.service",
+    "*.socket",
+    "*.container",
+    "*.pod",
+    "*.network",
+    "*.kube",
+    "[h]osts",
+    "[h]osts.*",
+    "*.hosts",
+    "**/[h]osts.d/*",
+    "[c]ustom.list",
+)
+
+
 class RecordedSource(SourceEntry):
     """A source that is asked by its API, or whose exported files lie in the directory ``path``."""
 
@@ -136,7 +179,7 @@ class RecordedSource(SourceEntry):
     exclude: GlobList = Field(default_factory=list, description="Globs of the files that are left out.")
 
 
-class BoundedSource(SourceEntry):
+class LimitedSource(SourceEntry):
     """A source that is asked by an API: how much of it one run may ask for."""
 
     max_items: Annotated[int, Field(ge=1)] | None = Field(
@@ -148,6 +191,11 @@ class BoundedSource(SourceEntry):
     max_wait_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         900, description="How long a run waits in all when the service asks for fewer requests."
     )
+
+
+class BoundedSource(LimitedSource):
+    """One whose things have a date of their last change."""
+
     since: Day | None = Field(
         None, description="Nothing that was last changed before this day (UTC) is taken."
     )

@@ -2,7 +2,7 @@
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
-globs say, nor are links to them.
+globs say, nor are links to them. With ``interpret`` the default takes :data:`CONFIG_INCLUDE` too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field, model_validator
+
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import DirectorySource
+from taboot_pipelines.connectors.entries import CONFIG_INCLUDE, DirectorySource, HostName, ProxyName
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
@@ -62,6 +64,32 @@ class FilesSource(DirectorySource):
     """A directory of documents: Markdown, HTML, text, mail, PDF, Word, notebooks, captions, YAML, JSON, …"""
 
     type: Literal["files"]
+    interpret: bool = Field(
+        False,
+        description=(
+            "Configuration files of known formats are interpreted, and become relations in the graph; but "
+            "for Compose and nginx, which have source types of their own."
+        ),
+    )
+    host: HostName | None = Field(
+        None, description="The machine that the configuration files belong to; only with `interpret`."
+    )
+    proxy: ProxyName | None = Field(
+        None,
+        description=(
+            "Name of the reverse proxy that the configuration files are of; default the source's id. Only "
+            "with `interpret`."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _meaning(self) -> FilesSource:
+        for name in ("host", "proxy"):
+            if getattr(self, name) is not None and not self.interpret:
+                raise ValueError(
+                    f"has the unknown field {name}, which only `interpret: true` gives a meaning"
+                )
+        return self
 
 
 def is_env(name: str) -> bool:
@@ -94,7 +122,8 @@ class FilesConnector:
         self._access = access
         #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
         self._fold = not entry.include
-        self._include = Globs(entry.include or default_include)
+        more = CONFIG_INCLUDE if entry.interprets else ()
+        self._include = Globs(entry.include or (*default_include, *more))
         self._exclude = Globs(entry.exclude)
 
     def plan(self) -> Iterator[Planned]:

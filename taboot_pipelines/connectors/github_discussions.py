@@ -1,18 +1,19 @@
 """Discussions of one repository, which GitHub has in GraphQL alone: only for a token, and without ETags.
 
 Every discussion is asked for with its comments and their replies; what is as it was is stored no second time.
+A run that a bound ends keeps the page that it came to, and the numbers of what it was told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import ApiClient, canonical, version_of
 from taboot_pipelines.connectors.github_lists import MALFORMED
 from taboot_pipelines.connectors.github_resources import mime_of
-from taboot_pipelines.connectors.github_threads import FINAL
+from taboot_pipelines.connectors.github_rounds import FINAL, Round
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Failed, Fetched, Known, NotModified, Skipped
 
@@ -49,8 +50,16 @@ class Discussions:
     """The discussions of the repository ``full_name``. ``url``: of the service's GraphQL."""
 
     def __init__(
-        self, client: ApiClient, access: Access, url: str, prefix: str, full_name: str, since: str | None
+        self,
+        client: ApiClient,
+        access: Access,
+        round_: Round,
+        url: str,
+        prefix: str,
+        full_name: str,
+        since: str | None,
     ) -> None:
+        self._round = round_
         self._client = client
         self._access = access
         self._url = url
@@ -60,27 +69,63 @@ class Discussions:
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """One item each, ``#discussions/N``. Raises as :meth:`ApiClient.ask`."""
-        where = {"owner": self._owner, "name": self._name}
-        seen: set[int] = set()
-        for discussion in self._nodes(_LIST, where, "after", ("repository", "discussions")):
-            try:
-                number, url = int(discussion["number"]), str(discussion["url"])
-                changed = str(discussion["updatedAt"])
-            except MALFORMED:
-                raise self._unexpected() from None
-            if number in seen or (self._since and changed < self._since):
-                continue
-            seen.add(number)
+        key = f"{self._prefix}#discussions"
+        kept = self._round.kept(key)
+        told: list[int] = list(kept["told"]) if kept else []
+        after: str | None = kept["after"] if kept else None
+        for number in told:
             path = f"{self._prefix}#discussions/{number}"
             if tombstoned(path):
-                yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
-                continue
-            try:
-                yield self._item(path, url, self._whole(discussion), known.get(path))
-            except TabootError as error:
-                if error.code in FINAL:
-                    raise
-                yield Failed(path, error)
+                yield _deleted(path)
+            elif path in known:
+                yield NotModified(path)
+        if self._round.is_done(key) and kept is not None:
+            return
+        seen = set(told)
+        variables: dict[str, Any] = {"owner": self._owner, "name": self._name}
+        try:
+            for nodes, following in self._pages(
+                _LIST, variables, "after", ("repository", "discussions"), after
+            ):
+                for discussion in nodes:
+                    number, event = self._listed(discussion, seen, known, tombstoned)
+                    if number not in seen:
+                        seen.add(number)
+                        told.append(number)
+                    if event is not None:
+                        yield event
+                after = following
+        except TabootError as error:
+            if error.code in FINAL:
+                self._round.keep(key, {"after": after, "told": told})
+            raise
+        self._round.keep(key, {"after": None, "told": told})
+        self._round.done(key)
+
+    def _listed(
+        self,
+        discussion: dict[str, Any],
+        seen: Collection[int],
+        known: Mapping[str, Known],
+        tombstoned: Callable[[str], bool],
+    ) -> tuple[int, Event | None]:
+        """The number of a discussion and its event; None where it came before, or is too old."""
+        try:
+            number, url = int(discussion["number"]), str(discussion["url"])
+            changed = str(discussion["updatedAt"])
+        except MALFORMED:
+            raise self._unexpected() from None
+        path = f"{self._prefix}#discussions/{number}"
+        if number in seen or (self._since and changed < self._since):
+            return number, None
+        if tombstoned(path):
+            return number, _deleted(path)
+        try:
+            return number, self._item(path, url, self._whole(discussion), known.get(path))
+        except TabootError as error:
+            if error.code in FINAL:
+                raise
+            return number, Failed(path, error)
 
     def _item(self, path: str, url: str, discussion: dict[str, Any], before: Known | None) -> Event:
         version = version_of(discussion, ("updatedAt",))
@@ -107,17 +152,19 @@ class Discussions:
             yield from (node for node in first["nodes"] if node)
             if first["pageInfo"]["hasNextPage"]:
                 variables = {"id": holder["id"], name: first["pageInfo"]["endCursor"]}
-                yield from self._nodes(more, variables, name, ("node", name))
+                for nodes, _ in self._pages(more, variables, name, ("node", name), variables[name]):
+                    yield from nodes
         except MALFORMED:
             raise self._unexpected() from None
 
-    def _nodes(
-        self, query: str, variables: Mapping[str, Any], cursor: str, way: tuple[str, str]
-    ) -> Iterator[dict[str, Any]]:
-        """The nodes of all pages of a connection. Raises ``E_API`` for one that does not end."""
+    def _pages(
+        self, query: str, variables: Mapping[str, Any], cursor: str, way: tuple[str, str], after: str | None
+    ) -> Iterator[tuple[list[dict[str, Any]], str | None]]:
+        """The nodes of all pages of a connection behind ``after``, each page with where it ends. Raises
+        ``E_API`` for one that does not end."""
         seen: set[str] = set()
-        variables = dict(variables)
         while True:
+            variables = {**variables, cursor: after}
             data = self._ask(query, variables)
             try:
                 holder = data[way[0]]
@@ -128,16 +175,16 @@ class Discussions:
                 more, after = found["pageInfo"]["hasNextPage"], found["pageInfo"]["endCursor"]
             except MALFORMED:
                 raise self._unexpected() from None
-            yield from nodes
+            yield nodes, after
             if not more:
                 return
             if after in seen or after is None or len(seen) >= _MAX_PAGES:
                 raise TabootError("E_API", f"{self._client.service} answers with a list that does not end.")
             seen.add(after)
-            variables[cursor] = after
 
     def _ask(self, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         answer = self._client.ask("POST", self._url, json={"query": query, "variables": dict(variables)})
+        self._round.answered += 1
         if answer.gone:
             raise self._unexpected()
         found = answer.json()
@@ -167,3 +214,7 @@ class Discussions:
         return TabootError(
             "E_API", f"{self._client.service} answers with something else than discussions of {where}."
         )
+
+
+def _deleted(path: str) -> Skipped:
+    return Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")

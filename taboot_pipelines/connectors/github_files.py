@@ -7,22 +7,19 @@ is named, and only its pointer was read.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient
+from taboot_pipelines.connectors.api import ApiClient
 from taboot_pipelines.connectors.compose import add_named, decode, has_services, is_yaml
+from taboot_pipelines.connectors.entries import CONFIG_INCLUDE
 from taboot_pipelines.connectors.files import is_env
-from taboot_pipelines.connectors.github_lists import MALFORMED
-from taboot_pipelines.connectors.github_threads import FINAL
+from taboot_pipelines.connectors.github_blobs import Blobs
+from taboot_pipelines.connectors.github_rounds import FINAL, Round
+from taboot_pipelines.connectors.github_tree import SUBMODULE, SYMLINK, Entry, Tree
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -55,26 +52,12 @@ DEFAULT_INCLUDE = (
     "*.containerfile",
     "*.conf",
 )
-_SYMLINK, _SUBMODULE = "120000", "160000"
+#: What is taken besides where configuration files of all known formats are interpreted.
+_INTERPRETED = (*CONFIG_INCLUDE, "*.yaml", "*.yml", "*.toml", "*.json", "*.cfg")
 _LFS = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\r?\n")
 _LFS_SIZE = re.compile(rb"^size ([0-9]{1,19})\r?$", re.MULTILINE)
 _MAX_POINTER_BYTES = 1024
-#: Directories of a tree that GitHub does not list at once.
-_MAX_TREES = 50_000
-_MAX_DEPTH = 200
 _CHECKPOINT_FILES = 256
-#: Of files that Compose projects are found by, so many bytes are kept until they are told.
-_MAX_HELD_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A path of the tree. ``path`` is NFC; ``size`` in bytes, 0 where git has none."""
-
-    path: str
-    mode: str
-    sha: str
-    size: int
 
 
 class Files:
@@ -85,6 +68,7 @@ class Files:
         self,
         client: ApiClient,
         access: Access,
+        round_: Round,
         include: list[str],
         exclude: list[str],
         *,
@@ -92,50 +76,63 @@ class Files:
         api: str,
         branch: str,
         web: str,
+        interpret: bool = False,
     ) -> None:
-        self._client = client
         self._access = access
+        self._round = round_
         #: Endings of the default are taken in any case; a person's globs mean what they say.
         self._fold = not include
-        self._include = Globs(include or DEFAULT_INCLUDE)
+        self._include = Globs(include or (*DEFAULT_INCLUDE, *(_INTERPRETED if interpret else ())))
         self._exclude = Globs(exclude)
+        self._tree = Tree(client, round_, self._exclude, prefix=prefix, api=api, branch=branch)
+        self._blobs = Blobs(client, access, round_, self._is_skipped, prefix=prefix, api=api)
         self._prefix = prefix
-        self._api = api
         self._branch = branch
         self._web = web
-        self._held: dict[str, bytes] = {}
-        self._held_bytes = 0
-        #: Whether a file could not be read that says what else is taken.
-        self._unsure = False
+        #: Files that are looked at to find others, by path, with what they are taken as.
+        self._looked_at: dict[str, tuple[Entry, Role]] = {}
+        #: What is not read for its bytes' sake: {path: [hash, [code, message, whether it counts as absent]]}.
+        self._skips: dict[str, list[Any]] = {}
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises as :meth:`ApiClient.ask`; a file that cannot be had is a ``Failed``."""
-        key = f"{self._prefix}/tree"
-        kept = self._access.state.load(key)
+        state, key = self._access.state, f"{self._prefix}/tree"
+        self._skips = state.load(f"{self._prefix}/skips") or {}
+        kept = state.load(key)
         if kept is not None and kept["branch"] != self._branch:
             kept = None
-        if kept is not None and kept["deleted"] != self._deleted(kept["taken"], tombstoned):
-            kept = {**kept, "etag": None}  # what a deleted file names is not taken
-        answer = self._tree(self._branch, kept["etag"] if kept else None)
-        skips: dict[str, list[Any]] = kept["skips"] if kept else {}
-        if kept is not None and answer is not None and answer.not_modified:
-            etag = kept["etag"]
-            taken = [(Entry(*entry), role) for *entry, role in kept["taken"]]
+        if kept is not None and self._round.is_done(key):
+            entries = None
         else:
-            etag = answer.etag if answer is not None else None
-            entries = self._entries(answer) if answer is not None else []
-            taken = self._taken(entries, known, tombstoned)
-        now: dict[str, list[Any]] = {}
-        yield from self._events(taken, skips, now, known, tombstoned)
-        state: dict[str, Any] = {
-            "branch": self._branch,
-            "etag": etag,
-            "taken": [[e.path, e.mode, e.sha, e.size, role] for e, role in taken],
-            "skips": now,
-        }
-        state["deleted"] = self._deleted(state["taken"], tombstoned)
-        if state != kept:
-            self._access.state.save(key, None if etag is None or self._unsure else state)
+            usable = kept is not None and kept["deleted"] == self._deleted(kept["taken"], tombstoned)
+            # What a deleted file names is not taken.
+            entries = self._tree.read(kept["etag"] if usable else None)
+        if kept is not None and entries is None:
+            taken: list[tuple[Entry, Role]] = [(Entry(*entry), role) for *entry, role in kept["taken"]]
+        else:
+            try:
+                taken = self._taken(entries or [], known, tombstoned)
+            except TabootError as error:
+                if error.code in FINAL:
+                    self._tree.keep()
+                    yield from self._ahead(known)
+                raise
+            now: dict[str, Any] = {
+                "branch": self._branch,
+                "etag": self._tree.etag,
+                "taken": [[e.path, e.mode, e.sha, e.size, role] for e, role in taken],
+            }
+            now["deleted"] = self._deleted(now["taken"], tombstoned)
+            if self._blobs.unsure:
+                state.save(key, None)
+                self._tree.keep()
+            else:
+                if now != kept:
+                    state.save(key, now)
+                self._tree.forget()
+        if not self._blobs.unsure:
+            self._round.done(key)
+        yield from self._events(taken, known, tombstoned)
 
     def _deleted(self, taken: Any, tombstoned: Callable[[str], bool]) -> list[str]:
         """The paths of ``taken``, as the state has it, that were deleted on purpose."""
@@ -143,75 +140,10 @@ class Files:
 
     def plan(self) -> tuple[int, int]:
         """How many files a first run would take, as far as names tell, and how many bytes they have."""
-        answer = self._tree(self._branch, None)
-        taken = [e for e in self._entries(answer) if self._is_taken(e.path)] if answer is not None else []
+        taken = [e for e in self._tree.read(None) or () if self._is_taken(e.path)]
         return len(taken), sum(e.size for e in taken)
 
-    # --- the tree -------------------------------------------------------------------------------------------
-
-    def _tree(self, ref: str, etag: str | None, *, whole: bool = True) -> Answer | None:
-        """The answer with a tree; None for a repository without a commit."""
-        path = f"{self._api}/git/trees/{quote(ref, safe='')}{'?recursive=1' if whole else ''}"
-        try:
-            answer = self._client.get(path, etag=etag)
-        except TabootError as error:
-            if error.details.get("status") == 409:
-                return None  # "Git Repository is empty."
-            raise
-        if answer.gone:
-            raise TabootError("E_NOT_FOUND", f"{self._prefix} has no tree {ref}.", path=self._prefix)
-        return answer
-
-    def _entries(self, root: Answer) -> list[Entry]:
-        """All entries but directories. A tree that GitHub does not list whole is asked for in parts, each
-        whole where it can be, else level by level."""
-        found: dict[str, Entry] = {}
-        queue: list[tuple[str, Answer | str, bool]] = [("", root, True)]
-        asked = 0
-        while queue:
-            above, tree, whole = queue.pop()
-            if isinstance(tree, str):
-                asked += 1
-                if asked > _MAX_TREES or above.count("/") > _MAX_DEPTH:
-                    raise TabootError("E_TOO_LARGE", f"{self._prefix} has more directories than are read.")
-                answer = self._tree(tree, None, whole=whole)
-                if answer is None:
-                    continue
-                tree = answer
-            listed, truncated, sha = self._listed(tree)
-            if truncated and whole:
-                queue.append((above, sha, False))
-                continue
-            for path, mode, kind, each, size in listed:
-                path = above + path
-                if kind != "tree":
-                    found.setdefault(path, Entry(path, mode, each, size))
-                elif not whole and not self._exclude.covers(path):
-                    queue.append((f"{path}/", each, True))
-        return list(found.values())
-
-    def _listed(self, answer: Answer) -> tuple[list[tuple[str, str, str, str, int]], bool, str]:
-        """The entries of one answer as (path, mode, type, hash, size), whether they are not all, and the
-        tree's own hash."""
-        try:
-            tree = answer.json()
-            listed = [
-                (
-                    unicodedata.normalize("NFC", entry["path"]),
-                    str(entry["mode"]),
-                    str(entry["type"]),
-                    str(entry["sha"]).lower(),
-                    int(entry.get("size") or 0),
-                )
-                for entry in tree["tree"]
-            ]
-            truncated, sha = tree.get("truncated") is True, str(tree["sha"])
-        except MALFORMED:
-            raise TabootError(
-                "E_API", f"{self._client.service} answers with something else than a tree of {self._prefix}."
-            ) from None
-        # No name that git lets stand in a tree: a path must not lead elsewhere.
-        return [e for e in listed if _is_path(e[0])], truncated, sha
+    # --- what is taken --------------------------------------------------------------------------------------
 
     def _is_taken(self, path: str) -> bool:
         if self._exclude and self._exclude.matches(path):
@@ -225,7 +157,7 @@ class Files:
         files = {
             e.path: e
             for e in entries
-            if e.mode not in (_SYMLINK, _SUBMODULE) and not self._exclude.matches(e.path)
+            if e.mode not in (SYMLINK, SUBMODULE) and not self._exclude.matches(e.path)
         }
         roles: dict[str, Role] = {}
         for path in files:
@@ -235,10 +167,13 @@ class Files:
         def text(path: str) -> str | None:
             if tombstoned(f"{self._prefix}/{path}"):
                 return None
-            data = self._content(files[path], known)
+            self._looked_at.setdefault(path, (files[path], roles.get(path, "input")))
+            data = self._blobs.content(files[path], known)
             return None if data is None else decode(data)
 
-        self._read_ahead([files[p] for p in sorted(roles) if is_yaml(p)], known, tombstoned)
+        configuration = [path for path in sorted(roles) if is_yaml(path)]
+        self._looked_at = {path: (files[path], roles[path]) for path in configuration}
+        self._blobs.read_ahead([files[path] for path in configuration], known, tombstoned)
         projects = [
             path
             for path, role in sorted(roles.items())
@@ -266,7 +201,7 @@ class Files:
             )
         taken = [(files[path], role) for path, role in roles.items()]
         for entry in entries:
-            named = entry.mode == _SUBMODULE or (entry.mode == _SYMLINK and self._is_taken(entry.path))
+            named = entry.mode == SUBMODULE or (entry.mode == SYMLINK and self._is_taken(entry.path))
             if named and not self._exclude.matches(entry.path):
                 taken.append((entry, "document"))
         return sorted(taken, key=lambda pair: pair[0].path)
@@ -274,22 +209,17 @@ class Files:
     # --- what becomes of it ---------------------------------------------------------------------------------
 
     def _events(
-        self,
-        taken: list[tuple[Entry, Role]],
-        skips: Mapping[str, list[Any]],
-        now: dict[str, list[Any]],
-        known: Mapping[str, Known],
-        tombstoned: Callable[[str], bool],
+        self, taken: list[tuple[Entry, Role]], known: Mapping[str, Known], tombstoned: Callable[[str], bool]
     ) -> Iterator[Event]:
-        """The events of ``taken``; ``skips`` and ``now``: {path: [hash, why, whether it counts as absent]} of
-        the last run and of this one."""
+        """The events of ``taken``."""
+        skips, self._skips = self._skips, {}
         unchanged: dict[str, Role] = {}
         due: list[tuple[Entry, Role]] = []
         for entry, role in taken:
             path = f"{self._prefix}/{entry.path}"
-            before = known.get(path)
-            if entry.mode in (_SYMLINK, _SUBMODULE):
-                what = "a symbolic link" if entry.mode == _SYMLINK else "a submodule"
+            failure = self._round.failure(path)
+            if entry.mode in (SYMLINK, SUBMODULE):
+                what = "a symbolic link" if entry.mode == SYMLINK else "a submodule"
                 yield Skipped(path, "E_FORBIDDEN", f"{path} is {what}, which is not followed.", outside=True)
             elif tombstoned(path):
                 yield Skipped(path, "E_TOMBSTONED", f"{path} was deleted on purpose.")
@@ -297,140 +227,79 @@ class Files:
                 limit = self._access.max_blob_bytes
                 yield Skipped(path, "E_TOO_LARGE", f"{path} has {entry.size} bytes, more than {limit}.")
             elif entry.path in skips and skips[entry.path][0] == entry.sha:
-                now[entry.path] = skips[entry.path]
+                self._skips[entry.path] = skips[entry.path]
                 yield Skipped(path, *skips[entry.path][1])
-            elif (
-                before is not None
-                and before.whole
-                and before.etag == entry.sha
-                and before.url == self._url(entry)
-            ):
+            elif self._blobs.is_stored(entry, known) and known[path].url == self._url(entry):
                 unchanged[path] = role
+            elif failure is not None:
+                yield Failed(path, failure)
             else:
                 due.append((entry, role))
         if unchanged:
             yield Unchanged(unchanged)
-        done = 0
-        for entry, role, data in self._fetched(due, known):
-            path = f"{self._prefix}/{entry.path}"
-            if isinstance(data, TabootError):
-                if data.code in FINAL:
-                    raise data
-                yield Failed(path, data)
-                continue
-            skip = self._pointer(path, data)
-            if skip is not None:
-                now[entry.path] = [entry.sha, [skip.code, skip.message, skip.outside]]
-                yield skip
-            else:
-                yield Fetched(path, data, role, url=self._url(entry), etag=entry.sha)
-            done += 1
-            if done % _CHECKPOINT_FILES == 0:
-                yield Checkpoint()
+        try:
+            yield from self._fetched(due, known)
+        finally:
+            if self._skips != skips:
+                self._access.state.save(f"{self._prefix}/skips", self._skips or None)
 
-    def _fetched(
-        self, due: list[tuple[Entry, Role]], known: Mapping[str, Known]
-    ) -> Iterator[tuple[Entry, Role, bytes | TabootError]]:
-        """The files with their bytes, several asked for at a time, in any order."""
+    def _fetched(self, due: list[tuple[Entry, Role]], known: Mapping[str, Known]) -> Iterator[Event]:
+        """The events of files whose bytes are wanted, several asked for at a time. Raises what ends the run,
+        once what came before it is told."""
         asked: list[tuple[Entry, Role]] = []
         for entry, role in due:
-            data = self._held.get(entry.sha)
-            if data is None:
-                data = self._stored(entry, known)
+            data = self._blobs.at_hand(entry, known)
             if data is None:
                 asked.append((entry, role))
             else:
-                yield entry, role, data
+                yield self._file(entry, role, data)
+        end: TabootError | None = None
+
         # One blob at several paths is asked for at each: that is rare, and its bytes are not kept for it.
-        requests: Iterator[tuple[str, Mapping[str, str]]] = (
-            (self._blob_path(entry), {}) for entry, _ in asked
-        )
-        for (entry, role), answer in zip(asked, self._client.get_each(requests), strict=True):
-            if isinstance(answer, TabootError):
-                yield entry, role, answer
-                continue
-            try:
-                yield entry, role, self._bytes(entry, answer)
-            except TabootError as error:
-                yield entry, role, error
+        def wanted() -> Iterator[Entry]:
+            for entry, _ in asked:
+                if end is not None:
+                    return
+                yield entry
 
-    def _stored(self, entry: Entry, known: Mapping[str, Known]) -> bytes | None:
-        """What is stored of the file, if that is what the tree names."""
-        path = f"{self._prefix}/{entry.path}"
-        before = known.get(path)
-        if before is None or not before.whole or before.etag != entry.sha:
-            return None
-        page = self._access.stored_page(path)
-        return None if page is None else page.data
-
-    def _content(self, entry: Entry, known: Mapping[str, Known]) -> bytes | None:
-        """A file's bytes before its turn; None where they cannot be had, which is told in its turn."""
-        if entry.size > self._access.max_blob_bytes:
-            return None
-        data = self._held.get(entry.sha)
-        if data is None:
-            data = self._stored(entry, known)
-        if data is None:
+        answers = self._blobs.ask_each(wanted())
+        for done, ((entry, role), answer) in enumerate(zip(asked, answers, strict=False), start=1):
+            path = f"{self._prefix}/{entry.path}"
             try:
-                data = self._bytes(entry, self._client.get(self._blob_path(entry)))
+                if isinstance(answer, TabootError):
+                    raise answer
+                yield self._file(entry, role, self._blobs.bytes_of(entry, answer))
             except TabootError as error:
                 if error.code in FINAL:
-                    raise
-                self._unsure = True
-                return None
-            self._hold(entry, data)
-        return data
+                    end = end or error
+                    continue
+                self._round.fail(path, error)
+                yield Failed(path, error)
+            if done % _CHECKPOINT_FILES == 0:
+                yield Checkpoint()
+        if end is not None:
+            raise end
 
-    def _read_ahead(
-        self, entries: list[Entry], known: Mapping[str, Known], tombstoned: Callable[[str], bool]
-    ) -> None:
-        """Ask for files whose text will be looked at, several at a time."""
-        limit = self._access.max_blob_bytes
-        due: list[Entry] = []
-        waiting = self._held_bytes
-        for entry in entries:
-            path = f"{self._prefix}/{entry.path}"
-            waiting += entry.size
-            if waiting > _MAX_HELD_BYTES:
-                break
-            if entry.size <= limit and not tombstoned(path) and self._stored(entry, known) is None:
-                due.append(entry)
-        for entry, answer in zip(
-            due, self._client.get_each((self._blob_path(e), {}) for e in due), strict=True
-        ):
-            # What fails is asked for again in its turn, and told there.
-            if not isinstance(answer, TabootError) and not answer.gone:
-                with contextlib.suppress(TabootError):
-                    self._hold(entry, self._bytes(entry, answer))
-
-    def _hold(self, entry: Entry, data: bytes) -> None:
-        if entry.sha not in self._held and self._held_bytes + len(data) <= _MAX_HELD_BYTES:
-            self._held[entry.sha] = data
-            self._held_bytes += len(data)
-
-    def _blob_path(self, entry: Entry) -> str:
-        return f"{self._api}/git/blobs/{quote(entry.sha, safe='')}"
-
-    def _bytes(self, entry: Entry, answer: Answer) -> bytes:
+    def _file(self, entry: Entry, role: Role, data: bytes) -> Fetched | Skipped:
         path = f"{self._prefix}/{entry.path}"
-        if answer.gone:
-            raise TabootError("E_NOT_FOUND", f"{path} is not there any more.", path=path)
-        try:
-            blob = answer.json()
-            content, size = blob["content"], blob.get("size")
-            if blob.get("encoding") == "base64":
-                data = base64.b64decode("".join(content.split()), validate=True)
-            else:
-                data = content.encode()
-            if isinstance(size, int) and size != len(data):
-                raise ValueError
-        except (*MALFORMED, binascii.Error):
-            raise TabootError(
-                "E_API",
-                f"{self._client.service} answers with something else than the blob of {path}.",
-                path=path,
-            ) from None
-        return data
+        skip = self._pointer(path, data)
+        if skip is None:
+            return Fetched(path, data, role, url=self._url(entry), etag=entry.sha)
+        self._skips[entry.path] = [entry.sha, [skip.code, skip.message, skip.outside]]
+        return skip
+
+    def _ahead(self, known: Mapping[str, Known]) -> Iterator[Fetched | Skipped]:
+        """The files that were looked at before a bound ended the run: the next one finds them stored."""
+        skips = dict(self._skips)
+        for entry, role in self._looked_at.values():
+            data = self._blobs.held(entry)
+            if data is not None and not self._blobs.is_stored(entry, known):
+                yield self._file(entry, role, data)
+        if self._skips != skips:
+            self._access.state.save(f"{self._prefix}/skips", self._skips)
+
+    def _is_skipped(self, entry: Entry) -> bool:
+        return entry.path in self._skips and self._skips[entry.path][0] == entry.sha
 
     def _pointer(self, path: str, data: bytes) -> Skipped | None:
         """That the file itself lies in Git LFS, if its bytes say so."""
@@ -444,14 +313,6 @@ class Files:
     def _url(self, entry: Entry) -> str:
         """The file's page on the default branch, which a commit does not change."""
         return f"{self._web}/blob/{quote(self._branch, safe='/')}/{quote(entry.path, safe='/')}"
-
-
-def _is_path(path: str) -> bool:
-    return (
-        bool(path)
-        and not any(part in ("", ".", "..", ".git") for part in path.split("/"))
-        and "\0" not in path
-    )
 
 
 def _name(path: str) -> str:

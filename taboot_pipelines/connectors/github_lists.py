@@ -3,7 +3,7 @@
 Of every page the state keeps the ETag, the next page, and of each thing on it the id and a version: a page
 that answers 304 is as good as its body. So a listing is whole in every run, and what it no longer has is
 deleted; no clock and no ``since`` is trusted. Bodies of pages that were answered lie in a temporary file
-until the run has used them.
+until the run has used them. The pages of a list that a run did not come to the end of are kept too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from taboot_pipelines.connectors.access import SourceState
 from taboot_pipelines.connectors.api import Answer, ApiClient, version_of
+from taboot_pipelines.connectors.github_rounds import FINAL, Round
 from taboot_pipelines.errors import TabootError
 
 PER_PAGE = 100
@@ -105,11 +106,12 @@ class Listing:
 
 
 class Lists:
-    """The lists of one service; what they keep is saved by :meth:`save`."""
+    """The lists of one service, and what is kept of them."""
 
-    def __init__(self, client: ApiClient, state: SourceState) -> None:
+    def __init__(self, client: ApiClient, state: SourceState, round_: Round) -> None:
         self._client = client
         self._state = state
+        self._round = round_
         self.spool = Spool()
 
     def read(self, name: str, path: str, params: Mapping[str, str | int], slim: Slim) -> Listing:
@@ -123,50 +125,100 @@ class Lists:
     def read_each(self, lists: Iterable[tuple[str, str]], slim: Slim) -> Iterator[Listing | TabootError]:
         """Many short lists as (name, path), several asked for at a time, in their order; an error in the
         place of the list that failed."""
-        first: deque[tuple[str, str]] = deque()
+        #: (name, URL, whether it is asked for) of lists in their order.
+        due: deque[tuple[str, str, bool]] = deque()
 
         def requests() -> Iterator[tuple[str, Mapping[str, str]]]:
             for name, path in lists:
                 url = self._url(path, {})
-                first.append((name, url))
-                kept = _pages(self._state.load(name)).get(url)
-                yield url, {"if-none-match": kept.etag} if kept is not None and kept.etag else {}
+                asked = not self._is_read(name) and self._round.failure(name) is None
+                due.append((name, url, asked))
+                if asked:
+                    kept = self._kept(name).get(url)
+                    yield url, {"if-none-match": kept.etag} if kept is not None and kept.etag else {}
+
+        def read(answer: Answer | TabootError | None) -> Listing | TabootError:
+            name, url, _ = due.popleft()
+            if (failure := self._round.failure(name)) is not None:
+                return failure
+            if isinstance(answer, TabootError):
+                error = answer
+            else:
+                try:
+                    return self._read(name, url, slim, answer)
+                except TabootError as raised:
+                    error = raised
+            if error.code not in FINAL:
+                self._round.fail(name, error)
+            return error
 
         for answer in self._client.get_each(requests()):
-            name, url = first.popleft()
-            try:
-                yield answer if isinstance(answer, TabootError) else self._read(name, url, slim, answer)
-            except TabootError as error:
-                yield error
+            while not due[0][2]:
+                yield read(None)
+            yield read(answer)
+        while due:
+            yield read(None)
 
     def _url(self, path: str, params: Mapping[str, str | int]) -> str:
         return self._client.url(f"{path}?{urlencode({**params, 'per_page': PER_PAGE})}")
 
+    def _is_read(self, name: str) -> bool:
+        """Whether the list need not be asked for, since this round has read it."""
+        return self._round.is_done(name) and self._state.load(name) is not None
+
+    def _kept(self, name: str) -> dict[str, _Page]:
+        """The pages that are kept of a list by their URLs, those of an unfinished reading included."""
+        begun = self._state.load(_begun(name))
+        return {**_pages(self._state.load(name)), **_pages(begun and begun["pages"])}
+
     def _read(self, name: str, url: str, slim: Slim, first: Answer | None) -> Listing:
         """As :meth:`read`; ``first``: the answer of the first page, if it is there already."""
-        kept = _pages(self._state.load(name))
-        found = Listing(name, slim, self._walk(name, url, kept, slim, first))
-        if any(h.id not in found.held for page in kept.values() for h in page.held):
-            # What was deleted meanwhile moves the rest forward, past a page that is already read.
-            again = Listing(name, slim, self._walk(name, url, {p.url: p for p in found.pages}, slim))
-            if again.held != found.held:
-                raise TabootError(
-                    "E_CONFLICT",
-                    f"The list {urlsplit(url).path} changes while it is read.",
-                    path=urlsplit(url).path,
-                )
-            found = again
+        last = _pages(self._state.load(name))
+        if self._is_read(name):
+            return Listing(name, slim, list(last.values()))
+        kept = self._kept(name)
+        begun = self._round.kept(_begun(name))
+        #: Of two readings that are compared the first one, once it is whole.
+        before = list(_pages(begun["before"]).values()) if begun and begun["before"] is not None else None
+        pages = list(_pages(begun["pages"]).values()) if begun else []
+        try:
+            self._walk(name, url, kept, slim, pages, first)
+            found = Listing(name, slim, pages)
+            if before is None and any(h.id not in found.held for page in last.values() for h in page.held):
+                # What was deleted meanwhile moves the rest forward, past a page that is already read.
+                before, pages = pages, []
+                self._walk(name, url, {p.url: p for p in before}, slim, pages)
+                found = Listing(name, slim, pages)
+        except TabootError as error:
+            if error.code in FINAL and (pages or before):
+                compared = None if before is None else [page.kept() for page in before]
+                self._round.keep(_begun(name), {"pages": [p.kept() for p in pages], "before": compared})
+            raise
+        self._round.keep(_begun(name), None)
+        if before is not None and Listing(name, slim, before).held != found.held:
+            raise TabootError(
+                "E_CONFLICT",
+                f"The list {urlsplit(url).path} changes while it is read.",
+                path=urlsplit(url).path,
+            )
+        now = [page.kept() for page in pages]
+        if now != self._state.load(name):
+            self._state.save(name, now)
+        self._round.done(name)
         return found
 
-    def save(self, listing: Listing) -> None:
-        """Keep a listing for the next run; to be called once what it names was told."""
-        now = [page.kept() for page in listing.pages]
-        if now != self._state.load(listing.name):
-            self._state.save(listing.name, now)
-
     def resource(self, listing: Listing, id_: str, stored: Callable[[str], Any | None]) -> Any | None:
-        """A thing itself: as this run was told it; else as it is ``stored``, if that is the version that is
-        listed; else its page is asked for again. None if it is not there any more."""
+        """A thing itself: as it is :meth:`at_hand`, else its page is asked for again. None if it is not there
+        any more."""
+        found = self.at_hand(listing, id_, stored)
+        if found is None:
+            self._page(listing.name, listing.page_of(id_), None, listing.slim)
+            found = self.spool.get(listing.name, id_)
+        return found
+
+    def at_hand(self, listing: Listing, id_: str, stored: Callable[[str], Any | None]) -> Any | None:
+        """A thing itself as this run was told it; else as it is ``stored``, if that is the version that is
+        listed."""
         found = self.spool.get(listing.name, id_)
         if found is None:
             found = stored(id_)
@@ -174,24 +226,29 @@ class Lists:
                 held = slimmed(listing.slim, found)
                 if held is None or held.version != listing.held[id_].version:
                     found = None
-        if found is None:
-            self._page(listing.name, listing.page_of(id_), None, listing.slim)
-            found = self.spool.get(listing.name, id_)
         return found
 
     def one(self, name: str, path: str, slim: Slim) -> Held | None:
         """A single resource, which is left in the spool if it is not what it was; None where there is none
         (404, 410, 451)."""
-        kept = self._state.load(name)
+        kept, absent = self._state.load(name), f"{name}#absent"
+        if self._round.is_done(absent):
+            return None
+        if kept and self._round.is_done(name):
+            return Held(*kept[1])
+        answer: Answer | None
         try:
             answer = self._client.get(path, etag=kept[0] if kept else None)
         except TabootError as error:
-            if error.details.get("status") == 451:
-                return None
-            raise
-        if answer.gone:
+            if error.details.get("status") != 451:
+                raise
+            answer = None
+        self._round.answered += 1
+        if answer is None or answer.gone:
+            self._round.done(absent)
             return None
         if answer.not_modified and kept:
+            self._round.done(name)
             return Held(*kept[1])
         resource = answer.json()
         held = slimmed(slim, resource)
@@ -199,6 +256,7 @@ class Lists:
             raise _unexpected(self._client, path)
         self.spool.put(name, held.id, resource)
         self._state.save(name, [answer.etag, list(held)])
+        self._round.done(name)
         return held
 
     def body(self, name: str, path: str, held: Held, slim: Slim) -> Any:
@@ -214,30 +272,30 @@ class Lists:
     def _walk(
         self,
         name: str,
-        url: str | None,
+        url: str,
         kept: Mapping[str, _Page],
         slim: Slim,
+        pages: list[_Page],
         first: Answer | None = None,
-    ) -> list[_Page]:
-        pages: list[_Page] = []
-        seen: set[str] = set()
-        ids: set[str] = set()
-        while url is not None:
-            if url in seen or len(pages) >= _MAX_PAGES:
-                raise self._endless(url)
-            seen.add(url)
-            page = self._page(name, url, kept.get(url), slim, None if pages else first)
+    ) -> None:
+        """Add to ``pages`` those behind its last, or all from ``url`` on. Each is added as it is answered, so
+        that they are there where this raises."""
+        seen = {page.url for page in pages}
+        ids = {h.id for page in pages for h in page.held}
+        after: str | None = _after(pages[-1]) if pages else url
+        while after is not None:
+            if after in seen or len(pages) >= _MAX_PAGES:
+                raise self._endless(after)
+            seen.add(after)
+            page = self._page(name, after, kept.get(after), slim, None if pages else first)
+            self._round.answered += 1
             if page.held and all(h.id in ids for h in page.held):
                 if pages[-1].next is None:
                     break  # a server that does not know pages by number
-                raise self._endless(url)
+                raise self._endless(after)
             ids.update(h.id for h in page.held)
             pages.append(page)
-            url = page.next
-            if url is None and page.count >= PER_PAGE:
-                # A page's ETag need not tell that another has come behind it.
-                url = _next(page.url)
-        return pages
+            after = _after(page)
 
     def _page(
         self, name: str, url: str, kept: _Page | None, slim: Slim, answer: Answer | None = None
@@ -285,6 +343,17 @@ def _pages(kept: Any) -> dict[str, _Page]:
         url: _Page(url, etag, after, count, [Held(*held) for held in listed])
         for url, etag, after, count, listed in kept or ()
     }
+
+
+def _begun(name: str) -> str:
+    """The state's key of a list of which some pages are read."""
+    return f"{name}~"
+
+
+def _after(page: _Page) -> str | None:
+    """The URL of the page behind one."""
+    # A page's ETag need not tell that another has come behind it.
+    return _next(page.url) if page.next is None and page.count >= PER_PAGE else page.next
 
 
 def _next(url: str) -> str:

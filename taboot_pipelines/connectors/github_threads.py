@@ -10,11 +10,12 @@ from taboot_pipelines.connectors import github_resources as resources
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import canonical
 from taboot_pipelines.connectors.github_lists import Held, Listing, Lists, by_thread, slim_version
+from taboot_pipelines.connectors.github_rounds import BOUNDS, FINAL, Round
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Failed, Fetched, Known, NotModified, Skipped
 
-#: After these the service is not asked any more in this run.
-FINAL = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN", "E_429_RATE", "E_CREDENTIALS"})
+#: After these the client makes no request whatever it is asked for.
+_SILENT = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN"})
 _BY_AGE: Mapping[str, str | int] = {"sort": "created", "direction": "asc"}
 
 
@@ -25,6 +26,7 @@ class Threads:
     def __init__(
         self,
         lists: Lists,
+        round_: Round,
         access: Access,
         prefix: str,
         api: str,
@@ -33,6 +35,7 @@ class Threads:
         since: str | None,
     ) -> None:
         self._lists = lists
+        self._round = round_
         self._access = access
         self._prefix = prefix
         self._api = api
@@ -50,10 +53,14 @@ class Threads:
                 continue
             taken.add(path)
             yield from self._item(path, "release", held.version, held.facts["url"], _One(self, listing, held))
-        self._lists.save(listing)
 
     def issues(self, *, issues: bool, pulls: bool) -> Iterator[Event]:
-        """One item each, ``#issues/N`` and ``#pulls/N``. Raises as :meth:`Lists.read`."""
+        """One item each, ``#issues/N`` and ``#pulls/N``. Raises as :meth:`Lists.read`.
+
+        Where a bound ends the run, what could be had of the thread that it came to is told before that is
+        raised, so that each run comes further, however little it may ask for; and other threads whose parts
+        are all there, where that takes no request.
+        """
         lists, name, api = self._lists, f"{self._prefix}#", self._api
         asked = {**_BY_AGE, "state": "all", **({"since": self._since} if self._since else {})}
         heads = lists.read(f"{name}issues", f"{api}/issues", asked, resources.issue)
@@ -72,17 +79,24 @@ class Threads:
             ((f"{name}reviews/{h.of}", f"{api}/pulls/{h.of}/reviews") for h in wanted if h.facts["pull"]),
             resources.review,
         )
+        bound: TabootError | None = None
         for head in wanted:
             of = {part: threads.get(head.of, []) for part, threads in parts.items()}
             reviewed = next(reviews) if head.facts["pull"] else None
             try:
-                yield from self._thread(paths[head.of], head, listings, of, reviewed)
+                if (failure := self._round.failure(paths[head.of])) is not None:
+                    raise failure
+                yield from self._thread(paths[head.of], head, listings, of, reviewed, bound is None)
             except TabootError as error:
-                if error.code in FINAL:
+                if error.code in _SILENT:
+                    bound = bound or error
+                elif error.code in FINAL:
                     raise
-                yield Failed(paths[head.of], error)
-        for listing in listings.values():
-            lists.save(listing)
+                else:
+                    self._round.fail(paths[head.of], error)
+                    yield Failed(paths[head.of], error)
+        if bound is not None:
+            raise bound
 
     def _thread(
         self,
@@ -91,8 +105,9 @@ class Threads:
         listings: dict[str, Listing],
         parts: dict[str, list[Held]],
         reviews: Listing | TabootError | None,
+        in_part: bool,
     ) -> Iterator[Event]:
-        """The event of one thread; ``reviews``: of a pull request."""
+        """The event of one thread; ``reviews``: of a pull request; ``in_part``: see :class:`_Made`."""
         if isinstance(reviews, TabootError):
             raise reviews
         if reviews is None:
@@ -100,12 +115,12 @@ class Threads:
         else:
             listings = {**listings, "reviews": reviews}
             parts = {**parts, "reviews": list(reviews.held.values())}
-        made = _Made(self, path, listings, head, parts)
+        made = _Made(self, path, listings, head, parts, in_part)
         yield from self._item(
             path, "pull" if head.facts["pull"] else "issue", made.listed(), head.facts["url"], made
         )
-        if "reviews" in listings:
-            self._lists.save(listings["reviews"])
+        if made.bound is not None:
+            raise made.bound
 
     def _item(
         self, path: str, kind: str, version: str, url: str, make: Callable[[], tuple[Any, str] | None]
@@ -127,6 +142,9 @@ class Threads:
         if made is None:
             return
         resource, version = made
+        if before is not None and before.whole and before.etag == version and before.url == url:
+            yield NotModified(path)  # nothing new could be had of it
+            return
         data = canonical(resource)
         limit = self._access.max_blob_bytes
         if len(data) > limit:
@@ -145,6 +163,9 @@ class Threads:
         except (ValueError, RecursionError):
             return None
 
+    def at_hand(self, listing: Listing, held: Held, stored: Callable[[], Any | None]) -> Any | None:
+        return self._lists.at_hand(listing, held.id, lambda _: stored())
+
     def resource(self, listing: Listing, held: Held, stored: Callable[[], Any | None]) -> Any | None:
         return self._lists.resource(listing, held.id, lambda _: stored())
 
@@ -162,7 +183,11 @@ class _One:
 
 
 class _Made:
-    """Makes a thread's item from its parts."""
+    """Makes a thread's item from its parts.
+
+    Where a bound of the run hides one, ``in_part`` the item has it as it is stored, or not at all: it is then
+    of another version than the lists say, so that the next run asks for the rest. Else the bound is raised.
+    """
 
     def __init__(
         self,
@@ -171,9 +196,12 @@ class _Made:
         listings: Mapping[str, Listing],
         head: Held,
         parts: Mapping[str, list[Held]],
+        in_part: bool,
     ) -> None:
         self._threads, self._path, self._listings = threads, path, listings
-        self._head, self._parts = head, parts
+        self._head, self._parts, self._in_part = head, parts, in_part
+        #: What has hidden a part.
+        self.bound: TabootError | None = None
         #: What is stored of the item, by part and id.
         self._before: dict[tuple[str, str], Any] = {}
 
@@ -197,7 +225,17 @@ class _Made:
         return resource, _version(slim, now)
 
     def _part(self, part: str, held: Held) -> Any | None:
-        return self._threads.resource(self._listings[part], held, lambda: self._before.get((part, held.id)))
+        before, listing = self._before.get((part, held.id)), self._listings[part]
+        if self.bound is not None:
+            found = self._threads.at_hand(listing, held, lambda: before)
+            return before if found is None else found
+        try:
+            return self._threads.resource(listing, held, lambda: before)
+        except TabootError as error:
+            if error.code not in BOUNDS or not self._in_part:
+                raise
+            self.bound = error
+            return before
 
 
 def _by_id(resource: Any, head: str) -> dict[tuple[str, str], Any]:

@@ -19,7 +19,7 @@ def connect(entry: GmailSource, access: Access) -> Connector:
     if entry.path is not None:
         return MailFolder(entry, access, MailReader(access.attachments), default_include=DEFAULT_INCLUDE)
     if entry.imap is not None:
-        return ImapMailbox(entry.imap, access, bounds=entry)
+        return ImapMailbox(entry, entry.imap, access)
     return GmailApi(entry, access)
 
 

@@ -14,7 +14,8 @@ Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/@?#]+(?:/[^\s?#]
 
 
 class Imap(BaseModel):
-    """A mail server that is asked by IMAP. Nothing is changed there, not even whether a message was read."""
+    """A mail server that is asked by IMAP, with a password or the entry's OAuth token. Nothing is changed
+    there, not even whether a message was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -25,6 +26,11 @@ class Imap(BaseModel):
     user: Text = Field(description="The account's name.")
     password: SecretReference | None = Field(None, description="The account's password, as `${NAME}`.")
     password_env: VariableName | None = Field(None, description="The variable that holds the password.")
+    auth: Literal["password", "xoauth2", "oauthbearer"] | None = Field(
+        None,
+        description="How the account signs in. Default: by the password if one is named, else by the entry's"
+        " `token` or `refresh_token`, in the way that the server offers.",
+    )
     folders: Annotated[list[Text], Field(min_length=1)] = Field(
         default_factory=lambda: ["INBOX"],
         description="Folders by name; `*` stands for any characters, `%` for those of one level.",
@@ -35,9 +41,16 @@ class Imap(BaseModel):
 
     @model_validator(mode="after")
     def _one_password(self) -> Self:
-        if (self.password is None) == (self.password_env is None):
+        named = (self.password is not None) + (self.password_env is not None)
+        if named > 1 or (self.auth == "password" and not named):
             raise ValueError("names its password by one of `password` and `password_env`")
+        if named and self.auth not in (None, "password"):
+            raise ValueError(f"signs in by {self.auth}, and so by a token and no password")
         return self
+
+    @property
+    def has_password(self) -> bool:
+        return self.password is not None or self.password_env is not None
 
 
 class GmailSource(RecordedSource, BoundedSource):
@@ -45,7 +58,10 @@ class GmailSource(RecordedSource, BoundedSource):
     messages of the Gmail API."""
 
     type: Literal["gmail"]
-    imap: Imap | None = Field(None, description="A mail server; then the Gmail API is not asked.")
+    imap: Imap | None = Field(
+        None,
+        description="A mail server; then the Gmail API is not asked, and a token is one for this server.",
+    )
     labels: list[Text] = Field(
         default_factory=list,
         description="Names of Gmail's labels; a message with one of them is taken. Default: all mail but spam"
@@ -63,7 +79,7 @@ class GmailSource(RecordedSource, BoundedSource):
     )
     refresh_token_env: VariableName | None = Field(None, description="The variable that holds it.")
     token: SecretReference | None = Field(
-        None, description="An access token, as `${NAME}`, where something else renews it."
+        None, description="An OAuth access token, as `${NAME}`, where something else renews it."
     )
     token_env: VariableName | None = Field(None, description="The variable that holds it.")
     user: Text = Field("me", description="The mailbox: the account's own, or an address it was given.")
@@ -76,9 +92,13 @@ class GmailSource(RecordedSource, BoundedSource):
     def _one_origin(self) -> Self:
         refreshed = self.refresh_token is not None or self.refresh_token_env is not None
         given = self.token is not None or self.token_env is not None
-        origins = [self.path is not None, self.imap is not None, refreshed or given]
-        if sum(origins) != 1:
+        by_token = refreshed or given
+        if self.imap is not None and self.path is None and self.imap.has_password == by_token:
+            raise ValueError("signs in to `imap` by one of a password and a token (`token`, `refresh_token`)")
+        if (self.path is not None) + (self.imap is not None or by_token) != 1:
             raise ValueError("names one of `path`, `imap` and a token of the Gmail API")
+        if self.imap is not None and (self.labels or self.query or self.user != "me"):
+            raise ValueError("asks by `imap`, where `labels`, `query` and `user` say nothing: name `folders`")
         if refreshed and given:
             raise ValueError("names one of `token` and `refresh_token`")
         if refreshed and self.client_id is None and self.client_id_env is None:

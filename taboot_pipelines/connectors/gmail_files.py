@@ -1,13 +1,14 @@
-"""Mail in files: single messages, mbox, Maildir, and recorded resources of the Gmail API.
+"""Mail in files: single messages, mbox, Maildir, messages of Apple Mail, recorded resources of the Gmail API.
 
 An mbox is read as a stream, one message at a time. Its dialects (RFC 4155; mboxo, mboxrd, mboxcl, mboxcl2)
 are told apart by what stands in it: a ``Content-Length`` that leads to the next message counts, else a
 message ends before a blank line and a line ``From … 10:00 …`` with fields behind it. A quoted ``>From ``
 loses one ``>``.
 
-A message of an mbox is called by its message id, so that none moves when another one goes. Of messages with
-one id the second and those after it have a hash of their bytes too. The flags that a Maildir's file names
-carry, and whether a message is new, are no part of its path.
+A message of an mbox is called by its message id and a hash of what stands in it, so that none moves when
+another one goes, also of those with one id, and none when it is marked as read. Only messages that are equal
+are numbered. The flags that a Maildir's file names carry, and whether a message is new, are no part of its
+path.
 """
 
 from __future__ import annotations
@@ -18,14 +19,29 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from taboot_pipelines.connectors.access import Attachments
-from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
+from taboot_pipelines.connectors.recorded import LeftOut, Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.walk import Directory, File, Listing
 from taboot_pipelines.errors import TabootError
 
 MAIL = "message/rfc822"
 RESOURCE = "application/vnd.taboot.gmail+json"
 #: What a folder of mail is read for, where its entry says nothing.
-DEFAULT_INCLUDE = ("*.eml", "*.mbox", "*.mbx", "*.json", "cur/*", "**/cur/*")
+DEFAULT_INCLUDE = (
+    *("*.eml", "*.emlx", "*.mbox", "*.mbx", "*.json", "cur/*", "**/cur/*"),
+    # How mail programs call an mbox that has no ending (in any case), but no directory of that name.
+    # Thunderbird keeps the folders of a folder in `….sbd`.
+    *("[m]box", "[i]nbox", "[s]ent", "[d]rafts", "[a]rchive", "[a]rchives", "**/*.sbd/*"),
+    # What is not read is told.
+    *("*.msg", "*.pst", "*.ost", "*.mbox.gz", "*.mbox.zip", "*.eml.gz"),
+)
+#: How files begin that hold mail in a form that is not read, what they are, and what to do about them.
+_FOREIGN = (
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a message in Outlook's own form: save it as `.eml`"),
+    (b"!BDN", "a store of Outlook: export its folders as `.eml` or mbox"),
+    (b"\x1f\x8b", "compressed: unpack it"),
+    (b"PK\x03\x04", "a ZIP archive: unpack it"),
+    (b"// <!-- <mdb:mork", "an index of Thunderbird, whose mail is in the file beside it"),
+)
 #: No line is held of which more than so much was read.
 _MAX_LINE = 1_048_576
 #: How much of a file says what it is.
@@ -38,6 +54,12 @@ _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LENGTH = re.compile(rb"^Content-Length:[ \t]*([0-9]{1,15})[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
 _MESSAGE_ID = re.compile(
     rb"^Message-ID:[ \t]*(?:\r?\n[ \t]+)?<?([^<>\s]{1,998})>?", re.MULTILINE | re.IGNORECASE
+)
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_VOLATILE = re.compile(
+    rb"^(?:X-)?(?:Status|Keywords|UID|UIDL|IMAP|IMAPbase|Content-Length|Lines|Mozilla-(?:Status2?|Keys)"
+    rb"|Gmail-Labels|Evolution):.*(?:\r?\n[ \t].*)*(?:\r?\n|\Z)",
+    re.MULTILINE | re.IGNORECASE,
 )
 _HEADER = re.compile(rb"(?:From .*\r?\n)?[\x21-\x39\x3b-\x7e]+[ \t]*:.*(?:\r?\n|\r|\Z)")
 _GMAIL = re.compile(rb'"(?:payload|raw)"\s*:')
@@ -71,21 +93,26 @@ class MailFolder(RecordedFiles):
 class MailReader:
     """Tells what a file of mail holds: messages, and the texts that are attached to them."""
 
-    version: str = "1"
+    version: str = "2"
 
     def __init__(self, attachments: Attachments) -> None:
         self._attachments = attachments
 
-    def __call__(self, file: RecordedFile) -> Iterator[Part]:
+    def __call__(self, file: RecordedFile) -> Iterator[Part | LeftOut]:
         """Raises ``E_MIME`` for a file that holds no mail."""
         head = file.stream.read(_HEAD)
         file.stream.seek(0)
         if not head.strip():
             raise TabootError("E_EMPTY", f"{file.path} is empty.", path=file.path)
+        for magic, what in _FOREIGN:
+            if head.startswith(magic):
+                raise TabootError("E_MIME", f"{file.path} is {what}.", path=file.path)
         lower = file.path.lower()
         body = head.lstrip(b"\xef\xbb\xbf\r\n\t ")
         if lower.endswith(".json") or body.startswith(b"{"):
             yield from self._resource(file, body)
+        elif lower.endswith(".emlx"):
+            yield from self._message(_apple(file), MAIL, None)
         elif not lower.endswith(".eml") and body.startswith(_FROM):
             yield from self._mbox(file)
         elif lower.endswith(".eml") or _HEADER.match(body):
@@ -106,30 +133,42 @@ class MailReader:
                 attached = text.name if name is None else f"{name}#{text.name}"
                 yield Part(text.data, attached, text.mime, text.charset)
 
-    def _mbox(self, file: RecordedFile) -> Iterator[Part]:
+    def _mbox(self, file: RecordedFile) -> Iterator[Part | LeftOut]:
         taken: dict[bytes, int] = {}
         for data in split_mbox(file.stream, file.limit):
             name = _name(data)
             # Names are many: a hash of each is enough to tell whether it was there.
             key = hashlib.sha256(name.encode()).digest()[:16]
-            if key in taken:
-                name = f"{name}~{hashlib.sha256(data).hexdigest()[:12]}"
-                key = hashlib.sha256(name.encode()).digest()[:16]
             times = taken[key] = taken.get(key, 0) + 1
+            if not data.strip():
+                yield LeftOut(name, "E_EMPTY", f"{file.path}#{name} is empty.")
+                continue
             yield from self._message(data, MAIL, name if times == 1 else f"{name}~{times}")
 
 
+def _apple(file: RecordedFile) -> bytes:
+    """The message in a file of Apple Mail: a line says how many bytes it has, and flags follow it. Raises
+    ``E_MIME``, ``E_TOO_LARGE``."""
+    data = file.read()
+    stated, _, rest = data.partition(b"\n")
+    if not stated.strip().isdigit() or len(stated) > 20:
+        raise TabootError("E_MIME", f"{file.path} is no message of Apple Mail.", path=file.path)
+    return rest[: int(stated)]
+
+
 def _name(data: bytes) -> str:
-    """What a message is called: its message id, else a hash of its bytes."""
-    head = re.split(rb"\r?\n\r?\n", data[:_HEAD], maxsplit=1)[0]
-    found = _MESSAGE_ID.search(head)
+    """What a message is called: its message id and a hash of its bytes, less what programs write into its
+    fields when it is read, flagged or moved."""
+    end = _HEAD_END.search(data)
+    head, body = (data[: end.start()], data[end.start() :]) if end is not None else (data, b"")
+    digest = hashlib.sha256(_VOLATILE.sub(b"", head).rstrip(b"\r\n"))
+    digest.update(body.rstrip(b"\r\n"))
+    found = _MESSAGE_ID.search(head, 0, _HEAD)
     if found is None:
-        return f"sha256-{hashlib.sha256(data).hexdigest()[:32]}"
+        return f"sha256-{digest.hexdigest()[:32]}"
     stated = found[1].decode("utf-8", "replace")
-    safe = _SAFE.sub("_", stated)
-    if safe == stated and len(safe) <= _MAX_NAME:
-        return safe
-    return f"{safe[:_MAX_NAME]}~{hashlib.sha256(stated.encode()).hexdigest()[:12]}"
+    digest.update(stated.encode())
+    return f"{_SAFE.sub('_', stated)[:_MAX_NAME]}~{digest.hexdigest()[:16]}"
 
 
 def split_mbox(stream: BinaryIO, limit: int) -> Iterator[bytes]:

@@ -8,23 +8,20 @@ Threads that fell off their listing are asked for by their ids: what was deleted
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Any
 from urllib.parse import parse_qsl, quote
-
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Limits, item
-from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource, unique
+from taboot_pipelines.connectors.credentials import header_value, secret_of
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import Connector, SourceKind
 from taboot_pipelines.connectors.recorded import RecordedFiles
-from taboot_pipelines.connectors.reddit_api import MAX_LISTING, RedditApi
+from taboot_pipelines.connectors.reddit_api import RedditApi
+from taboot_pipelines.connectors.reddit_entry import RedditSource
 from taboot_pipelines.connectors.reddit_files import INCLUDE, RedditReader
 from taboot_pipelines.connectors.reddit_threads import (
     is_gone,
@@ -48,111 +45,12 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.model.resource_types import REDDIT_THREAD
 
-_THREAD = re.compile(
-    r"(?:t3_)?([0-9a-z]{1,13})|https?://redd\.it/([0-9a-z]{1,13})/?"
-    r"|https?://[a-z.]*reddit\.com/(?:(?:r|user|u)/[^/]+/)?comments/([0-9a-z]{1,13})(?:[/?#].*)?"
-)
-_LISTING = re.compile(r"/?[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,7}/?(?:\?[A-Za-z0-9_=&-]*)?")
 _THREADS = "threads"
 #: After so many threads what was read is made durable.
 _CHECKPOINT_THREADS = 50
 #: Failures after which no further request is worth a try.
 _ENDING = frozenset({"E_REQUESTS", "E_429_RATE", "E_CIRCUIT_OPEN", "E_CREDENTIALS", "E_CONFIG"})
 _FATAL = frozenset({"E_CREDENTIALS", "E_CONFIG"})
-
-
-def _thread(value: str) -> str:
-    match = _THREAD.fullmatch(value)
-    if match is None:
-        raise ValueError("is neither the id nor the URL of a thread")
-    return match[1] or match[2] or match[3]
-
-
-def _listing(value: str) -> str:
-    if not _LISTING.fullmatch(value):
-        raise ValueError("is not the path of a listing, such as `r/homelab/top?t=month`")
-    return value
-
-
-SubredditName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{2,25}$")]
-UserName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{2,25}$")]
-SearchText = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-ThreadId = Annotated[str, AfterValidator(_thread)]
-ListingPath = Annotated[str, StringConstraints(max_length=300), AfterValidator(_listing)]
-
-
-class RedditSource(RecordedSource, BoundedSource):
-    """Threads of Reddit, each with its comments: asked of its API, or recorded answers of it in the directory
-    `path`.
-    """
-
-    type: Literal["reddit"]
-    subreddits: Annotated[list[SubredditName], AfterValidator(unique)] = Field(
-        default_factory=list, description="Subreddits by name, without `r/`."
-    )
-    users: Annotated[list[UserName], AfterValidator(unique)] = Field(
-        default_factory=list, description="Users by name, without `u/`: the threads that they began."
-    )
-    searches: Annotated[list[SearchText], AfterValidator(unique)] = Field(
-        default_factory=list,
-        description="What is searched for, as Reddit has it: `subreddit:homelab backup`.",
-    )
-    listings: Annotated[list[ListingPath], AfterValidator(unique)] = Field(
-        default_factory=list,
-        description="Further listings by their paths, such as `r/homelab+selfhosted/top?t=month`.",
-    )
-    threads: Annotated[list[ThreadId], AfterValidator(unique)] = Field(
-        default_factory=list, description="Single threads, by id or URL."
-    )
-    sort: Literal["new", "hot", "top", "rising", "controversial"] = Field(
-        "new", description="By which order subreddits and users are listed."
-    )
-    max_listing: Annotated[int, Field(ge=1, le=MAX_LISTING)] = Field(
-        MAX_LISTING, description="Threads of one listing; Reddit gives no more than 1,000."
-    )
-    max_more: Annotated[int, Field(ge=0, le=1000)] = Field(
-        20, description="Requests for comments of one thread that Reddit leaves out of its first answer."
-    )
-    recheck_hours: Annotated[float, Field(ge=0, le=8760)] = Field(
-        24.0,
-        description="After so long a thread's comments are read again though its listing shows no change.",
-    )
-    client_id: SecretReference | None = Field(
-        None, description="`${NAME}`: the environment variable with the application's id."
-    )
-    client_id_env: VariableName | None = Field(
-        None, description="The same by the variable's name alone, such as `REDDIT_CLIENT_ID`."
-    )
-    client_secret: SecretReference | None = Field(
-        None, description="`${NAME}`: the environment variable with the application's secret."
-    )
-    client_secret_env: VariableName | None = Field(
-        None, description="The same by the variable's name alone, such as `REDDIT_CLIENT_SECRET`."
-    )
-    user_agent: Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{8,200}$")] = Field(
-        "linux:taboot-pipelines:0.1 (knowledge base)",
-        description="What it calls itself; Reddit wants the application and its owner named here.",
-    )
-    base_url: Annotated[str, StringConstraints(min_length=8, max_length=2048)] = Field(
-        "https://oauth.reddit.com", description="The API's address."
-    )
-    token_url: Annotated[str, StringConstraints(min_length=8, max_length=2048)] = Field(
-        "https://www.reddit.com/api/v1/access_token", description="Where tokens are given."
-    )
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> RedditSource:
-        asked = self.subreddits or self.users or self.searches or self.listings or self.threads
-        if (self.path is None) == (not asked):
-            raise ValueError(
-                "needs either `path` or some of `subreddits`, `users`, `searches`, `listings`, `threads`"
-            )
-        named = (self.client_id or self.client_id_env) and (self.client_secret or self.client_secret_env)
-        if asked and not named:
-            raise ValueError(
-                "needs `client_id_env` and `client_secret_env` (or `client_id`, `client_secret`)"
-            )
-        return self
 
 
 @dataclass

@@ -3,15 +3,15 @@ posts."""
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
-from taboot_pipelines.connectors.api import ApiClient, Limits, seconds_to_wait
+from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, seconds_to_wait
 from taboot_pipelines.connectors.reddit_threads import Thread, is_listing, pairs, posts_of, things_of
 from taboot_pipelines.errors import TabootError
 
@@ -24,9 +24,15 @@ _PAGE = 100
 _MAX_PAGES = 100
 #: Fullnames in one question for what became of them, and comments in one for more.
 _BATCH = 100
-#: A token is renewed so many seconds before it ends.
-_MARGIN_SECONDS = 60.0
-_DEFAULT_LIFE_SECONDS = 3600.0
+#: Why Reddit refuses a listing or thread, by what it says.
+_REASONS = {
+    "private": "private",
+    "quarantined": "quarantined",
+    "quarantine": "quarantined",
+    "gold_only": "for premium members only",
+    "gated": "gated",
+    "employees_only": "for Reddit's staff only",
+}
 
 
 class RedditApi:
@@ -47,20 +53,22 @@ class RedditApi:
             "Reddit",
             base_url,
             headers=headers,
-            authorize=self._authorize,
+            authorize=AccessToken(
+                "Reddit's token endpoint",
+                token_url,
+                self._grant,
+                limits=limits,
+                headers=headers,
+                throttled=seconds_asked,
+            ),
             limits=limits,
             throttled=seconds_asked,
+            refused=refused,
             sleep=sleep,
-        )
-        self._token_path = token_url
-        self._tokens = ApiClient(
-            "Reddit's token endpoint", token_url, headers=headers, limits=limits, throttled=seconds_asked
         )
         self._credentials = credentials
         self._limits = limits
         self._sleep = sleep
-        self._token: str | None = None
-        self._ends = 0.0
         self._rest_until = 0.0
         self._waited = 0.0
 
@@ -69,31 +77,9 @@ class RedditApi:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
-        self._tokens.close()
 
-    def _authorize(self, renew: bool) -> Mapping[str, str]:
-        if renew or self._token is None or time.monotonic() >= self._ends:
-            self._token = None
-            self._token, life = self._new_token()
-            self._ends = time.monotonic() + max(0.0, life - _MARGIN_SECONDS)
-        return {"authorization": f"bearer {self._token}"}
-
-    def _new_token(self) -> tuple[str, float]:
-        name, secret = self._credentials()
-        pair = base64.b64encode(f"{name}:{secret}".encode()).decode()
-        answer = self._tokens.ask(
-            "POST",
-            self._token_path,
-            form={"grant_type": "client_credentials"},
-            headers={"authorization": f"Basic {pair}"},
-        )
-        said = answer.json()
-        token = said.get("access_token") if isinstance(said, dict) else None
-        if answer.gone or not isinstance(token, str) or not token:
-            raise TabootError("E_CREDENTIALS", "Reddit gives this application no token.")
-        life = said.get("expires_in")
-        usable = isinstance(life, int | float) and not isinstance(life, bool) and life > 0
-        return token, float(life) if usable else _DEFAULT_LIFE_SECONDS
+    def _grant(self) -> Grant:
+        return Grant({"grant_type": "client_credentials"}, basic=self._credentials())
 
     def get(self, path: str, params: Mapping[str, str | int]) -> Any:
         """The JSON at a path; None where nothing is. Waits first for as long as Reddit last asked for."""
@@ -226,6 +212,28 @@ def seconds_asked(status: int, headers: Mapping[str, str]) -> float | None:
     if status == 429 and not headers.get("retry-after") and reset is not None and reset >= 0:
         return reset
     return wait
+
+
+def refused(answer: Answer) -> None:
+    """Raises what a 403 means: ``E_FORBIDDEN`` for what is not everybody's, ``E_403_WAF`` where Reddit keeps
+    an address or application out."""
+    if answer.status != 403:
+        return
+    try:
+        said = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        raise TabootError(
+            "E_403_WAF",
+            "Reddit keeps this address or application out. It wants a `user_agent` that names the application"
+            " and its owner.",
+        ) from None
+    reason = said.get("reason") if isinstance(said, dict) else None
+    what = _REASONS.get(reason) if isinstance(reason, str) else None
+    if what is not None:
+        where = urlsplit(answer.url).path
+        raise TabootError(
+            "E_FORBIDDEN", f"{where} is {what}, which an application may not read; leave it out."
+        )
 
 
 def _number(text: str | None) -> float | None:

@@ -8,17 +8,16 @@ By the API a device is ``devices/<its id>.json``, the policy ``policy.hujson`` a
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, item
+from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, item
 from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource
+from taboot_pipelines.connectors.entries import LimitedSource, RecordedSource
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
@@ -55,12 +54,15 @@ _VOLATILE = frozenset(
 #: What the API tells of DNS, by the last part of its path.
 _DNS = ("nameservers", "preferences", "searchpaths", "split-dns")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-#: A token is renewed so long before it ends.
-_RENEW_SECONDS = 60.0
-_TOKEN_SECONDS = 3600.0
+#: What Tailscale's secrets are, by their beginnings.
+_KINDS = {
+    "tskey-api-": "an API access token",
+    "tskey-client-": "the secret of an OAuth client",
+    "tskey-auth-": "a key that devices join a tailnet with",
+}
 
 
-class TailscaleSource(RecordedSource, BoundedSource):
+class TailscaleSource(RecordedSource, LimitedSource):
     """Devices, policy and DNS of a tailnet: by the API of Tailscale or Headscale, or a folder of exported
     files (answers of these APIs, `tailscale status --json`, netmaps, policy files)."""
 
@@ -92,8 +94,6 @@ class TailscaleSource(RecordedSource, BoundedSource):
     @model_validator(mode="after")
     def _one_way_to_ask(self) -> TailscaleSource:
         """Refuse fields that contradict each other, and an API without credentials."""
-        if self.since is not None:
-            raise ValueError("`since` says nothing of a tailnet, whose devices have no date of a change")
         tokens = [f for f in (self.token, self.token_env) if f is not None]
         secrets = [f for f in (self.client_secret, self.client_secret_env) if f is not None]
         if self.path is not None:
@@ -157,8 +157,10 @@ class TailnetConnector:
         self._service = "Headscale" if self._headscale else "Tailscale"
 
     def plan(self) -> Iterator[Planned]:
-        """The requests of a run. Nothing is asked; raises ``E_CONFIG`` where a secret is not set."""
-        _Credentials(self._entry, self._access)
+        """The requests of a run. Nothing is asked; raises ``E_CONFIG`` where a secret is not set, or is of
+        another kind."""
+        _check_kinds(self._entry, self._access)
+        _authority(self._entry, self._access, API, Limits())
         yield Planned("devices", requests=1, note="one answer with all of them")
         yield Planned("policy", requests=1, items=1)
         if not self._headscale:
@@ -168,59 +170,43 @@ class TailnetConnector:
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises what :meth:`ApiClient.ask` raises, before the first event, if the devices cannot be
-        enumerated, and ``E_CONFIG`` where a secret is not set. Anything else that fails is one item."""
+        enumerated, and ``E_CONFIG`` where a secret is not set, or is of another kind. Anything else that
+        fails is one item."""
         entry = self._entry
+        _check_kinds(entry, self._access)
         limits = Limits(max_requests=entry.max_requests, max_wait_seconds=entry.max_wait_seconds)
         base = re.sub(r"/api/v[12]/?$", "", (entry.base_url or API).rstrip("/"))
-        credentials = _Credentials(entry, self._access)
+        base_url = f"{base}/api/{'v1' if self._headscale else 'v2'}"
         with ApiClient(
             self._service,
-            f"{base}/api/{'v1' if self._headscale else 'v2'}",
-            authorize=credentials.headers,
+            base_url,
+            authorize=_authority(entry, self._access, base_url, limits),
             limits=limits,
+            absent=_has_no_policy,
         ) as client:
-            credentials.client = client
             run = _Run(client, entry, known, tombstoned, self._access.max_blob_bytes)
             yield from run.headscale() if self._headscale else run.tailscale()
 
 
-class _Credentials:
-    """The header that carries a token, or one that an OAuth client gets by its secret."""
-
-    def __init__(self, entry: TailscaleSource, access: Access) -> None:
-        secret = secret_of(access, entry.token, entry.token_env)
-        self._fixed = None if secret is None else header_value(secret, "token")
-        client_secret = secret_of(access, entry.client_secret, entry.client_secret_env)
-        self._client_id = entry.client_id
-        self._secret = client_secret
-        self.client: ApiClient | None = None
-        self._token = ""
-        self._until = 0.0
-        self._lock = threading.Lock()
-
-    def headers(self, renew: bool) -> Mapping[str, str]:
-        """What :class:`ApiClient` sends; ``renew``: what it sent was refused."""
-        if self._fixed is not None:
-            return {"authorization": f"Bearer {self._fixed}"}
-        with self._lock:
-            if renew or time.monotonic() >= self._until:
-                self._renew()
-            return {"authorization": f"Bearer {self._token}"}
-
-    def _renew(self) -> None:
-        assert self.client is not None and self._secret is not None
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": self._client_id or "",
-            "client_secret": self._secret.get_secret_value().strip(),
-        }
-        answer = self.client.ask("POST", "oauth/token", form=form, authorized=False)
-        said = answer.value()
-        token, seconds = said.string("access_token"), said.integer("expires_in")
-        if answer.gone or not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise TabootError("E_CREDENTIALS", "Tailscale gives the OAuth client no access token.")
-        self._token = token
-        self._until = time.monotonic() + (_TOKEN_SECONDS if seconds is None else seconds) - _RENEW_SECONDS
+def _authority(
+    entry: TailscaleSource, access: Access, base_url: str, limits: Limits
+) -> Callable[[bool], Mapping[str, str]]:
+    """Gives the header that carries a token, or one that an OAuth client gets by its secret. Raises
+    ``E_CONFIG``."""
+    secret = secret_of(access, entry.token, entry.token_env)
+    if secret is not None:
+        header = {"authorization": f"Bearer {header_value(secret, 'token')}"}
+        return lambda _: header
+    client_secret = secret_of(access, entry.client_secret, entry.client_secret_env)
+    assert client_secret is not None
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": entry.client_id or "",
+        "client_secret": client_secret.get_secret_value().strip(),
+    }
+    return AccessToken(
+        "Tailscale's token endpoint", f"{base_url}/oauth/token", lambda: Grant(form), limits=limits
+    )
 
 
 class _Run:
@@ -268,7 +254,16 @@ class _Run:
     # --- what is listed -------------------------------------------------------------------------------------
 
     def _list(self, answer: Answer, name: str) -> list[Any]:
-        said = None if answer.gone else answer.json()
+        if answer.gone:
+            raise TabootError(
+                "E_API",
+                f"{answer.service} has no list of {name} at {urlsplit(answer.url).path}.",
+                remedy="Check `base_url` and `flavor`."
+                if self._entry.tailnet == "-"
+                else "Check `tailnet`; without it the tailnet that the credentials belong to is read.",
+                name=name,
+            )
+        said = answer.json()
         listed = said.get(name) if isinstance(said, dict) else None
         if not isinstance(listed, list):
             raise TabootError("E_API", f"{answer.service} answers without a list of {name}.", name=name)
@@ -362,6 +357,34 @@ class _Run:
         """A thing that the service never had is no event."""
         if path in self._known:
             yield Gone(path, "E_NOT_FOUND", f"{self._client.service} has no {path} any more.")
+
+
+def _check_kinds(entry: TailscaleSource, access: Access) -> None:
+    """Raise ``E_CONFIG`` for a secret of Tailscale's that is not what its field is for, by how it begins."""
+    given = (
+        ("token", secret_of(access, entry.token, entry.token_env), "tskey-api-"),
+        (
+            "client_secret",
+            secret_of(access, entry.client_secret, entry.client_secret_env),
+            "tskey-client-",
+        ),
+    )
+    for field, secret, beginning in given:
+        said = secret.get_secret_value().strip() if secret is not None else ""
+        found = next((kind for start, kind in _KINDS.items() if said.startswith(start)), None)
+        if found is not None and not said.startswith(beginning):
+            raise TabootError(
+                "E_CONFIG",
+                f"The `{field}` of source {entry.id!r} is {found}, and not {_KINDS[beginning]}.",
+                remedy="Set its variable to one, or name it by the field that it is for"
+                " (`token`, or `client_id` with `client_secret`).",
+                source=entry.id,
+            )
+
+
+def _has_no_policy(answer: Answer) -> bool:
+    """Whether Headscale says, with status 500, that no policy was ever set."""
+    return b"acl policy not found" in answer.body[:4096]
 
 
 def _page(device: Mapping[str, Any]) -> str | None:

@@ -8,7 +8,7 @@ taken by the other. What changes by itself (counters, loads, clocks) makes no ne
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +34,16 @@ from taboot_pipelines.model.records import Checkpoint, Enumerated, Event, Failed
 _DEFAULT_INCLUDE = ("*.json", "*.jsonl", "*.ndjson")
 _JSON = re.compile(rb"[\x00\s]*[\[{]")
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+_A_MEMBER = re.compile(rb'"\s*:')
+#: Members of which every object of a controller, or the envelope around it, has one.
+_OF_A_CONTROLLER = re.compile(
+    rb'"(?:_id|site_id|unique_id|mac|macAddress|rc|record_type|fwd|fwd_port|networkgroup|purpose|ip_addrs'
+    rb"|internalReference|totalCount|vlanId|zoneId|networkIds|adopted|authorizedGuestLimit|targetDomain"
+    rb"|ipv4Address|ipv6Address|securityConfiguration|applicationVersion|hardwareId|server_version)"
+    rb'"\s*:|"type"\s*:\s*"(?:WIREGUARD|OPENVPN|L2TP|PPTP|IPSEC|UID)"'
+)
+#: Sites that an error names.
+_MAX_SHOWN = 20
 #: With these the rest of the run would end as well.
 _ENDS_THE_RUN = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN", "E_CREDENTIALS", "E_429_RATE"})
 
@@ -212,7 +222,7 @@ class UnifiConnector:
         if controller.by_key:
             sites = [
                 Site(_text(one, "internalReference") or _text(one, "id"), one, _text(one, "id"))
-                for one in controller.pages("/sites")
+                for one in controller.pages("/sites", required=True)
             ]
         else:
             sites = [Site(_text(one, "name"), one) for one in controller.listed("/api/self/sites") or []]
@@ -226,7 +236,7 @@ class UnifiConnector:
             if missing := sorted(wanted - set().union(*found.values())):
                 raise TabootError(
                     "E_NOT_FOUND",
-                    f"The controller has no site {missing[0]!r} for this account.",
+                    f"The controller has no site {missing[0]!r} for this account, but {_listed(sites)}.",
                     remedy="Name the sites as the controller does, or give the account a right to them.",
                     source=self._entry.id,
                 )
@@ -356,6 +366,15 @@ class _Ended(Exception):
         self.reason = reason
 
 
+def _listed(sites: Sequence[Site]) -> str:
+    """Sites by name and description, as an error shows them."""
+    shown = []
+    for site in sites[:_MAX_SHOWN]:
+        called = _text(site.said, "desc") or _text(site.said, "name")
+        shown.append(f"{site.name} ({called})" if called not in ("", site.name) else site.name)
+    return ", ".join(shown) + (" …" if len(sites) > _MAX_SHOWN else "") if shown else "none"
+
+
 def _text(said: Any, name: str) -> str:
     value = said.get(name) if isinstance(said, Mapping) else None
     return value if isinstance(value, str) else ""
@@ -371,11 +390,14 @@ def _component(name: str) -> str:
 
 
 class ExportedJson:
-    """Each file is one item with its own bytes: what it holds is told by whoever reads it."""
+    """Each file that may be a controller's is one item with its own bytes: what it holds is told by whoever
+    reads it."""
 
-    version = "1"
+    version = "2"
 
     def __call__(self, file: RecordedFile) -> Iterator[Part]:
+        """The file as it is. Raises ``E_MIME`` for what is no JSON, or has no member that a controller's
+        objects have; ``E_EMPTY``."""
         data = file.read()
         body = data
         for mark in _MARKS:
@@ -384,6 +406,11 @@ class ExportedJson:
             raise TabootError("E_EMPTY", f"{file.path} is empty.", path=file.path)
         if _JSON.match(body) is None:
             raise TabootError("E_MIME", f"{file.path} holds no JSON object or list.", path=file.path)
+        if data.startswith(_MARKS[1:]):
+            body = data.decode("utf-16", "replace").encode()
+        if _A_MEMBER.search(body) and not _OF_A_CONTROLLER.search(body):
+            message = f"{file.path} is JSON, but holds nothing of a UniFi controller."
+            raise TabootError("E_MIME", message, path=file.path)
         yield Part(data, mime="application/json")
 
 

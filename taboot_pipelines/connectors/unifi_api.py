@@ -33,8 +33,13 @@ _MAX_PAGES = 5_000
 _CODE = re.compile(r"api\.err\.[A-Za-z0-9]{1,60}")
 _EXPIRED = "api.err.LoginRequired"
 _FORBIDDEN = ("api.err.NoPermission", "api.err.Forbidden")
-#: Statuses by which a login is refused.
+#: Statuses by which a login is refused, and the one that asks for a second factor.
 _REFUSED = (400, 401, 403, 404, 499)
+_SECOND_FACTOR = 499
+#: Where the pages of a controller lie, which people copy the address of, and its interfaces.
+_PAGES = re.compile(
+    r"/(?:network|manage|login|dashboard|proxy|protect|api|v2|integration|status|inform|setup)(?:[/?#].*)?\Z"
+)
 
 
 def tls_context(verify: bool, ca_file: Path | None) -> ssl.SSLContext | None:
@@ -71,6 +76,7 @@ class Controller:
         limits: Limits | None = None,
     ) -> None:
         """``key`` or ``account`` (a name and a password). ``flavor``: asked of the controller if None."""
+        base_url = _PAGES.sub("", base_url)
         self._key = header_value(key, "API key of UniFi") if key is not None else None
         self._account = account
         self._flavor: Flavor | None = "unifi_os" if key is not None else flavor
@@ -101,6 +107,7 @@ class Controller:
         assert self._account is not None
         name, password = self._account
         self._open, self._token = False, None
+        status: Any
         try:
             answer = self.client.ask(
                 "POST",
@@ -108,16 +115,17 @@ class Controller:
                 json={"username": name, "password": password.get_secret_value(), "rememberMe": True},
                 authorized=False,
             )
-            refused = answer.gone
+            refused, status = answer.gone, answer.status
         except TabootError as error:
-            said = error.details.get("status")
-            if error.code not in ("E_CREDENTIALS", "E_FORBIDDEN") and said not in _REFUSED:
+            status = error.details.get("status", 0)
+            if error.code not in ("E_CREDENTIALS", "E_FORBIDDEN") and status not in _REFUSED:
                 raise
             refused = True
         if refused:
+            why = " without a second factor" if status == _SECOND_FACTOR else ""
             self._refused = TabootError(
                 "E_CREDENTIALS",
-                f"{SERVICE} does not let the account in.",
+                f"{SERVICE} does not let the account in{why}.",
                 remedy="Name a local account without a second factor, and set its password's variable.",
                 service=SERVICE,
             )
@@ -168,14 +176,23 @@ class Controller:
                 return data
         raise TabootError("E_API", f"{SERVICE} answers at {path} with no list of objects.", service=SERVICE)
 
-    def pages(self, path: str) -> Iterator[dict[str, Any]]:
+    def pages(self, path: str, *, required: bool = False) -> Iterator[dict[str, Any]]:
         """The objects of a list of the integration API, whatever their number; none where there is no such
-        list. Raises ``E_API`` for one that does not come to its end."""
+        list and it is not ``required``. Raises ``E_API`` for one that does not come to its end."""
         offset, total = 0, None
         for _ in range(_MAX_PAGES):
             answer = self.client.get(f"{INTEGRATION}{path}", {"offset": offset, "limit": _PAGE})
             if answer.gone and offset == 0:
+                if required:
+                    raise TabootError(
+                        "E_API",
+                        f"{SERVICE} has no integration API at {INTEGRATION}{path}.",
+                        remedy="A key needs UniFi OS with Network 9 or newer; else name a local account.",
+                        service=SERVICE,
+                    )
                 return
+            if code := _code(answer):
+                raise _error(code, path)
             said = None if answer.gone else answer.json()
             data = said.get("data") if isinstance(said, dict) else None
             if said is None or not isinstance(data, list):

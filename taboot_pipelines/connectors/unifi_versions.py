@@ -59,6 +59,10 @@ _NAMES = re.compile(
 _ROAMING = frozenset(("channel", "channel_width", "tx_power", "radio", "radio_proto", "radio_name"))
 
 
+#: Addresses in no order of their own.
+_UNORDERED = frozenset(("ipv6_addresses", "ipv6"))
+
+
 def stable(resource: Any) -> Any:
     """A copy of an object of a controller without what changes by itself. (Depth is bounded by whoever parsed
     it.)"""
@@ -68,7 +72,7 @@ def stable(resource: Any) -> Any:
         return resource
     roams = "rssi" in resource or "signal" in resource
     return {
-        name: stable(value)
+        name: sorted(map(str, value)) if name in _UNORDERED and isinstance(value, list) else stable(value)
         for name, value in resource.items()
         if name not in _TABLES and not _NAMES.fullmatch(name) and not (roams and name in _ROAMING)
     }

@@ -121,7 +121,11 @@ class Directory:
             ) from None
         except (OSError, ValueError):
             raise TabootError(
-                "E_PATH", f"The path {root} does not exist or is not a directory.", path=str(root)
+                "E_PATH",
+                f"The path {root} is a file: name its directory, and the file in `include`."
+                if root.is_file()
+                else f"The path {root} does not exist or is not a directory.",
+                path=str(root),
             ) from None
         self._apart = os.path.realpath(apart) if apart else None
 

@@ -14,20 +14,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, Field, model_validator
+from typing import Any
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import ApiClient, Limits, item, version_of
-from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource, unique
+from taboot_pipelines.connectors.credentials import header_value, secret_of
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.protocol import Connector, SourceKind
 from taboot_pipelines.connectors.recorded import RecordedFiles
-from taboot_pipelines.connectors.youtube_api import PAGE, DataApi
+from taboot_pipelines.connectors.youtube_api import PAGE, DataApi, refused
+from taboot_pipelines.connectors.youtube_entry import YoutubeSource, channel_of, playlist_of
 from taboot_pipelines.connectors.youtube_files import DEFAULT_INCLUDE, VideoReader
-from taboot_pipelines.connectors.youtube_site import SITE, Site, best_track, tracks_of, translatable
+from taboot_pipelines.connectors.youtube_site import Site, best_track, tracks_of, translatable
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value
 from taboot_pipelines.model.records import (
@@ -35,6 +33,7 @@ from taboot_pipelines.model.records import (
     Enumerated,
     Event,
     Failed,
+    Fetched,
     Gone,
     Known,
     NotModified,
@@ -42,7 +41,6 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.model.videos import VIDEO, unplayable, video_id, watch_url
 
-API = "https://www.googleapis.com/youtube/v3"
 #: Members that change by themselves while nothing is done to a video.
 _VOLATILE = frozenset(
     ("etag", "viewCount", "likeCount", "statistics", "thumbnail", "thumbnails", "averageRating")
@@ -57,94 +55,6 @@ _FAILS = frozenset(("E_CREDENTIALS", "E_CONFIG"))
 _MAX_BLOCKED = 3
 #: A video without a transcript is looked at again after so many days: YouTube makes one in hours.
 _WAIT_DAYS = 1
-_CHANNEL = re.compile(r"UC[A-Za-z0-9_-]{22}|@[\w.·-]{3,60}")
-_PLAYLIST = re.compile(r"[A-Za-z0-9_-]{10,64}")
-_IN_URL = re.compile(r"https?://(?:www\.|m\.)?youtube\.com/(?:channel/)?")
-
-
-def playlist_of(text: str) -> str | None:
-    """The id of a playlist from it or from a URL that names it; None for anything else."""
-    found = re.search(r"[?&]list=([A-Za-z0-9_-]+)", text)
-    name = found[1] if found and _IN_URL.match(text) else text
-    return name if _PLAYLIST.fullmatch(name) else None
-
-
-def channel_of(text: str) -> str | None:
-    """The id or handle of a channel from it or from its URL; None for anything else."""
-    name = _IN_URL.sub("", text).partition("/")[0].partition("?")[0] if "://" in text else text
-    return name if _CHANNEL.fullmatch(name) else None
-
-
-def _check(names: list[str], known: Callable[[str], str | None], what: str) -> list[str]:
-    for name in names:
-        if known(name) is None:
-            raise ValueError(f"holds {name!r}, which is no {what}")
-    return unique(names)
-
-
-def _videos(value: list[str]) -> list[str]:
-    return _check(value, video_id, "id or URL of a video")
-
-
-def _playlists(value: list[str]) -> list[str]:
-    return _check(value, playlist_of, "id or URL of a playlist")
-
-
-def _channels(value: list[str]) -> list[str]:
-    return _check(value, channel_of, "id, handle (`@name`) or URL of a channel")
-
-
-class YoutubeSource(RecordedSource, BoundedSource):
-    """Videos with their transcripts: named ones, playlists and channels, or a folder of recorded files
-    (captions, answers of the player and the Data API, `.info.json` of yt-dlp)."""
-
-    type: Literal["youtube"]
-    videos: Annotated[list[str], AfterValidator(_videos)] = Field(
-        default_factory=list, description="Ids or URLs of videos; these need no key."
-    )
-    playlists: Annotated[list[str], AfterValidator(_playlists)] = Field(
-        default_factory=list, description="Ids or URLs of playlists."
-    )
-    channels: Annotated[list[str], AfterValidator(_channels)] = Field(
-        default_factory=list,
-        description="Ids (`UC…`), handles (`@name`) or URLs of channels.",
-    )
-    key: SecretReference | None = Field(
-        None, description="`${NAME}`: the variable that holds a key of the YouTube Data API v3."
-    )
-    key_env: VariableName | None = Field(None, description="The same by the variable's name alone.")
-    translated: bool = Field(
-        False,
-        description="Where no transcript is in one of `languages`, take one that YouTube translates.",
-    )
-    refresh_days: Annotated[int, Field(ge=0, le=3650)] = Field(
-        30,
-        description="The transcript of an unchanged video is asked for again after so many days, since"
-        " nothing says that one was corrected; 0: at each run.",
-    )
-    base_url: str = Field(SITE, description="Where videos and transcripts are asked for, such as a proxy.")
-    api_url: str = Field(API, description="Where the Data API is.")
-
-    @model_validator(mode="after")
-    def _one_way_to_ask(self) -> YoutubeSource:
-        """Refuse fields that contradict each other, and lists without a key."""
-        keys = [name for name in (self.key, self.key_env) if name is not None]
-        named = self.videos or self.playlists or self.channels
-        if self.path is not None:
-            if named or keys:
-                raise ValueError("has a `path`, so that nothing is asked: leave out what is asked for")
-            return self
-        if self.include or self.exclude:
-            raise ValueError("`include` and `exclude` choose files; they need a `path`")
-        if not named:
-            raise ValueError("needs `videos`, `playlists`, `channels` or a `path`")
-        if len(keys) > 1:
-            raise ValueError("has both `key` and `key_env`; one of them names the variable")
-        if (self.playlists or self.channels) and not keys:
-            raise ValueError("of `playlists` and `channels` needs a `key`; single `videos` need none")
-        if self.since is not None and not keys:
-            raise ValueError("needs a `key` for `since`: without it nobody says when a video was published")
-        return self
 
 
 class YoutubeConnector:
@@ -208,7 +118,11 @@ class _Service:
         if secret is not None:
             headers = {"x-goog-api-key": header_value(secret, "key")}
             client = ApiClient(
-                "The YouTube Data API", entry.api_url, authorize=lambda _: headers, limits=limits
+                "The YouTube Data API",
+                entry.api_url,
+                authorize=lambda _: headers,
+                limits=limits,
+                refused=refused,
             )
             self._clients.append(client)
             self.api = DataApi(client, access.state, self._spend)
@@ -266,7 +180,9 @@ class _Run:
 
     def _named(self) -> Iterator[Event]:
         """The videos that the entry names, by the player alone."""
-        for ids in _batches(self._wanted(self.entry.videos), PAGE):
+        # What was never read comes first, so that bounded runs come to an end in time.
+        wanted = sorted(self._wanted(self.entry.videos), key=lambda video: video in self.known)
+        for ids in _batches(wanted, PAGE):
             for video in ids:
                 yield from self._video(video, None)
             yield Checkpoint()
@@ -323,7 +239,6 @@ class _Run:
             elif self._too_old(api.published(video)):
                 continue
             elif self._is_as_it_was(video, versions[video]):
-                self._count()
                 yield from self._unchanged(video)
             elif video in items:
                 yield from self._video(video, items[video])
@@ -337,11 +252,6 @@ class _Run:
         )
 
     # --- one video ------------------------------------------------------------------------------------------
-
-    def _count(self) -> None:
-        if self.entry.max_items is not None and self._taken >= self.entry.max_items:
-            raise _EndError(f"the source has more than {self.entry.max_items} items (`max_items`)")
-        self._taken += 1
 
     def _buried(self, video: str) -> Skipped:
         return Skipped(video, "E_TOMBSTONED", f"{video} was deleted on purpose.")
@@ -374,7 +284,8 @@ class _Run:
         if self.tombstoned(video):
             yield self._buried(video)
             return
-        self._count()
+        if self.entry.max_items is not None and self._taken >= self.entry.max_items:
+            raise _EndError(f"`max_items` of {self.entry.max_items} is reached")
         try:
             if self._blocked >= _MAX_BLOCKED:
                 raise TabootError("E_403_WAF", "YouTube shows its videos to nobody from this address.")
@@ -393,7 +304,9 @@ class _Run:
                 raise _EndError("YouTube shows its videos to nobody from this address") from None
 
     def _item(self, video: str, resource: Mapping[str, Any]) -> Event:
-        return item(self.known, video, resource, volatile=_VOLATILE, mime=VIDEO, url=watch_url(video))
+        event = item(self.known, video, resource, volatile=_VOLATILE, mime=VIDEO, url=watch_url(video))
+        self._taken += isinstance(event, Fetched)
+        return event
 
     def _asked(self, video: str, listed: Mapping[str, Any] | None) -> Iterator[Event]:
         player = self.service.site.player(video)

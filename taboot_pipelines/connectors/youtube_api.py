@@ -7,6 +7,7 @@ remembered in the source's state, so that a list that did not change need not be
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,24 @@ _MAX_PAGES = 2000
 _PARTS = "snippet,contentDetails,status"
 #: The state's names of what is remembered of lists.
 _LISTS = "lists"
+#: Why an answer is refused: the quota of the day, that of the moment, the API, the key.
+_SPENT = frozenset({"quotaExceeded", "dailyLimitExceeded", "dailyLimitExceededUnreg"})
+_TOO_FAST = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
+_TOO_FAST_SECONDS = 10.0
+_DISABLED = frozenset({"accessNotConfigured", "SERVICE_DISABLED"})
+_RESTRICTED = frozenset(
+    {
+        "ipRefererBlocked",
+        "API_KEY_SERVICE_BLOCKED",
+        "API_KEY_HTTP_REFERRER_BLOCKED",
+        "API_KEY_IP_ADDRESS_BLOCKED",
+        "API_KEY_ANDROID_APP_BLOCKED",
+        "API_KEY_IOS_APP_BLOCKED",
+    }
+)
+_NOT_OURS = frozenset(
+    {"playlistItemsNotAccessible", "watchHistoryNotAccessible", "channelForbidden", "forbidden"}
+)
 _ID = re.compile(r"[A-Za-z0-9_-]{2,64}")
 
 
@@ -148,13 +167,63 @@ class DataApi:
 
     def _ask(self, path: str, params: Mapping[str, str | int], etag: str | None) -> Answer:
         self._spend()
-        try:
-            return self._client.get(path, params, etag=etag)
-        except TabootError as error:
-            if error.code == "E_API" and error.details.get("status") == 400:
-                message = "The YouTube Data API refuses the key, or a name in the entry."
-                raise TabootError("E_CREDENTIALS", message) from None
-            raise
+        return self._client.get(path, params, etag=etag)
+
+
+def refused(answer: Answer) -> float | None:
+    """For how long a refusal asks to be left alone. Raises what it means otherwise (the reasons are those of
+    https://developers.google.com/youtube/v3/docs/errors and of Google's ``ErrorInfo``):
+
+    ``E_429_RATE`` (the day's quota), ``E_CREDENTIALS`` (the key), ``E_FORBIDDEN`` (what the key may be used
+    for, or a thing that is not everybody's).
+    """
+    reasons = _reasons(answer)
+    if reasons & _SPENT:
+        raise TabootError(
+            "E_429_RATE",
+            "The day's quota of the key is used up at the YouTube Data API. It begins anew at midnight"
+            " Pacific time, and a run after that goes on.",
+        )
+    if reasons & _TOO_FAST:
+        return _TOO_FAST_SECONDS
+    if answer.status == 429:
+        return None
+    if reasons & _DISABLED:
+        raise TabootError(
+            "E_FORBIDDEN",
+            "The project of the key does not use the YouTube Data API v3; enable it in Google's cloud"
+            " console.",
+        )
+    if reasons & _RESTRICTED:
+        raise TabootError(
+            "E_FORBIDDEN",
+            "The restrictions of the key keep it from the YouTube Data API v3, or from this address; change"
+            " them in Google's cloud console.",
+        )
+    if answer.status == 400:
+        message = "The YouTube Data API refuses the key, or a name in the entry."
+        raise TabootError("E_CREDENTIALS", message)
+    if answer.status == 403 and reasons & _NOT_OURS:
+        raise TabootError("E_FORBIDDEN", "What is asked for is private, and no key can read it.")
+    return None
+
+
+def _reasons(answer: Answer) -> frozenset[str]:
+    """The reasons that an error of Google's APIs names, in either of its forms."""
+    try:
+        said = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return frozenset()
+    error = _at(said, "error")
+    listed = [
+        each
+        for name in ("errors", "details")
+        for each in (_at(error, name) if isinstance(_at(error, name), list) else ())
+    ]
+    found = {reason for each in listed if isinstance(reason := _at(each, "reason"), str)}
+    if any("PerDay" in str(_at(each, "metadata", "quota_limit")) for each in listed):
+        found.add("quotaExceeded")
+    return frozenset(found)
 
 
 def _items(said: Any) -> list[Mapping[str, Any]]:

@@ -38,6 +38,8 @@ _SBV = re.compile(rf"^[ \t]*{_TIME}[ \t]*,[ \t]*{_TIME}[ \t]*\r?$", re.M)
 _NAMED = re.compile(r"\[([A-Za-z0-9_-]{11})\](?=\.[^/]*\Z)")
 _PLAYER = re.compile(r"ytInitialPlayerResponse\s*=\s*(?=\{)")
 _IN_BETWEEN = re.compile(r"consent\.(?:youtube|google)\.com|g-recaptcha")
+#: What people wrote beside a live video, as yt-dlp records it: a value of JSON on each line.
+_CHAT = re.compile(r'\s*\{"(?:replayChatItemAction|clickTrackingParams)"')
 #: In so much of a file its first cue is looked for.
 _SNIFFED = 65_536
 
@@ -103,6 +105,10 @@ def _json(path: str, data: bytes, url: str | None) -> Iterator[Part]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise TabootError("E_MIME", f"{path} is no JSON in UTF-8.", path=path) from None
+    if _CHAT.match(text):
+        raise TabootError(
+            "E_MIME", f"{path} is the recorded chat of a live video, which is not read.", path=path
+        )
     try:
         root = parse(text)
     except TabootError as error:

@@ -132,12 +132,14 @@ def _grade_code(
 
 def scan_markdown(lines: Sequence[str]) -> Outline:
     """Markdown, and plain text read as such."""
-    scanner = _Scanner(lines)
+    scanner = Scanner(lines)
     scanner.run()
     return scanner.out
 
 
-class _Scanner:
+class Scanner:
+    """Marks the lines of Markdown; other markup overrides what its lines begin."""
+
     def __init__(self, lines: Sequence[str]) -> None:
         count = len(lines)
         self.lines = lines

@@ -25,11 +25,12 @@ import hashlib
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate, pairwise
 
 from taboot_pipelines.documents.blocks import Cut, Kind, Outline, scan_code, scan_markdown
 from taboot_pipelines.documents.forms import own_text
+from taboot_pipelines.documents.markup_blocks import scan_asciidoc, scan_records, scan_restructured
 from taboot_pipelines.documents.mime import reads_as
 from taboot_pipelines.documents.tokens import TOKENIZER, TOKENIZER_SHA256
 from taboot_pipelines.model.ids import canonical_json
@@ -37,12 +38,17 @@ from taboot_pipelines.model.records import Chunk, ContentType
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.settings import ChunkingSettings
 
-CHUNKER_VERSION = "2"
+CHUNKER_VERSION = "3"
 
 #: How many code points a chunk may have for each token it may have.
 CHARS_PER_TOKEN = 16
 
 _PROSE_TYPES = word_list("taboot_pipelines.documents", "prose_types.txt")
+_SCANNERS: Mapping[str, Callable[[list[str]], Outline]] = {
+    "text/x-rst": scan_restructured,
+    "text/asciidoc": scan_asciidoc,
+    "text/csv": scan_records,
+}
 _CONTENT: dict[Kind, ContentType] = {
     Kind.PROSE: "prose",
     Kind.CODE: "code",
@@ -95,8 +101,9 @@ class Chunker:
         if not text.strip():
             return []
         lines = _lines(text)
-        markdown = reads_as(mime) in _PROSE_TYPES
-        outline = scan_markdown(lines) if markdown else scan_code(lines)
+        kind_of_text = reads_as(mime)
+        fallback = scan_markdown if kind_of_text in _PROSE_TYPES else scan_code
+        outline = _SCANNERS.get(kind_of_text, fallback)(lines)
         pieces = _Pieces(lines, outline, self._limit, self._least, self._overlap)
         ranges = self._pack(pieces)
         chunks: list[Chunk] = []

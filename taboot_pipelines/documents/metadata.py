@@ -259,12 +259,36 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
     return fields, m.end()
 
 
+_ADOC_TITLE = re.compile(r"={1,6}[ \t]+(\S.*)")
+_ADOC_ATTRIBUTE = re.compile(r":([\w-]{1,40}):[ \t]+(\S.*)")
+_ADOC_AUTHOR = re.compile(r"([^<>:=]{1,200})<[^<>\s@]+@[^<>\s@]+>")
+
+
 def of_markdown(text: str, restructured: bool = False) -> Facts:
     """Facts of a Markdown (or reStructuredText) document: front matter, else the first heading."""
     facts = Facts()
     fields, start = front_matter(text)
     _front(facts, fields)
     facts.title = facts.title or _first_heading(text, start, restructured)
+    return facts
+
+
+def of_asciidoc(text: str) -> Facts:
+    """Facts of an AsciiDoc document: the title and the attributes of its header."""
+    facts = Facts()
+    fields: dict[str, str] = {}
+    title = ""
+    for line in text[:100_000].splitlines()[:_TITLE_LINES]:
+        line = line[:1000]
+        if title and not line.strip():
+            break
+        if not title and (found := _ADOC_TITLE.match(line)):
+            title = found[1]
+        elif found := _ADOC_ATTRIBUTE.fullmatch(line):
+            fields.setdefault(found[1].lower(), found[2])
+        elif title and (found := _ADOC_AUTHOR.fullmatch(line)):
+            fields.setdefault("author", found[1].strip())
+    _front(facts, {**fields, "title": title or fields.get("title", "")})
     return facts
 
 
@@ -296,7 +320,7 @@ def _first_heading(text: str, start: int, restructured: bool) -> str:
     previous = ""
     for line in text[start : start + 100_000].split("\n")[:_TITLE_LINES]:
         line = line.rstrip("\r")
-        if mark := _FENCE.match(line):
+        if not restructured and (mark := _FENCE.match(line)):
             if not fence:
                 fence = mark[1]
             elif mark[1].startswith(fence):

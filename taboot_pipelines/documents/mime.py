@@ -58,6 +58,8 @@ _BY_SUFFIX = {
     "tfvars": "text/x-hcl",
     "nomad": "text/x-hcl",
     "dockerfile": "text/x-dockerfile",
+    "caddyfile": "text/x-caddyfile",
+    "caddy": "text/x-caddyfile",
     "rst": "text/x-rst",
     "adoc": "text/asciidoc",
     "asciidoc": "text/asciidoc",
@@ -159,8 +161,10 @@ def _proven(path: str, data: bytes, stated: str) -> str | None:
 
 def by_name(path: str) -> str | None:
     """The type that the file's name says, or None: ``app.conf.sample`` is a conf, ``Dockerfile.dev`` a
-    Dockerfile."""
-    name = path.split("?", 1)[0].split("#", 1)[0].rstrip("/").rsplit("/", 1)[-1].lower()
+    Dockerfile. Of what a file holds (``a.eml#1-notes.txt``) its own name says it, of a URL that before the
+    ``#``."""
+    whole = path.split("#", 1)[0] if "://" in path else path.rpartition("#")[2]
+    name = whole.split("?", 1)[0].rstrip("/").rsplit("/", 1)[-1].lower()
     if name in _BY_NAME:
         return _BY_NAME[name]
     if name.startswith(".env."):

@@ -23,7 +23,7 @@ from taboot_pipelines.model.places import PLACES
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
-PARSER_VERSION = "4"
+PARSER_VERSION = "5"
 
 _PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
 #: As what the rest of the chain reads a page.
@@ -125,10 +125,10 @@ def _parse(
             )
         if mime == MARKDOWN:
             facts = metadata.of_markdown(text)
+        elif mime == "text/x-rst":
+            facts = metadata.of_markdown(text, restructured=True)
         else:
-            facts = (
-                metadata.of_markdown(text, restructured=True) if mime == "text/x-rst" else metadata.Facts()
-            )
+            facts = metadata.of_asciidoc(text) if mime == "text/asciidoc" else metadata.Facts()
     if not text.strip():
         what = "structured data" if extraction == "structured" else "text"
         raise TabootError("E_EMPTY", f"{path} holds no {what}.", path=path)

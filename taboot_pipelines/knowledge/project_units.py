@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from taboot_pipelines.documents.encoding import decode
 from taboot_pipelines.errors import TabootError
@@ -30,6 +30,19 @@ class ProjectExtractor(Protocol):
         """What one project states. Every file is read through ``view``, which remembers what was asked for;
         evidence is in code points of what it returned."""
         ...
+
+
+@runtime_checkable
+class FormatExtractor(ProjectExtractor, Protocol):
+    """A :class:`ProjectExtractor` that finds out from a project's main file which of several formats it has,
+    and says so in :attr:`~taboot_pipelines.model.records.Interpretation.format`.
+
+    ``version`` is that of the recognition alone. ``formats``: {format: its reader's version}; a new one
+    interprets the projects of that format again and no others.
+    """
+
+    @property
+    def formats(self) -> Mapping[str, str]: ...
 
 
 class ProjectUnits:
@@ -67,7 +80,9 @@ class ProjectUnits:
 
     def fingerprint(self, unit: Unit, reads: Reads) -> str:
         view = FileView(self._paths, None)
-        now = Reads({p: self._seen(p) for p in reads.files}, {g: view.glob(g) for g in reads.globs})
+        now = Reads(
+            {p: self._seen(p) for p in reads.files}, {g: view.glob(g) for g in reads.globs}, reads.format
+        )
         return self._digest(unit, now)
 
     def interpret(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Reading]]:
@@ -89,7 +104,7 @@ class ProjectUnits:
 
         view = FileView(self._paths, load)
         said = self._extractor.interpret(self._specs[unit.unit_id], view, self._facts)
-        reads = Reads({p: self._seen(p) for p in sorted(view.reads)}, dict(view.globs))
+        reads = Reads({p: self._seen(p) for p in sorted(view.reads)}, dict(view.globs), said.format)
         return Reading(
             self._digest(unit, reads),
             said,
@@ -124,4 +139,11 @@ class ProjectUnits:
             self._facts.folder,
             sorted(reads.files.items()),
             sorted((pattern, list(found)) for pattern, found in reads.globs.items()),
+            *self._format(reads),
         )
+
+    def _format(self, reads: Reads) -> tuple[str, ...]:
+        """The format that a unit was recognised as, and the version of its reader; nothing if none was."""
+        if not (reads.format and isinstance(self._extractor, FormatExtractor)):
+            return ()
+        return reads.format, self._extractor.formats.get(reads.format, "")

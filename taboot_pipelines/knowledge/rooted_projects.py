@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from taboot_pipelines.knowledge.project_units import ProjectExtractor
+from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor
 from taboot_pipelines.model.records import (
     EdgeClaim,
     Evidence,
@@ -48,6 +48,11 @@ class RootedProjects:
         #: The last root that was looked at, of which listing, and the paths within it.
         self._narrowed: tuple[str, frozenset[str], frozenset[str]] | None = None
 
+    @property
+    def formats(self) -> Mapping[str, str]:
+        """The formats of what is read so, if it reads several."""
+        return self._inner.formats if isinstance(self._inner, FormatExtractor) else {}
+
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         roots: dict[str, list[str]] = {}
         for path in paths:
@@ -79,6 +84,7 @@ class RootedProjects:
             frozenset(root + path for path in said.subordinates),
             frozenset(root + path for path in said.environment),
             tuple(Problem(root + p.path, p.code, p.message) for p in said.problems),
+            said.format,
         )
 
     def _paths(self, view: FileView, root: str) -> frozenset[str]:

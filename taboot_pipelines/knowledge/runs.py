@@ -79,7 +79,7 @@ class RunLog:
         return {
             unit: UnitState(
                 fingerprint=row["fingerprint"],
-                reads=Reads(row["reads"]["files"], row["reads"]["globs"]),
+                reads=Reads(row["reads"]["files"], row["reads"]["globs"], row["reads"].get("format", "")),
                 subordinates=row["subordinates"],
                 problems=[Problem(*problem) for problem in row["problems"]],
                 suppressed=row["suppressed"],
@@ -160,7 +160,13 @@ def _state(outcome: Outcome) -> dict[str, Any]:
     return {
         "unit_id": outcome.unit.unit_id,
         "run_id": outcome.run_id,
-        "reads": canonical_json({"files": outcome.reads.files, "globs": outcome.reads.globs}),
+        "reads": canonical_json(
+            {
+                "files": outcome.reads.files,
+                "globs": outcome.reads.globs,
+                **({"format": outcome.reads.format} if outcome.reads.format else {}),
+            }
+        ),
         "fingerprint": outcome.fingerprint,
         "subordinates": canonical_json(sorted(outcome.subordinates)),
         "environment": canonical_json(sorted(outcome.environment)),

@@ -40,6 +40,8 @@ class Reads:
     files: Mapping[str, str | None] = field(default_factory=dict)
     #: {pattern: the paths that matched}
     globs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: What its main file was recognised as, where its extractor reads several formats.
+    format: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _AIDER = re.compile(rb"^#[ \t]+aider chat started at ", re.M)
 _ACTIVITY = rb'"header"[ \t\r\n]*:[ \t\r\n]*"[^"]{0,40}(?:Gemini|Bard)'
 _CONVERSATION = re.compile(rb'"(?:mapping|chat_messages)"[ \t\r\n]*:|' + _ACTIVITY)
 _DOCUMENT = re.compile(
-    rb'"(?:mapping|chat_messages|loglines|messages|chunkedPrompt|history)"[ \t\r\n]*:|' + _ACTIVITY
+    rb'"(?:mapping|chat_messages|loglines|messages|chunkedPrompt|history|items)"[ \t\r\n]*:|' + _ACTIVITY
 )
 _MESSAGES = re.compile(rb'"(?:role|message|parts|content)"[ \t\r\n]*:')
 
@@ -104,11 +104,17 @@ def is_session(data: bytes) -> bool:
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """The object that a line is; None for anything else."""
+    """The object that a line is, though some of its bytes be no UTF-8; None for anything else."""
     try:
         value = orjson.loads(line)
     except ValueError:
-        return None
+        text = line.decode("utf-8", "replace")
+        if "\ufffd" not in text:
+            return None
+        try:
+            value = orjson.loads(text)
+        except ValueError:
+            return None
     return value if isinstance(value, dict) else None
 
 
@@ -126,6 +132,8 @@ def session_shape(members: Mapping[str, Any]) -> Shape | None:
         return Shape.GEMINI_CLI if {"sessionId", "projectHash"} & members.keys() else Shape.MESSAGES
     if isinstance(members.get("history"), list):
         return Shape.MESSAGES
+    if isinstance(members.get("session"), dict) and isinstance(members.get("items"), list):
+        return Shape.CODEX
     header = members.get("header")
     if {"title", "time"} <= members.keys() and isinstance(header, str) and re.search("Gemini|Bard", header):
         return Shape.GEMINI_TAKEOUT
@@ -145,6 +153,8 @@ def record_shape(members: Mapping[str, Any]) -> Shape | None:
         if kind == "message" or "parentId" in members:
             return Shape.OPENCLAW
         return Shape.CLAUDE_CODE if kind or "role" in message else None
+    if kind in ("system", "result") and "session_id" in members:
+        return Shape.CLAUDE_CODE
     if kind in _OPENCLAW and "id" in members and "uuid" not in members:
         return Shape.OPENCLAW
     if kind in _CODEX_ITEMS or members.get("record_type") == "state":
@@ -172,6 +182,7 @@ _OPENCLAW = frozenset(
         "compaction",
         "branch_summary",
         "custom",
+        "custom_message",
         "label",
         "session_info",
     }

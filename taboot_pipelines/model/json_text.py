@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from taboot_pipelines.errors import TabootError
@@ -25,9 +26,15 @@ _ESCAPE = re.compile(
     r'\\(?:(?P<short>["\\/bfnrt])|u(?P<pair>[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})'
     r"|u(?P<unit>[0-9a-fA-F]{4}))"
 )
+#: A member whose value holds no other, up to the next name or the object's end: most of what APIs write.
+_MEMBER = re.compile(
+    r'"([^"\\\x00-\x1f]*+)"[ \t\n\r]*+:[ \t\n\r]*+'
+    r'(?:"([^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+)"'
+    r"|(true|false|null)|(-?(?:0|[1-9][0-9]{0,17})))[ \t\n\r]*+(?:,[ \t\n\r]*+(?=\")|(?=\}))"
+)
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _TOKENS = frozenset('"{}[]:,-0123456789tfn')
-_WORDS: tuple[tuple[str, bool | None], ...] = (("true", True), ("false", False), ("null", None))
+_WORDS: Mapping[str, bool | None] = MappingProxyType({"true": True, "false": False, "null": None})
 
 
 class Run(NamedTuple):
@@ -126,17 +133,23 @@ class Value:
                 made[id(value)] = value.data
         return made[id(self)]
 
-    def runs(self, source: str) -> Iterator[Run]:
+    def runs(self, source: str) -> list[Run]:
         """The content of a string in pieces, by which each of its code points leads to the source. Half of a
         surrogate pair is U+FFFD."""
         at, end = self.start + 1, self.end - 1
+        if len(self.data) == end - at:  # an escape is longer than what it stands for
+            return [Run(self.data, at, end, True)] if end > at else []
+        found: list[Run] = []
         for escape in _ESCAPE.finditer(source, at, end):
-            if escape.start() > at:
-                yield Run(source[at : escape.start()], at, escape.start(), True)
-            yield Run(_unescaped(escape), escape.start(), escape.end(), False)
-            at = escape.end()
+            first, last = escape.span()
+            if first > at:
+                found.append(Run(source[at:first], at, first, True))
+            short = _SHORT.get(source[first + 1])
+            found.append(Run(short or _unescaped(escape), first, last, False))
+            at = last
         if at < end:
-            yield Run(source[at:end], at, end, True)
+            found.append(Run(source[at:end], at, end, True))
+        return found
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -179,6 +192,8 @@ class _Parser:
                 value = Value({} if letter == "{" else [], at, at)
                 stack.append((value, name))
                 at = self._skip(at + 1)
+                if letter == "{":
+                    at = self._members(value.data, at)
                 if source.startswith("}" if letter == "{" else "]", at, end):
                     value.end = at + 1
                     at += 1
@@ -209,16 +224,34 @@ class _Parser:
                 if source.startswith(",", at, end):
                     after = self._skip(at + 1)
                     if not (self._trailing and source.startswith(closing, after, end)):
+                        at = after if closing == "]" else self._members(holder.data, after)
+                        if at == after or not source.startswith("}", at, end):
+                            if closing == "}":
+                                name, at = self._name(at)
+                            break
+                    else:
                         at = after
-                        if closing == "}":
-                            name, at = self._name(at)
-                        break
-                    at = after
                 if not source.startswith(closing, at, end):
                     raise self._error(at, f"lacks a `,` or `{closing}`")
                 holder.end = at = at + 1
                 value, name = holder, outer
                 stack.pop()
+
+    def _members(self, data: dict[str, Value], at: int) -> int:
+        """Read the members at ``at`` as far as each is one match; return where they end."""
+        source, end = self._source, self._end
+        while (match := _MEMBER.match(source, at, end)) is not None:
+            name, text, word, number = match.groups()
+            kind = match.lastindex
+            assert kind is not None
+            first, last = match.span(kind)
+            if text is not None:
+                content = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+                data[name] = Value(content, first - 1, last + 1)
+            else:
+                data[name] = Value(_WORDS[word] if number is None else int(number), first, last)
+            at = match.end()
+        return at
 
     def _skip(self, at: int) -> int:
         # As a rule no blank stands here.
@@ -243,7 +276,7 @@ class _Parser:
             if match is None:
                 raise self._error(at, "has a string that does not end, or holds what a string cannot")
             return Value(_content(match), at, match.end())
-        for word, meaning in _WORDS:
+        for word, meaning in _WORDS.items():
             if self._source.startswith(word, at, self._end):
                 return Value(meaning, at, at + len(word))
         match = _NUMBER.match(self._source, at, self._end)

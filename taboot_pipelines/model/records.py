@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -282,13 +282,24 @@ class UnitSpec:
 @dataclass(frozen=True, slots=True)
 class Interpretation:
     """What one unit says. ``subordinates``: files it takes in by ``extends``/``include``, which are then no
-    units of their own. ``environment``: files it read as environment, which are never documents."""
+    units of their own. ``environment``: files it read as environment, which are never documents. ``format``:
+    what the unit's main file was recognised as, where an extractor reads several formats."""
 
     nodes: tuple[NodeClaim, ...]
     edges: tuple[EdgeClaim, ...]
     subordinates: frozenset[str] = frozenset()
     environment: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
+    format: str = ""
+
+
+_WILD = re.compile(r"[*?\[]")
+
+
+def _component(pattern: str) -> Callable[[str], bool]:
+    """Whether a name matches one component of a pattern."""
+    match, dot = re.compile(fnmatch.translate(pattern)).match, pattern.startswith(".")
+    return lambda name: (dot or not name.startswith(".")) and match(name) is not None
 
 
 class FileView:
@@ -320,17 +331,27 @@ class FileView:
         must be written out."""
         found = self.globs.get(pattern)
         if found is None:
-            parts = [(re.compile(fnmatch.translate(p)).match, p.startswith(".")) for p in pattern.split("/")]
-            found = tuple(
-                sorted(
-                    p
-                    for p in self._paths
-                    if p.count("/") == len(parts) - 1
-                    and all(
-                        match(name) is not None and (dot or not name.startswith("."))
-                        for (match, dot), name in zip(parts, p.split("/"), strict=True)
+            folder, slash, last = pattern.rpartition("/")
+            if _WILD.search(folder) is None:
+                # Nearly every pattern is of this kind, and many units ask for one.
+                within = len(folder) + len(slash)
+                matches = _component(last)
+                found = tuple(
+                    sorted(
+                        p
+                        for p in self._paths
+                        if p.startswith(folder + slash) and "/" not in p[within:] and matches(p[within:])
                     )
                 )
-            )
+            else:
+                parts = [_component(part) for part in pattern.split("/")]
+                found = tuple(
+                    sorted(
+                        p
+                        for p in self._paths
+                        if p.count("/") == len(parts) - 1
+                        and all(fits(name) for fits, name in zip(parts, p.split("/"), strict=True))
+                    )
+                )
             self.globs[pattern] = found
         return found

@@ -101,8 +101,13 @@ def _is_list(value: Value) -> bool:
     """Whether it lists devices, users or routes, or nothing at all."""
     items = [fields(item).keys() for item in value.items()]
     return isinstance(value.data, list) and (
-        not items or any((_DEVICE | _USER | _ROUTE) & names for names in items)
+        not items or any((_DEVICE | _ROUTE) & names or is_user(names) for names in items)
     )
+
+
+def is_user(names: Set[str]) -> bool:
+    """Whether something with these fields is a user; Headscale's command line leaves out what is empty."""
+    return bool(_USER & names) or ({"id", "name", "createdat"} <= names and not _DEVICE & names)
 
 
 def _has_sections(known_by: Mapping[str, Value]) -> bool:

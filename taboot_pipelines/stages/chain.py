@@ -172,7 +172,7 @@ _SOURCE_STAGES = (
     ),
     tier_stage(
         tier_a_triples.TIER,
-        holds="What Compose, nginx, prose and code state, by deterministic extractors.",
+        holds="What configuration, inventories, prose and code state, by deterministic extractors.",
         versions=tier_a_triples.versions,
         extractors=tier_a_triples.extractors,
         has_projects=tier_a_triples.has_projects,

@@ -59,6 +59,7 @@ from taboot_pipelines.knowledge.statements import (
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
 from taboot_pipelines.knowledge.token_index import documents_holding, titles_within, tokens
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import PROPOSING
 from taboot_pipelines.model.tables import (
     DECLARATIONS,
     DOC_STATE,
@@ -216,14 +217,19 @@ class _Sources:
         return frozenset(found)
 
     def declaring(self, source: str, doc_ids: Collection[str]) -> Iterator[dict[str, Any]]:
-        """Yield the observations of nodes that declare a name in some documents."""
+        """Yield the observations of nodes that declare a name in some documents. What is only proposed
+        declares none."""
         columns = ["doc_id", "kind", "start_label", "start_key", "start_name", "declared", "aliases"]
         at = {ids.doc_bucket(doc_id) for doc_id in doc_ids} if source in self._in_place else None
         for name in self._observation_tables:
             rows = self._read(source, name, columns=columns, buckets=at, members=("doc_id", sorted(doc_ids)))
-            yield from rows.filter(
-                pc.and_(rows.column("declared"), pc.equal(rows.column("kind"), "node"))
-            ).to_pylist()
+            declared = rows.filter(pc.and_(rows.column("declared"), pc.equal(rows.column("kind"), "node")))
+            if declared.num_rows and not self._proposes(source):
+                yield from declared.to_pylist()
+
+    def _proposes(self, source: str) -> bool:
+        types = self._read(source, "documents", columns=["source_type"]).column("source_type")
+        return not PROPOSING.isdisjoint(pc.unique(types).to_pylist())
 
     def titles(self, source: str, doc_ids: Collection[str]) -> Iterator[str]:
         """Yield by what texts may name some documents."""

@@ -1,7 +1,8 @@
 """tier_a_triples: what the deterministic extractors observe.
 
-The prose of every document is a unit, and so is every project of a source whose type has projects. Holds
-rules ``unit-of-interpretation``, ``versioned-runs`` and ``support``.
+The prose of every document is a unit, and so is every project of a source whose type has projects, and every
+configuration file of a source with ``interpret: true``. Holds rules ``unit-of-interpretation``,
+``versioned-runs`` and ``support``.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
 from taboot_pipelines.extraction.tier_a.elasticsearch import ElasticsearchExtractor
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
 from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
 from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
-from taboot_pipelines.knowledge.project_units import ProjectExtractor, ProjectUnits
+from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.rooted_projects import RootedProjects
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
@@ -25,7 +27,7 @@ from taboot_pipelines.model import records
 from taboot_pipelines.model.graph import Basis, EdgeSource
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 from taboot_pipelines.stages.documents import PARSING
-from taboot_pipelines.stages.tiers import TierInput
+from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
 
 STAGE = "tier_a_triples"
 VERSION = "1"
@@ -57,21 +59,33 @@ EXTRACTORS: dict[str, tuple[Callable[[], ProjectExtractor], ...]] = {
     "elasticsearch": (ElasticsearchExtractor,),
 }
 
+#: What an entry adds with ``interpret: true``, by its source's type.
+CONFIG_EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {
+    "files": ConfigFiles,
+    "github": lambda: RootedProjects(ConfigFiles(), _REPOSITORY),
+}
+
 #: A mention in prose says less than a declaration.
 _MENTION_CONFIDENCE = 0.95
 
 
-def versions(source_type: str) -> Sequence[object]:
-    """Return the versions that decide the output for a type of source."""
-    projects = _projects(source_type)
+def versions(source: InterpretedKind) -> Sequence[object]:
+    """Return the versions that decide the output for a kind of source."""
+    projects = _projects(source)
     # The shape of a type that has one kind, or none, is what earlier releases published.
     kinds = tuple((kind.name, kind.version) for kind in projects)
-    return (VERSION, PROSE_VERSION, kinds if len(kinds) > 1 else kinds[0] if kinds else None)
+    formats = tuple(tuple(kind.formats.items()) for kind in projects if isinstance(kind, FormatExtractor))
+    return (
+        VERSION,
+        PROSE_VERSION,
+        kinds if len(kinds) > 1 else kinds[0] if kinds else None,
+        *(found for found in formats if found),
+    )
 
 
-def has_projects(source_type: str) -> bool:
-    """Return whether a type of source has units that read several files."""
-    return source_type in EXTRACTORS
+def has_projects(source: InterpretedKind) -> bool:
+    """Return whether a kind of source has units that read several files."""
+    return source.source_type in EXTRACTORS or (source.interprets and source.source_type in CONFIG_EXTRACTORS)
 
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
@@ -80,7 +94,7 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     found: list[UnitExtractor] = [
         DocumentUnits(ProseExtractor(), documents, workspace.blobs, versions=(VERSION, PARSING))
     ]
-    projects = _projects(given.source_type)
+    projects = _projects(given.kind)
     if projects:
         locators = workspace.catalog.locators.of_source(facts.namespace, facts.source_id)
         found += [
@@ -90,8 +104,11 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     return found
 
 
-def _projects(source_type: str) -> Sequence[ProjectExtractor]:
-    return [kind() for kind in EXTRACTORS.get(source_type, ())]
+def _projects(source: InterpretedKind) -> Sequence[ProjectExtractor]:
+    projects = [kind() for kind in EXTRACTORS.get(source.source_type, ())]
+    if source.interprets and source.source_type in CONFIG_EXTRACTORS:
+        projects.append(CONFIG_EXTRACTORS[source.source_type]())
+    return projects
 
 
 class ProseExtractor:

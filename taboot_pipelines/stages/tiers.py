@@ -25,12 +25,21 @@ from taboot_pipelines.stages.workspace import Entry, Workspace
 
 
 @dataclass(frozen=True)
+class InterpretedKind:
+    """What of a source's entry says which extractors read it: the source's type, and whether configuration
+    files of any known format are interpreted."""
+
+    source_type: str
+    interprets: bool = False
+
+
+@dataclass(frozen=True)
 class TierInput:
     """What a tier's extractors are made from: one source, its documents, and the stores."""
 
     workspace: Workspace
-    #: The source's type decides which kinds of projects there may be.
-    source_type: str
+    #: Decides which kinds of projects there may be.
+    kind: InterpretedKind
     facts: SourceFacts
     documents: SourceDocuments
 
@@ -39,15 +48,15 @@ def tier_stage(
     tier: Tier,
     *,
     holds: str,
-    versions: Callable[[str], Sequence[object]],
+    versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
-    has_projects: Callable[[str], bool] = lambda _source_type: False,
+    has_projects: Callable[[InterpretedKind], bool] = lambda _kind: False,
 ) -> SourceStage:
     """Return the stage of a tier, named ``tier.stage``, with the table ``tier.table``.
 
-    ``versions`` returns for a type of source, without reading anything, what decides the extractors' output:
+    ``versions`` returns for a kind of source, without reading anything, what decides the extractors' output:
     if it changes, every unit's fingerprint is compared again. ``extractors`` makes the extractors.
-    ``has_projects`` says of a type of source whether there are units that read several files; if not, only
+    ``has_projects`` says of a kind of source whether there are units that read several files; if not, only
     the documents that changed are looked at.
     """
     return SourceStage(
@@ -63,23 +72,24 @@ def _run(
     work: SourceWork,
     *,
     tier: Tier,
-    versions: Callable[[str], Sequence[object]],
+    versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
-    has_projects: Callable[[str], bool],
+    has_projects: Callable[[InterpretedKind], bool],
 ) -> None:
     """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
-    source_type, facts = work.entry.config.type, _facts(work.entry)
-    settings = ids.digest(facts.host, facts.proxy, facts.folder, *versions(source_type))
+    kind = InterpretedKind(work.entry.config.type, work.entry.config.interprets)
+    facts = _facts(work.entry)
+    settings = ids.digest(facts.host, facts.proxy, facts.folder, *versions(kind))
     inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
     if work.unchanged(inputs):
         return
     read = {"documents": parsed.tables["documents"], "chunks": cut.tables["chunks"]}
-    applied = {**read, "settings": settings, PROJECTS: has_projects(source_type)}
-    at = None if has_projects(source_type) else _changed(work, applied)
+    applied = {**read, "settings": settings, PROJECTS: has_projects(kind)}
+    at = None if has_projects(kind) else _changed(work, applied)
     listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
-    given = TierInput(workspace, source_type, facts, listing)
+    given = TierInput(workspace, kind, facts, listing)
     result = Interpretation(
         workspace.catalog,
         workspace.tables,

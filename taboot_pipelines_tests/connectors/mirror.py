@@ -6,8 +6,8 @@ import hashlib
 import json
 import ssl
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from taboot_pipelines.model.records import (
     Gone,
     Known,
     NotModified,
+    Role,
     Skipped,
     Unchanged,
 )
@@ -53,39 +54,52 @@ class MirrorState:
 
 
 @dataclass
-class Mirror:
-    """``items``: the bytes by path."""
+class Catalog:
+    """What is stored of one source. A killed run leaves what was stored before it and some of what came
+    after, as the real one does, and of the connector's state what was saved up to that."""
 
     state: MirrorState = field(default_factory=MirrorState)
-    items: dict[str, bytes] = field(default_factory=dict)
+    documents: dict[str, Fetched] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
-    mimes: dict[str, str | None] = field(default_factory=dict)
+    #: Of the last run.
     events: list[Event] = field(default_factory=list)
+    new_blobs: int = 0
 
-    def run(
-        self, connector: Connector, *, crash_after: int | None = None, tombstones: Collection[str] = ()
-    ) -> Enumerated:
-        """Apply a run; with ``crash_after`` the process dies after so many events, and what was not yet made
-        durable is lost."""
+    def apply(
+        self,
+        connector: Connector,
+        tombstoned: Callable[[str], bool] = lambda _: False,
+        stop_after: int | None = None,
+    ) -> Enumerated | None:
+        """Apply a run; None if the process died after so many events."""
         self.state.waiting = {}
-        self.events = []
+        self.events, self.new_blobs = [], 0
+        blobs = {known.sha256 for known in self.known.values()}
         seen: set[str] = set()
         gone: set[str] = set()
         held: list[Fetched] = []
 
         def flush() -> None:
             for one in held:
-                self.items[one.path] = one.data
-                self.mimes[one.path] = one.mime
                 sha = hashlib.sha256(one.data).hexdigest()
+                self.new_blobs += sha not in blobs
+                blobs.add(sha)
+                self.documents[one.path] = one
                 self.known[one.path] = Known(sha, one.etag, one.last_modified, one.url)
             held.clear()
             if not gone:
                 self.state.commit()
 
-        for number, event in enumerate(connector.events(dict(self.known), lambda path: path in tombstones)):
-            if crash_after is not None and number >= crash_after:
-                raise Crash
+        def keep(roles: Mapping[str, Role]) -> None:
+            assert roles.keys() <= self.known.keys()
+            seen.update(roles)
+            for path, role in roles.items():
+                self.documents[path] = replace(self.documents[path], role=role)
+
+        for number, event in enumerate(connector.events(dict(self.known), tombstoned)):
+            if stop_after is not None and number >= stop_after:
+                self.state.waiting = {}
+                return None
             self.events.append(event)
             match event:
                 case Fetched():
@@ -94,12 +108,10 @@ class Mirror:
                     seen.add(event.path)
                     if len(held) >= 4:
                         flush()
-                case NotModified(path=path):
-                    assert path in self.known
-                    seen.add(path)
+                case NotModified(path=path, role=role):
+                    keep({path: role})
                 case Unchanged(roles=roles):
-                    assert roles.keys() <= self.known.keys()
-                    seen |= roles.keys()
+                    keep(roles)
                 case Checkpoint():
                     flush()
                 case Skipped(path=path, outside=False) | Failed(path=path):
@@ -108,9 +120,9 @@ class Mirror:
                     gone.add(path)
                 case Enumerated():
                     flush()
-                    absent = self.items.keys() - seen if event.complete else set()
-                    for path in absent | (gone & self.items.keys()):
-                        del self.items[path], self.known[path]
+                    absent = self.documents.keys() - seen if event.complete else set()
+                    for path in absent | (gone & self.documents.keys()):
+                        del self.documents[path], self.known[path]
                     self.state.commit()
                     return event
                 case _:
@@ -120,6 +132,43 @@ class Mirror:
     def counts(self) -> Counter[str]:
         """How many events of each kind the last run had."""
         return Counter(type(event).__name__ for event in self.events)
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        """The events of one kind of the last run."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def problems(self) -> dict[str, str]:
+        """The codes of what was skipped, failed or gone, by path."""
+        return {
+            e.path: e.error.code if isinstance(e, Failed) else e.code
+            for e in self.events
+            if isinstance(e, Skipped | Failed | Gone)
+        }
+
+    def contents(self) -> dict[str, bytes]:
+        """The bytes by path."""
+        return {path: one.data for path, one in self.documents.items()}
+
+    @property
+    def mimes(self) -> dict[str, str | None]:
+        return {path: one.mime for path, one in self.documents.items()}
+
+
+class Mirror(Catalog):
+    """Runs of connectors that the test opens."""
+
+    @property
+    def items(self) -> dict[str, bytes]:
+        return self.contents()
+
+    def run(
+        self, connector: Connector, *, crash_after: int | None = None, tombstones: Collection[str] = ()
+    ) -> Enumerated:
+        """Apply a run; with ``crash_after`` the process dies after so many events, by :class:`Crash`."""
+        end = self.apply(connector, lambda path: path in tombstones, crash_after)
+        if end is None:
+            raise Crash
+        return end
 
     def reasons(self) -> list[str]:
         """The codes of what was skipped, failed or gone."""

@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 import tracemalloc
+import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -43,7 +44,7 @@ class Home:
 
     def entry(self, **fields: Any) -> None:
         self.config = AiSessionSource.model_validate(
-            {"id": "s", "type": "ai_session", "path": str(self.root), **fields}
+            {"id": "s", "type": "ai_session", "path": str(self.root)} | fields
         )
 
     def access(self, state: MemoryState) -> Access:
@@ -359,6 +360,62 @@ def test_an_export_that_breaks_off_deletes_nothing(home: Home) -> None:
     # One that is damaged costs no other.
     path.write_bytes(data.replace(b'"c2", "mapping"', b'"c2" "mapping"'))
     assert len(fetched(home.run())) == 5 and len(home.items) == 5
+
+
+def zipped(**members: bytes) -> bytes:
+    data = BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_json", ".json"), content)
+    return data.getvalue()
+
+
+def test_an_export_is_read_from_its_zip(home: Home, settled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    export = (SAMPLES / "ctxray/claude_chat_export.json").read_bytes()
+    (home.root / "c.json").write_bytes(export)
+    home.run()
+    unpacked = {path.partition("#")[2]: x.data for path, x in home.items.items()}
+    (home.root / "c.json").unlink()
+    one = (SAMPLES / "ctxray/gemini_session.json").read_bytes()
+    path = home.root / "export.zip"
+    path.write_bytes(zipped(users_json=b"[]", a__conversations_json=export, one_json=one, chat_html=b"<p>"))
+    home.run()
+    assert {p.partition("#")[2]: x.data for p, x in home.items.items()} == unpacked | {"one.json": one}
+    assert not fetched(home.run())
+    # One that is damaged deletes nothing; one without chats is no chat.
+    path.write_bytes(path.read_bytes()[:-100])
+    events = home.run()
+    assert [e.error.code for e in events if isinstance(e, Failed)] == ["E_PARSE"]
+    assert len(home.items) == len(unpacked) + 1
+    (home.root / "b.zip").write_bytes(zipped(users_json=b"[]"))
+    assert [e.code for e in home.run() if isinstance(e, Skipped)] == ["E_MIME"]
+    monkeypatch.setattr("taboot_pipelines.connectors.ai_session_archives.MAX_UNPACKED", 1 << 20)
+    (home.root / "b.zip").write_bytes(zipped(c_json=b'[{"mapping": {' + b" " * (1 << 22)))
+    assert [e.code for e in home.run() if isinstance(e, Skipped)] == ["E_TOO_LARGE"]
+
+
+def test_a_path_that_is_a_file_says_what_to_write(home: Home) -> None:
+    path = home.root / "s.jsonl"
+    path.write_bytes(session(1))
+    home.entry(path=str(path))
+    with pytest.raises(
+        TabootError, match=r"E_PATH.*is a file: name its directory, and the file in `include`"
+    ):
+        home.run()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b'{"requesterUsername": "me", "responderUsername": "GitHub Copilot", "requests": []}', "Copilot"),
+        (b'[{"ts": 1, "type": "say", "say": "api_req_started", "text": "{}"}]', "api_conversation_history"),
+        (b'{"allComposers": [{"composerId": "x"}]}', "Cursor"),
+    ],
+)
+def test_chats_of_other_programs_say_what_to_do(home: Home, data: bytes, words: str) -> None:
+    (home.root / "x.json").write_bytes(data)
+    (skip,) = [e for e in home.run() if isinstance(e, Skipped)]
+    assert skip.code == "E_MIME" and words in skip.message
 
 
 def test_since_and_max_items_bound_a_run(home: Home) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import github, github_lists, open_connector
+from taboot_pipelines.connectors import github_lists, github_service, open_connector
 from taboot_pipelines.connectors.access import environment_secret
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.documents.parse import parse_document
@@ -118,12 +118,12 @@ def test_an_unchanged_repository_costs_its_conditional_requests(
     shop.files |= {"big.md": LFS, "link.md": Link("README.md"), "lib": Submodule()}
     store = Store()
     fine(store, hub, **WITH_TOKEN)
-    before = store.content(), dict(store.problems)
+    before = store.content(), store.problems()
     first = len(hub.log)
     fine(store, hub, **WITH_TOKEN)
     again = hub.log[first:]
     assert again and all(a.conditional and a.status == 304 for a in again)
-    assert store.counts["Fetched"] == 0 and (store.content(), store.problems) == before
+    assert store.counts()["Fetched"] == 0 and (store.content(), store.problems()) == before
 
 
 def test_a_change_costs_what_it_changes(hub: FakeGithub, shop: Repository) -> None:
@@ -134,7 +134,7 @@ def test_a_change_costs_what_it_changes(hub: FakeGithub, shop: Repository) -> No
     shop.files["README.md"] = "# New shop\n"
     shop.comment(issue, "It was the cable.")
     fine(store, hub, **WITH_TOKEN)
-    assert store.counts["Fetched"] == 2
+    assert store.counts()["Fetched"] == 2
     # The issue itself was on a page that had not changed: it comes out of the blob.
     assert [a.path.split("?")[0] for a in hub.log if a.status == 200] == [
         "/repos/acme/shop/git/trees/main",
@@ -167,7 +167,7 @@ def test_what_changes_by_itself_makes_no_new_item(hub: FakeGithub, shop: Reposit
         updated_at="2026-01-01T00:00:00Z", reactions={"total_count": 9}, user=shop.person("ann")
     )
     fine(store, hub, **WITH_TOKEN)
-    assert store.counts["Fetched"] == 0
+    assert store.counts()["Fetched"] == 0
 
 
 def test_what_is_deleted_is_absent(hub: FakeGithub, shop: Repository) -> None:
@@ -245,7 +245,9 @@ def test_organisations_and_users(hub: FakeGithub) -> None:
     assert files(organisations=["acme"], archived=False, forks=True) and all(a.status == 304 for a in hub.log)
     end = store.run(hub.url, organisations=["nobody"], repositories=["ann/four"])
     assert (
-        end is not None and not end.complete and store.problems == {"orgs/nobody#repositories": "E_NOT_FOUND"}
+        end is not None
+        and not end.complete
+        and store.problems() == {"orgs/nobody#repositories": "E_NOT_FOUND"}
     )
 
 
@@ -255,7 +257,7 @@ def test_deleted_private_empty_and_misspelt_repositories(hub: FakeGithub, shop: 
     names = ["acme/bare", "acme/safe", "acme/shop", "acme/typo"]
     store = Store()
     fine(store, hub, repositories=names, **WITH_TOKEN)
-    assert store.problems == {"acme/typo#repository": "E_NOT_FOUND"}
+    assert store.problems() == {"acme/typo#repository": "E_NOT_FOUND"}
     assert "acme/bare#repository" in store.items and "acme/safe/a.md" in store.items
     assert "SWORDFISHCLONE" not in repr(store.items)
     del hub.repositories["acme/shop"]
@@ -280,7 +282,7 @@ def test_what_is_no_plain_file_is_named(hub: FakeGithub) -> None:
     hub.repository("acme/shop", files)
     store = Store()
     fine(store, hub, limit=1000)
-    assert store.problems == {
+    assert store.problems() == {
         "acme/shop/big.md": "E_TOO_LARGE",
         "acme/shop/large.md": "E_TOO_LARGE",
         "acme/shop/link.md": "E_FORBIDDEN",
@@ -309,7 +311,7 @@ def test_globs_and_deleted_documents(hub: FakeGithub, shop: Repository) -> None:
     store.tombstones = {"acme/shop/app/compose.yaml"}
     fine(store, hub)
     # What only the deleted file names is not read; a Dockerfile is by its own name.
-    assert store.problems == {"acme/shop/app/compose.yaml": "E_TOMBSTONED"}
+    assert store.problems() == {"acme/shop/app/compose.yaml": "E_TOMBSTONED"}
     assert "acme/shop/app/web.vars" not in store.items and "acme/shop/app/Dockerfile" in store.items
     store.tombstones = set()
     fine(store, hub)
@@ -372,7 +374,7 @@ def test_a_bad_answer_costs_its_part_alone(
     del shop.files["README.md"]
     shop.issues.clear()
     end = store.run(hub.url, **WITH_TOKEN)
-    assert end is not None and not end.complete and store.problems == {"acme/shop#issues": code}
+    assert end is not None and not end.complete and store.problems() == {"acme/shop#issues": code}
     assert before.keys() < store.items.keys() and "acme/shop/new.md" in store.items
     hub.fault = lambda _: None
     fine(store, hub, **WITH_TOKEN)
@@ -386,13 +388,13 @@ def test_lists_that_do_not_end(hub: FakeGithub, shop: Repository) -> None:
     hub.fault = lambda path: (200, body, {"link": itself}) if "/issues?" in path else None
     store = Store()
     end = store.run(hub.url, **WITH_TOKEN)
-    assert end is not None and not end.complete and store.problems == {"acme/shop#issues": "E_API"}
+    assert end is not None and not end.complete and store.problems() == {"acme/shop#issues": "E_API"}
     assert len(hub.log) < 30
     hub.fault = lambda path: (
         (200, body, {"link": '<http://127.0.0.1:9/x>; rel="next"'}) if "/issues?" in path else None
     )
     store.run(hub.url, **WITH_TOKEN)
-    assert store.problems == {"acme/shop#issues": "E_REDIRECT"}, "no other server is asked"
+    assert store.problems() == {"acme/shop#issues": "E_REDIRECT"}, "no other server is asked"
 
 
 def test_tokens_that_are_refused_and_missing(
@@ -442,7 +444,7 @@ def test_a_storm_ends_the_run(hub: FakeGithub, shop: Repository) -> None:
 def test_rate_limits(
     hub: FakeGithub, shop: Repository, refusal: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github, "_SECONDARY_SECONDS", 0.01)
+    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 0.01)
     left = [2]
 
     def refuse(path: str) -> Answer | None:
@@ -456,9 +458,34 @@ def test_rate_limits(
     fine(store, hub)
     assert "acme/shop/README.md" in store.items
     left[0] = 10**6
-    monkeypatch.setattr(github, "_SECONDARY_SECONDS", 60.0)
+    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 60.0)
     end = store.run(hub.url, max_wait_seconds=1)
-    assert end is not None and not end.complete
+    assert end is not None and not end.complete and "name one in `token`" in end.reason
+    end = store.run(hub.url, max_wait_seconds=1, issues=False, pulls=False, **WITH_TOKEN)
+    assert end is not None and not end.complete and "`token`" not in end.reason
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"x-accepted-github-permissions": "issues=read; pull_requests=read"}, "issues=read"),
+        (
+            {
+                "x-github-sso": "required; url=https://github.com/orgs/acme/sso?authorization_request=SWORDFISH"
+            },
+            "sign-on",
+        ),
+        ({"x-accepted-github-permissions": "<b>SWORDFISH"}, "does not let"),
+    ],
+)
+def test_a_refusal_says_what_the_token_lacks(
+    hub: FakeGithub, shop: Repository, headers: dict[str, str], said: str
+) -> None:
+    hub.fault = lambda path: (403, b"{}", headers) if "/issues?" in path else None
+    store = Store()
+    end = store.run(hub.url, **WITH_TOKEN)
+    assert end is not None and said in end.reason and "SWORDFISH" not in end.reason
+    assert store.problems() == {"acme/shop#issues": "E_FORBIDDEN"}
 
 
 def test_discussions(hub: FakeGithub, shop: Repository) -> None:
@@ -486,17 +513,17 @@ def test_discussions(hub: FakeGithub, shop: Repository) -> None:
     assert "State: answered" in text and text.index("comment 0") < text.index("## Answer by bob")
     assert all(f"reply {i}" in text and f"comment {i}" in text for i in range(3))
     fine(store, hub, discussions=True, **WITH_TOKEN)
-    assert store.counts["Fetched"] == 0
+    assert store.counts()["Fetched"] == 0
     del shop.discussions[2]
     replies[2]["body"] = "reply changed"
     fine(store, hub, discussions=True, **WITH_TOKEN)
-    assert store.counts["Fetched"] == 1 and "acme/shop#discussions/3" not in store.items
+    assert store.counts()["Fetched"] == 1 and "acme/shop#discussions/3" not in store.items
     for kind, code in (("INSUFFICIENT_SCOPES", "E_FORBIDDEN"), ("OTHER", "E_API")):
         body = json.dumps({"errors": [{"type": kind}]}).encode()
         hub.fault = lambda path, body=body: (200, body, {}) if "graphql" in path else None
         end = store.run(hub.url, discussions=True, **WITH_TOKEN)
         assert end is not None and not end.complete
-        assert store.problems == {"acme/shop#discussions": code}
+        assert store.problems() == {"acme/shop#discussions": code}
 
 
 def test_the_wiki_by_git(hub: FakeGithub, shop: Repository, tmp_path: Path) -> None:
@@ -529,14 +556,14 @@ def test_the_wiki_by_git(hub: FakeGithub, shop: Repository, tmp_path: Path) -> N
     }
     hub.log.clear()
     fine(store, hub, wiki=True, files=False, **WITH_TOKEN)
-    assert store.counts["Fetched"] == 0 and not any("upload-pack" in a.path for a in hub.asked("POST")[1:])
+    assert store.counts()["Fetched"] == 0 and not any("upload-pack" in a.path for a in hub.asked("POST")[1:])
     (work / "Guide.rst").unlink()
     commit(Home_md="# New home\n")
     fine(store, hub, wiki=True, files=False, **WITH_TOKEN)
-    assert store.counts["Fetched"] == 1 and "acme/shop#wiki/Guide.rst" not in store.items
+    assert store.counts()["Fetched"] == 1 and "acme/shop#wiki/Guide.rst" not in store.items
     hub.fault = lambda path: (500, b"", {}) if ".wiki.git/" in path else None
     end = store.run(hub.url, wiki=True, files=False, **WITH_TOKEN)
-    assert end is not None and not end.complete and store.problems == {"acme/shop#wiki": "E_NETWORK"}
+    assert end is not None and not end.complete and store.problems() == {"acme/shop#wiki": "E_NETWORK"}
     assert "acme/shop#wiki/Home.md" in store.items
 
 
@@ -568,7 +595,7 @@ def test_entries_that_are_refused(fields: dict[str, Any]) -> None:
     ],
 )
 def test_enterprise_has_its_addresses(base: str, graphql: str, web: str) -> None:
-    assert github._graphql(base) == graphql and github._web(base) == web
+    assert github_service.graphql_of(base) == graphql and github_service.web_of(base) == web
 
 
 # --- recordings of the real API -----------------------------------------------------------------------------
@@ -581,11 +608,11 @@ def test_each_recording_is_documents_or_a_reason(file: Any) -> None:
     store = Store()
     entry = {"repositories": None, "path": str(file.parent)}
     assert store.run("https://api.github.com", **entry) == Enumerated(True)
-    assert bool(store.items) != bool(store.problems)
+    assert bool(store.items) != bool(store.problems())
     for path in store.items:
         assert text_of(store, path).strip()
-    if store.problems:
-        assert set(store.problems.values()) == {"E_MIME"}
+    if store.problems():
+        assert set(store.problems().values()) == {"E_MIME"}
 
 
 def test_the_recordings_hold_these() -> None:
@@ -598,7 +625,7 @@ def test_the_recordings_hold_these() -> None:
         f"{org}/release-assets-conflict#releases/v1.0.0",
         f"{org}/rename-repository-newname#repository",
     }
-    assert len(store.problems) == 6, "what only writes, statuses, references and labels are no documents"
+    assert len(store.problems()) == 6, "what only writes, statuses, references and labels are no documents"
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda f: f.parent.name)
@@ -620,6 +647,6 @@ def test_the_recorded_answers_are_read_as_the_api_gives_them(hub: FakeGithub, fi
     store = Store()
     if names:
         end = store.run(hub.url, repositories=sorted(names), **WITH_TOKEN)
-        assert end is not None and store.items.keys() | store.problems.keys()
+        assert end is not None and store.items.keys() | store.problems().keys()
         for path in store.items:
             assert text_of(store, path).strip()

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.connectors import github_lists
 from taboot_pipelines.documents.parse import parse_document
+from taboot_pipelines.model.records import Enumerated
 from taboot_pipelines_tests.connectors.github_runs import Store
-from taboot_pipelines_tests.fakes.github import FakeGithub, Link, Repository
+from taboot_pipelines_tests.fakes.github import FakeGithub, File, Link, Repository
 
 NAMES = [
     "README.md",
@@ -136,10 +137,64 @@ def test_incremental_equals_from_scratch(taken: list[str], seed: int, size: int)
         scratch.run(hub.url, **FIELDS)
         assert store.content() == scratch.content()
         assert documents(store) == documents(scratch)
-        assert store.problems == scratch.problems
+        assert store.problems() == scratch.problems()
         hub.restless = False
         store.run(hub.url, **FIELDS)
         hub.log.clear()
         store.run(hub.url, **FIELDS)
-        assert store.counts["Fetched"] == 0
+        assert store.counts()["Fetched"] == 0
         assert {a.status for a in hub.log} <= {304, 301, 404, 409}, [a for a in hub.log if a.status == 200]
+
+
+def furnished(hub: FakeGithub, pick: random.Random) -> Repository:
+    """A repository in which every part takes several requests."""
+    files: dict[str, File] = {name: pick.choice(TEXTS) for name in NAMES}
+    files |= {f"{a}/{b}/{c}.md": f"{a}{b}{c}" for a in "pq" for b in "rs" for c in "tu"}
+    shop = hub.repository("acme/shop", files, most_entries=pick.choice([2, 5, 1000]))
+    for i in range(pick.randrange(1, 5)):
+        number = shop.issue(f"Thread {i}", "Body", pull=i % 2 == 1)
+        for j in range(pick.randrange(4)):
+            shop.comment(pick.choice(shop.issues)["number"], f"Said {j}")
+        if i % 2 == 1:
+            shop.review(number, "Reviewed", "APPROVED")
+            shop.review_comment(number, 0, "Line")
+        shop.release(f"v{i}", "Notes")
+        shop.discussion(
+            f"Discussed {i}", "Body", [{"id": f"C{i}{j}", "body": "b", "url": "u"} for j in range(2)]
+        )
+    return shop
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), st.integers(1, 12), st.sampled_from([None, None, 1, 3]), st.booleans())
+def test_runs_with_too_few_requests_come_to_what_one_run_reads(
+    seed: int, few: int, items: int | None, kills: bool
+) -> None:
+    pick = random.Random(seed)
+    # One discussion with all its comments may take three.
+    fields = {**FIELDS, "repositories": ["acme/typo", "acme/shop", "acme/old"], "discussions": few >= 3}
+    bounds = {"max_requests": few, "max_items": items}
+    with FakeGithub() as hub, patch.object(github_lists, "PER_PAGE", 2):
+        hub.per_page = 2
+        shop = furnished(hub, pick)
+        hub.repository("acme/old", {"README.md": "# Old\n"})
+        store = Store()
+        for _ in range(3):
+            for number in range(400):
+                before = dict(store.items), dict(store.state.committed)
+                if kills and pick.random() < 0.2:
+                    store.run(hub.url, kill_after=pick.randrange(20), **{**fields, **bounds})
+                    continue
+                end = store.run(hub.url, **{**fields, **bounds})
+                assert end is not None
+                if end.complete:
+                    break
+                assert (store.items, store.state.committed) != before, (number, end)
+            else:
+                raise AssertionError("the runs come to no end")
+            scratch = Store()
+            assert scratch.run(hub.url, **fields) == Enumerated(True)
+            assert store.content() == scratch.content()
+            assert documents(store) == documents(scratch)
+            for step in ["remove", "delete", "edit", "uncomment", "unline", "unrelease", "write", "comment"]:
+                change(step, hub, shop, pick)

@@ -142,7 +142,7 @@ def test_changes_are_read_and_nothing_else(server, access):
     assert {e.path for e in kept.of(Fetched)} == {f"{3:016x}", f"{9:016x}"}
     assert {e.path for e in kept.of(Gone)} == {f"{4:016x}", f"{6:016x}"}
     # What was attached is not asked for again, and what was only read is the same message.
-    assert server.asked == {"token": 1, "history": 2, "message": 5}
+    assert server.asked == {"token": 1, "history": 2, "message": 5, "labels": 1}
 
 
 def test_a_history_that_has_expired_enumerates_everything_and_says_so(server, access, caplog):
@@ -248,6 +248,49 @@ def test_a_revoked_token_is_named_and_never_shown(server, tmp_path, caplog):
         assert CLIENT_SECRET not in text
 
 
+def test_labels_have_the_names_that_people_gave_them(server, access, caplog):
+    """One request for the names, none where no message has such a label; a renamed one is read again."""
+    server.labels |= {"Label_8": "Geräte", "Label_9": "unused"}
+    server.put(message(1, ("INBOX", "Label_7", "Label_8")))
+    server.put(message(2, ("INBOX", "Label_404")))
+    for n in range(3, 9):
+        server.put(message(n))
+    kept = Kept()
+    assert kept.run(entry(server), access) == Enumerated(True)
+    assert server.asked["labels"] == 1
+    assert labels_of(kept, 1) == ["INBOX", "ops/alerts", "Geräte"]
+    assert labels_of(kept, 2) == ["INBOX", "Label_404"]
+    server.asked.clear()
+    assert kept.run(entry(server), access) == Enumerated(True)
+    assert kept.new_blobs == 0
+    assert server.asked == {"token": 1, "history": 1, "labels": 1}
+    server.labels |= {"Label_8": "Devices", "Label_9": "still unused"}
+    server.asked.clear()
+    assert kept.run(entry(server), access) == Enumerated(True)
+    assert labels_of(kept, 1) == ["INBOX", "ops/alerts", "Devices"]
+    assert server.asked == {"token": 1, "history": 1, "labels": 1, "messages": 1, "message": 1}
+    server.failures["labels"] = [(403, {}, b"{}")]
+    server.put(message(10, ("Label_7",)))
+    assert kept.run(entry(server), access) == Enumerated(True)
+    assert labels_of(kept, 10) == ["Label_7"]
+    assert "may not be read" in caplog.text
+    assert kept.run(entry(server), access) == Enumerated(True)
+    assert labels_of(kept, 10) == ["ops/alerts"]
+
+
+def labels_of(kept: Kept, n: int) -> list[str]:
+    path = f"{n:016x}"
+    document = parse_document(
+        kept.contents()[path],
+        path=path,
+        mime=kept.mimes[path],
+        charset="utf-8",
+        languages=[],
+        max_chars=9999,
+    )
+    return document.metadata["labels"]
+
+
 def test_an_access_token_that_ends_is_renewed_once(server, access):
     server.put(message(1))
     kept = Kept()
@@ -348,6 +391,7 @@ STEPS = st.lists(
         st.tuples(st.just("put"), st.integers(0, 30)),
         st.tuples(st.just("delete"), st.integers(0, 99)),
         st.tuples(st.just("label"), st.integers(0, 99)),
+        st.tuples(st.just("rename"), st.integers(0, 2)),
         st.tuples(st.just("expire"), st.just(0)),
         st.tuples(st.just("kill"), st.integers(0, 12)),
         st.tuples(st.just("fail"), st.integers(0, 99)),
@@ -378,6 +422,8 @@ def test_incremental_equals_from_scratch(tmp_path, monkeypatch, narrowed):
                 elif kind == "label" and ids:
                     labels = [["INBOX"], ["Label_7"], ["INBOX", "Label_7"], ["TRASH"], ["INBOX", "UNREAD"]]
                     fake.label(ids[n % len(ids)], labels[n % 5])
+                elif kind == "rename":
+                    fake.labels["Label_7"] = f"ops/{n}"
                 elif kind == "expire":
                     fake.expire()
                 elif kind == "fail" and ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import mailbox
 import shutil
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.gmail_files import split_mbox
+from taboot_pipelines.connectors.gmail_files import MailReader, split_mbox
+from taboot_pipelines.connectors.recorded import RecordedFile
+from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 
@@ -70,6 +73,72 @@ def test_a_message_that_goes_moves_no_other(tmp_path):
     assert run(kept, tmp_path) == Enumerated(True)
     assert kept.contents() == {path: data for path, data in before.items() if data != mail(2)}
     assert kept.new_blobs == 0
+
+
+FOREIGN = {
+    "a.msg": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "save it as `.eml`"),
+    "b.pst": (b"!BDN" + bytes(600), "export its folders"),
+    "c.mbox.gz": (gzip.compress(FROM + b"Subject: x\n\ny\n"), "unpack it"),
+    "d.eml": (b"PK\x03\x04" + bytes(99), "unpack it"),
+    "Folder.sbd/Inbox.msf": (b"// <!-- <mdb:mork:z v=", "the file beside it"),
+    "e.mbox": (b"Dear all,\nthis is no mbox.\n", "is no mail"),
+    "f.emlx": (b"no number\n", "no message of Apple Mail"),
+    "g.mbox": (FROM, "is empty"),
+}
+
+
+def test_mail_in_forms_that_are_not_read_is_told_with_what_to_do(tmp_path):
+    """Beside files that are none of a mailbox, and those that programs call otherwise."""
+    for name, (data, _) in FOREIGN.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "holiday.jpg").write_bytes(b"\xff\xd8")
+    (tmp_path / "1.emlx").write_bytes(b"%d  \n%b<?xml flags" % (len(mail(1)), mail(1)))
+    (tmp_path / "Inbox").write_bytes(FROM + mail(2))
+    (tmp_path / "Folder.sbd" / "Bills").write_bytes(FROM + mail(3))
+    kept = Kept()
+    assert run(kept, tmp_path) == Enumerated(True)
+    assert set(kept.contents().values()) == {mail(1), mail(2), mail(3)}
+    told = {e.path.partition("#")[0]: (e.code, e.message) for e in kept.of(Skipped)}
+    assert told.keys() == FOREIGN.keys()
+    for name, (code, message) in told.items():
+        assert code in ("E_MIME", "E_EMPTY")
+        assert FOREIGN[name][1] in message and name in message
+    assert run(kept, tmp_path) == Enumerated(True)
+    assert kept.new_blobs == 0
+
+
+#: Message id (0: none), what the body says, whether it was marked as read.
+LETTERS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.booleans())
+
+
+def letter(number: int, body: int, is_read: bool) -> bytes:
+    head = f"Message-ID: <{number}@example.org>\n" if number else ""
+    mark = "Status: RO\nX-Mozilla-Status: 0001\n" if is_read else ""
+    return f"{head}Subject: one of many\n{mark}\nText {body}.\n".encode()
+
+
+@given(st.lists(LETTERS, max_size=12), st.data())
+def test_no_message_of_an_mbox_is_called_otherwise_when_others_go(letters, draw):
+    """Also with several of one message id, without one, and marked as read meanwhile. Of equal ones the last
+    number goes."""
+
+    def named(held: list[tuple[int, int, bool]]) -> dict[str, bytes]:
+        stream = io.BytesIO(b"".join(FROM + letter(*one) + b"\n" for one in held))
+        file = RecordedFile("box", 0, 10**6, stream)
+        return {part.name or "": part.data for part in MailReader(lambda _, __: ())(file)} if held else {}
+
+    stays = [draw.draw(st.booleans()) for _ in letters]
+    before = named(letters)
+    assert len(before) == len(letters)
+    left = [one for one, kept in zip(letters, stays, strict=True) if kept]
+    after = named(left)
+    assert sorted(after.values()) == sorted(letter(*one) for one in left)
+    assert after.keys() <= before.keys()
+    for name, data in after.items():
+        assert data.endswith(before[name].rpartition(b"\n\n")[2])
+    read = named([(number, body, not is_read) for number, body, is_read in letters])
+    assert read.keys() == before.keys()
 
 
 def test_an_unchanged_folder_is_not_read_again(tmp_path):
@@ -129,6 +198,24 @@ def test_texts_that_are_attached_are_items(tmp_path):
     }
     assert kept.contents()["m.eml#1-a.yaml"] == b"a: 1"
     assert kept.contents()["m.eml#4-inner.eml#1-b.conf"] == b"b = 2"
+
+
+def test_every_text_that_is_attached_is_a_document(data):
+    """Whatever the file is called that holds it; of the recorded mails too."""
+    kept = Kept()
+    kept.run({"type": "gmail", "path": "email"}, access_to(data))
+    texts = [path for path, mime in kept.mimes.items() if "#" in path and (mime or "").startswith("text/")]
+    assert len(texts) > 6
+    for path in texts:
+        document = parse_document(
+            kept.contents()[path],
+            path=path,
+            mime=kept.mimes[path],
+            charset=None,
+            languages=[],
+            max_chars=9999,
+        )
+        assert document.text.strip(), path
 
 
 @pytest.mark.parametrize("name", ["picture.eml", "notes.json", "table.mbox", "empty.eml"])
@@ -250,7 +337,8 @@ def test_a_message_beyond_the_limit_is_skipped_and_those_beside_it_are_read(tmp_
     kept = Kept()
     entry = {"type": "gmail", "path": "."}
     assert kept.run(entry, access_to(tmp_path, max_blob_bytes=10_000)) == Enumerated(True)
-    assert [(e.path, e.code) for e in kept.of(Skipped)] == [("a.mbox#2@example.org", "E_TOO_LARGE")]
+    skipped = [(e.path.partition("~")[0], e.code) for e in kept.of(Skipped)]
+    assert skipped == [("a.mbox#2@example.org", "E_TOO_LARGE")]
     assert sorted(kept.contents().values()) == [mail(1), mail(3)]
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import open_connector
+from taboot_pipelines.connectors import gmail_imap_session, open_connector
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 from taboot_pipelines_tests.connectors.servers import certificate
+from taboot_pipelines_tests.fakes import gmail
 from taboot_pipelines_tests.fakes.imap import PASSWORD, USER, FakeFolder, FakeImap, serving
 
 ATTACHED = (
@@ -139,6 +141,140 @@ def test_what_goes_wrong_is_typed_and_deletes_nothing(server, access, tmp_path):
     with pytest.raises(TabootError) as refused:
         Kept().run(gone, access)
     assert refused.value.code == "E_NETWORK"
+
+
+def by_token(fake: FakeImap, auth: str | None = None, **fields: Any) -> dict[str, Any]:
+    server = {"host": "127.0.0.1", "port": fake.port, "user": USER, "tls": "none"}
+    named = fields or {"token_env": "MAIL_TOKEN"}
+    return {"type": "gmail", "imap": server if auth is None else {**server, "auth": auth}, **named}
+
+
+@pytest.mark.parametrize(
+    ("auth", "capabilities", "expected"),
+    [
+        (None, "AUTH=XOAUTH2 AUTH=OAUTHBEARER", "XOAUTH2"),
+        (None, "AUTH=OAUTHBEARER", "OAUTHBEARER"),
+        (None, "", "XOAUTH2"),
+        ("xoauth2", "AUTH=OAUTHBEARER", "XOAUTH2"),
+        ("oauthbearer", "AUTH=XOAUTH2", "OAUTHBEARER"),
+    ],
+)
+def test_an_account_signs_in_by_a_token(server, tmp_path, auth, capabilities, expected):
+    server.capabilities = f"IMAP4rev1 {capabilities}".strip()
+    server.folders["INBOX"].put(mail(1))
+    kept = Kept()
+    assert kept.run(by_token(server, auth), access_to(tmp_path, {"MAIL_TOKEN": server.token})).complete
+    says = {
+        "XOAUTH2": f"user={USER}\1auth=Bearer {server.token}\1\1",
+        "OAUTHBEARER": f"n,a={USER},\1auth=Bearer {server.token}\1\1",
+    }
+    assert server.signed_in == [(expected, says[expected].encode())]
+    assert set(kept.known) == {"INBOX/1"}
+
+
+@pytest.mark.parametrize(("auth", "answer"), [("xoauth2", b""), ("oauthbearer", b"\1")])
+def test_a_token_that_is_refused_is_told_with_the_scope(server, tmp_path, caplog, auth, answer):
+    with pytest.raises(TabootError) as refused:
+        Kept().run(by_token(server, auth), access_to(tmp_path, {"MAIL_TOKEN": "ya29.planted-and-old"}))
+    assert refused.value.code == "E_CREDENTIALS"
+    assert "https://mail.google.com/" in refused.value.remedy
+    assert server.signed_in[-1][1] == answer
+    assert "planted-and-old" not in f"{refused.value} {refused.value.details} {caplog.text}"
+
+
+def test_a_refresh_token_is_exchanged_for_the_token(server, tmp_path):
+    server.folders["INBOX"].put(mail(1))
+    with gmail.serving(gmail.FakeGmail()) as google:
+        server.token = google.access_token
+        own = by_token(
+            server,
+            client_id_env="ID",
+            client_secret_env="SECRET",
+            refresh_token_env="REFRESH",
+            token_url=f"{google.base}/token",
+        )
+        secrets = {"ID": "x", "SECRET": gmail.CLIENT_SECRET, "REFRESH": gmail.REFRESH_TOKEN}
+        assert Kept().run(own, access_to(tmp_path, secrets)) == Enumerated(True)
+        google.revoked = True
+        with pytest.raises(TabootError) as refused:
+            Kept().run(own, access_to(tmp_path, secrets))
+    assert refused.value.code == "E_CREDENTIALS"
+    assert len(server.signed_in) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"imap": {"host": "h", "user": "u"}},
+        {"imap": {"host": "h", "user": "u", "password_env": "P"}, "token_env": "T"},
+        {"imap": {"host": "h", "user": "u", "password_env": "P", "auth": "xoauth2"}},
+        {"imap": {"host": "h", "user": "u", "auth": "password"}, "token_env": "T"},
+        {"imap": {"host": "h", "user": "u", "auth": "xoauth2"}},
+        {"imap": {"host": "h", "user": "u", "password": "hunter2"}},
+        {"imap": {"host": "h", "user": "u", "password_env": "P"}, "labels": ["INBOX"]},
+        {"imap": {"host": "h", "user": "u", "password_env": "P"}, "path": "."},
+    ],
+)
+def test_entries_that_sign_in_in_no_way_or_two_are_refused(wrong):
+    with pytest.raises(TabootError) as refused:
+        parse_entry({"id": "s", "type": "gmail", **wrong})
+    assert refused.value.code == "E_SOURCES"
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_folder_that_may_not_be_opened_keeps_nothing_from_those_beside_it(server, access):
+    server.folders = {"A": FakeFolder(), "B": FakeFolder(), "C": FakeFolder(), "[Gmail]": FakeFolder()}
+    server.closed = {"B"}
+    server.flags = {"[Gmail]": "\\HasChildren \\Noselect", "C": "\\Marked"}
+    for name in ("A", "C"):
+        server.folders[name].put(mail(1))
+    kept = Kept()
+    ended = kept.run(entry(server, folders=["*"]), access)
+    assert not ended.complete
+    assert set(kept.known) == {"A/1", "C/1"}
+    assert [(e.path, e.error.code) for e in kept.of(Failed)] == [("B", "E_API")]
+    server.closed = set()
+    assert kept.run(entry(server, folders=["*"]), access) == Enumerated(True)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("UID FETCH", "* BYE going down\r\n"),
+        ("UID FETCH", "* 1 FETCH (UID 1 BODY[] {99999999999}\r\n"),
+        ("UID FETCH", "* 1 FETCH (UID 1 RFC822.SIZE 12)\r\n…"),
+        ("UID FETCH", "no imap at all\r\n"),
+        ("UID SEARCH", "* SEARCH 1 2 3\r\n* 5 EXISTS\r\n…"),
+        ("UID SEARCH", "* SEARCH " + "1 " * 1000 + "…"),
+        ("EXAMINE", "* 1 EXISTS\r\n…"),
+        ("LIST", "* LIST () NIL {5}\r\nIN"),
+        ("LIST", "\0\0\0\r\n…"),
+    ],
+)
+def test_whatever_a_server_says_a_run_ends_and_deletes_nothing(server, access, monkeypatch, command, says):
+    monkeypatch.setattr(gmail_imap_session, "_MAX_LINES_BYTES", 100_000)
+    small = replace(access, max_blob_bytes=100_000)
+    for n in range(3):
+        server.folders["INBOX"].put(mail(n))
+    kept = Kept()
+    kept.run(entry(server), small)
+    before = kept.contents()
+    server.folders["INBOX"].put(mail(9))
+    server.says = {command: says}
+    ended = kept.run(entry(server), small)
+    assert not ended.complete and ended.reason
+    assert kept.contents() == before
+    server.says = {}
+    assert kept.run(entry(server), small) == Enumerated(True)
+    assert len(kept.known) == 4
+
+
+def test_a_server_that_takes_no_password_in_the_clear_is_told(server, access):
+    server.capabilities = "IMAP4rev1 STARTTLS LOGINDISABLED"
+    with pytest.raises(TabootError) as refused:
+        Kept().run(entry(server), access)
+    assert refused.value.code == "E_CONFIG" and "starttls" in refused.value.remedy
+    assert server.asked["LOGIN"] == 0
 
 
 def test_bounds_end_a_run_and_the_next_goes_on(server, access):

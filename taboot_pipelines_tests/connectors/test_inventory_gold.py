@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.gold import check, hujson
 from benchmarks.gold import packet_filters as pf
+from taboot_pipelines.extraction.tier_a import inventory
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines_tests.world import DATA
 
@@ -39,12 +40,22 @@ def test_the_hash_of_the_name_chooses_about_half_of_the_files(name, labelled, al
         ("Anna's Pad (old)", "annas-pad-old"),
         ("Küche", "xn--kche-0ra"),
         ("my_nas", "my_nas"),
+        ("Anna\u2019s MacBook Pro", "annas-macbook-pro"),
+        ("Phone \U0001f431", "phone"),
+        ("K\u00fcche \u2013 oben", "xn--kche-oben-q9a"),
+        ("\u5357\u306e\u90e8\u5c4b.lan", "xn--u9jx46hregk10d.lan"),
         ("...", ""),
         ("\U0001f600" * 64, ""),
     ],
 )
 def test_the_form_of_a_host_name(text, key):
-    assert check.host_name(text) == key
+    assert check.host_name(text) == inventory.host_name(text) == key
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cn",)), max_size=30))
+def test_every_name_of_a_device_is_a_valid_one_or_none(text):
+    name = inventory.host_name(text)
+    assert name == "" or (is_hostname(name) and inventory.host_name(name) == name)
 
 
 @given(st.text(alphabet=st.characters(codec="ascii"), max_size=60))

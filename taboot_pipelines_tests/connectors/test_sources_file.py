@@ -85,6 +85,15 @@ def test_a_good_file(tmp_path: Path) -> None:
     assert load(tmp_path, b"\xef\xbb\xbf" + GOOD.encode()).entries == sources.entries
 
 
+def test_host_and_proxy_of_files_that_are_interpreted(tmp_path: Path) -> None:
+    text = "sources: [{id: a, type: files, path: x, interpret: true, host: NAS.lan., proxy: edge}]"
+    (entry,) = load(tmp_path, text).entries.values()
+    assert entry.interprets
+    assert entry.interpretation_fields() == {"namespace": "default", "host": "nas.lan", "proxy": "edge"}
+    (plain,) = load(tmp_path, "sources: [{id: a, type: files, path: x}]").entries.values()
+    assert not plain.interprets and set(plain.interpretation_fields().values()) == {"default", None}
+
+
 def test_the_configuration_is_canonical(tmp_path: Path) -> None:
     (one,) = load(tmp_path, "sources: [{id: a, type: files, path: x}]").entries.values()
     (two,) = load(
@@ -106,6 +115,9 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
         ("{id: b, type: files, path: x, namespace: 'a b'}", "(b) namespace"),
         ("{id: b, type: files, path: x, colour: red}", "(b) has the unknown field colour"),
         ("{id: b, type: files, path: x, host: nas}", "unknown field host"),
+        ("{id: b, type: files, path: x, proxy: edge}", "unknown field proxy"),
+        ("{id: b, type: files, path: x, interpret: maybe}", "(b) interpret"),
+        ("{id: b, type: files, path: x, interpret: true, host: 'a b'}", "(b) host"),
         ("{id: b, type: ftp, path: x}", "unknown type ftp"),
         ("{id: b, type: [files], path: x}", "unknown type"),
         ("{id: b, type: files, path: x, schedule: '61 * * * *'}", "(b) schedule"),

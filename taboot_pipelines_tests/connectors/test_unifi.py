@@ -260,10 +260,38 @@ def test_a_wrong_key_and_a_missing_variable(fake: FakeController) -> None:
     assert missing.code == "E_CONFIG" and "NOWHERE" in missing.message
 
 
-def test_certificates(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [BY_KEY, BY_ACCOUNT])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/network/default/dashboard", "/manage/account/login?redirect=%2F", "/proxy/network/", "/api"],
+)
+def test_the_address_of_a_page_names_the_controller(
+    fake: FakeController, given: dict[str, Any], path: str
+) -> None:
+    assert events(fake.url + path, None, given)[-1] == Enumerated(True)
+
+
+def test_a_second_factor_and_a_key_where_no_integration_api_is(fake: FakeController) -> None:
+    fake.odd = lambda path: (499, b'{"code": "MFA_AUTH_REQUIRED"}') if "login" in path else None
+    refused = error_of(fake.url, BY_ACCOUNT)
+    assert refused.code == "E_CREDENTIALS" and "second factor" in refused.message
+    with FakeController(unifi_os=False) as old:
+        keyless = error_of(old.url, BY_KEY)
+        assert keyless.code == "E_API" and "local account" in keyless.remedy
+    fake.odd = lambda _: (200, b'{"meta": {"rc": "error", "msg": "api.err.NoSiteContext"}, "data": []}')
+    for way in (BY_KEY, BY_ACCOUNT):
+        assert "api.err.NoSiteContext" in error_of(fake.url, way).message
+
+
+def test_certificates(tmp_path: Path, fake: FakeController) -> None:
+    plain = error_of(fake.url.replace("http:", "https:"), BY_KEY)
+    assert plain.code == "E_NETWORK" and "TLS" in plain.message and "http://" in plain.remedy
     with FakeController(tls=certificate(tmp_path, "localhost")) as fake:
         fake.sites = {"default": house()}
-        assert error_of(fake.url, BY_KEY).code == "E_NETWORK"
+        untrusted = error_of(fake.url, BY_KEY)
+        assert untrusted.code == "E_NETWORK" and "not trusted" in untrusted.message
+        assert "ca_file" in untrusted.remedy and "verify_tls" in untrusted.remedy
+        assert "https" in error_of(fake.url.replace("https:", "http:"), BY_KEY).message
         assert events(fake.url, verify_tls=False)[-1] == Enumerated(True)
         named = fake.url.replace("127.0.0.1", "localhost")
         stream = list(connector(named, root=tmp_path, ca_file="cert.pem").events({}, lambda _: False))
@@ -295,6 +323,7 @@ def test_sites_are_chosen_by_name_or_description(fake: FakeController) -> None:
     assert sites(sites=["mill", "Barn"]) == {"mill", "barn"}
     missing = error_of(fake.url, BY_KEY, sites=["mill", "attic"])
     assert missing.code == "E_NOT_FOUND" and "attic" in missing.message
+    assert "but default (Default), mill (Mill), barn (Barn)." in missing.message
 
 
 def test_which_clients_and_which_paths(fake: FakeController) -> None:
@@ -478,6 +507,9 @@ def test_counters_and_clocks_make_no_version_and_anything_else_does(name: str) -
     ):
         if device.get(next(iter(changed))) != next(iter(changed.values())):
             assert version({**device, **changed}) != version(device)
+    listed = ["2001:db8::1", "fd00::1"]
+    assert version(device | {"ipv6_addresses": listed}) == version(device | {"ipv6_addresses": listed[::-1]})
+    assert version(device | {"ipv6_addresses": listed}) != version(device | {"ipv6_addresses": listed[:1]})
     kept = stable(device)
     assert {"mac", "ip", "name", "type", "model", "adopted"} & device.keys() <= kept.keys()
 
@@ -558,20 +590,32 @@ def test_every_recorded_file_is_an_item_with_its_own_bytes() -> None:
     assert stream[-1] == Enumerated(True)
 
 
-def test_files_that_are_no_json_are_typed_skips(tmp_path: Path) -> None:
-    (tmp_path / "good.json").write_text('\ufeff {"a": 1}', encoding="utf-8")
-    (tmp_path / "wide.json").write_text('[{"a": 1}]', encoding="utf-16")
+def test_files_that_are_no_json_of_a_controller_are_typed_skips(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text('\ufeff {"_id": 1}', encoding="utf-8")
+    (tmp_path / "wide.json").write_text('[{"mac" : 1}]', encoding="utf-16")
+    (tmp_path / "none.json").write_text("[]")
+    (tmp_path / "package.json").write_text('{"name": "site", "version": "1", "mac-address": "^1"}')
+    (tmp_path / "wide-package.json").write_text('{"name": "site"}', encoding="utf-16")
     (tmp_path / "cut.json").write_text('{"data": [')
+    (tmp_path / "cut-off.json").write_text('{"meta": {"rc": "ok"}, "data": [')
     (tmp_path / "page.json").write_text("<html></html>")
     (tmp_path / "empty.json").write_text(" \n")
     (tmp_path / "word.json").write_text("true")
     (tmp_path / "README.md").write_text("no")
     stream = exported(tmp_path)
-    assert sorted(e.path for e in stream if isinstance(e, Fetched)) == ["cut.json", "good.json", "wide.json"]
+    assert sorted(e.path for e in stream if isinstance(e, Fetched)) == [
+        "cut-off.json",
+        "good.json",
+        "none.json",
+        "wide.json",
+    ]
     assert {e.path: e.code for e in stream if isinstance(e, Skipped)} == {
         "page.json": "E_MIME",
         "empty.json": "E_EMPTY",
         "word.json": "E_MIME",
+        "cut.json": "E_MIME",
+        "package.json": "E_MIME",
+        "wide-package.json": "E_MIME",
     }
     assert stream[-1] == Enumerated(True)
     assert not any(isinstance(e, Unchanged) for e in stream)

@@ -22,7 +22,7 @@ from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.api.resources import without
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.connectors.sources_file import parse_entry
-from taboot_pipelines.connectors.youtube import YoutubeSource
+from taboot_pipelines.connectors.youtube_entry import YoutubeSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
@@ -400,6 +400,67 @@ def test_partial_lists_delete_nothing(fake: FakeYoutube, tmp_path: Path) -> None
     assert runs()[-1] == Enumerated(True) and len(runs.blobs) == 59
 
 
+def google_error(status: int, reason: str, **detail: Any) -> bytes:
+    """An error of Google's APIs, in its old form or, with ``detail``, in that of ``ErrorInfo``."""
+    said = (
+        {"details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, **detail}]}
+        if detail
+        else {"errors": [{"domain": "youtube.quota", "reason": reason, "message": "x"}]}
+    )
+    return json.dumps({"error": {"code": status, "message": "swordfish", **said}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (403, google_error(403, "quotaExceeded"), "midnight Pacific"),
+        (403, google_error(403, "dailyLimitExceeded"), "midnight Pacific"),
+        (429, google_error(429, "RATE_LIMIT_EXCEEDED", metadata={"quota_limit": "ReadPerDay"}), "midnight"),
+        (403, google_error(403, "rateLimitExceeded"), "asks to be left alone"),
+        (403, google_error(403, "userRateLimitExceeded"), "asks to be left alone"),
+    ],
+)
+def test_a_quota_that_is_used_up_ends_the_run_and_says_when_it_goes_on(
+    fake: FakeYoutube, tmp_path: Path, status: int, body: bytes, said: str
+) -> None:
+    ids = [f"video{n:06}" for n in range(3)]
+    fake.videos = {x: talk() for x in ids}
+    fake.playlists = {"PL0123456789": ids}
+    entry = fake.entry(playlists=["PL0123456789"], key_env="YT_KEY", max_wait_seconds=1)
+    runs = Runs(tmp_path, entry)
+    runs()
+    fake.asked.clear()
+    fake.instead = answering("playlistItems", status, body)
+    events = runs()
+    assert isinstance(events[-1], Enumerated) and not events[-1].complete and said in events[-1].reason
+    assert "swordfish" not in events[-1].reason and len(runs.blobs) == 3
+    assert fake.asked["playlistItems"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "code", "said"),
+    [
+        (400, "keyInvalid", "E_CREDENTIALS", "key"),
+        (403, "accessNotConfigured", "E_FORBIDDEN", "enable it"),
+        (403, "ipRefererBlocked", "E_FORBIDDEN", "restrictions"),
+        (403, "playlistItemsNotAccessible", "E_FORBIDDEN", "private"),
+        (403, "somethingNew", "E_FORBIDDEN", "does not let"),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    fake: FakeYoutube, tmp_path: Path, status: int, reason: str, code: str, said: str
+) -> None:
+    fake.instead = answering("playlistItems", status, google_error(status, reason))
+    runs = Runs(tmp_path, fake.entry(playlists=["PL0123456789"], key_env="YT_KEY"))
+    if code == "E_CREDENTIALS":
+        with pytest.raises(TabootError, match=said) as caught:
+            runs()
+        assert caught.value.code == code
+        return
+    (failed,) = (e for e in runs() if isinstance(e, Failed))
+    assert failed.error.code == code and said in failed.error.message
+
+
 def test_a_list_without_an_end(fake: FakeYoutube, tmp_path: Path) -> None:
     fake.instead = answering(
         "playlistItems", 200, json.dumps({"items": [], "nextPageToken": "CAUQ0"}).encode()
@@ -413,6 +474,10 @@ def test_bounds_of_a_run(fake: FakeYoutube, tmp_path: Path) -> None:
     fake.videos = {x: talk(published=f"2026-01-{n + 1:02}T00:00:00Z") for n, x in enumerate(ids)}
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", max_items=5))
     assert not runs()[-1].complete and len(runs.blobs) == 5  # type: ignore[union-attr]
+    assert [runs()[-1].complete for _ in range(3)] == [False, False, True]  # type: ignore[union-attr]
+    assert runs.blobs.keys() == set(ids), "each run goes on where the last one ended"
+    runs = Runs(tmp_path, fake.entry(videos=ids, max_requests=9))
+    assert len([runs() for _ in range(6)]) == 6 and runs.blobs.keys() == set(ids)
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", since="2026-01-16"))
     assert runs()[-1] == Enumerated(True) and runs.blobs.keys() == set(ids[15:])
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", max_requests=12))
@@ -595,17 +660,21 @@ def test_files_of_every_kind_and_those_that_are_something_else(fake: FakeYoutube
         "package.json": '{"name": "left-pad"}',
         "cut.json": '{"videoDetails": {"title": ',
         "words.xml": "<rss/>",
+        "live.live_chat.json": '{"replayChatItemAction": {}}\n' * 2,
         "empty.json": "",
     }
     for name, text in files.items():
         (folder / name).write_text(text)
     runs = Runs(tmp_path, {"path": "recorded"})
-    found = codes(runs())
+    told = runs()
+    assert told[-1] == Enumerated(False, "cut.json could not be read to its end")
+    found = codes(told)
     assert {path: code for path, code in found.items() if code != "Fetched"} == {
         "page.static": "E_MIME",
         "bot.html": "E_MIME",
         "package.json": "E_MIME",
         "words.xml": "E_MIME",
+        "live.live_chat.json": "E_MIME",
         "cut.json": "E_PARSE",
         "empty.json": "E_EMPTY",
     }

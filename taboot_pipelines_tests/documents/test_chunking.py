@@ -262,6 +262,62 @@ def test_white_space_has_no_chunks(text):
     assert Chunker(DEFAULT).chunk(text, MD) == []
 
 
+# --- other markup -------------------------------------------------------------------------------------------
+
+
+def sections(text, mime):
+    chunks = check(text, mime, ChunkingSettings(max_tokens=40, overlap_tokens=0, min_tokens=4))
+    return [(c.section, c.content_type) for c in chunks], chunks
+
+
+def test_titles_of_restructured_text_are_sections_and_its_code_is_code():
+    text = (
+        "=====\nGuide\n=====\n\nFirst steps\n-----------\n\n" + "Some words to read. " * 8 + "\n\n"
+        ".. code-block:: yaml\n   :linenos:\n\n   # no heading\n   web:\n     image: nginx\n\n"
+        "As in::\n\n    Literal\n    =======\n\n    # nor this\n\n"
+        "Below\n~~~~~\n\n"
+        + "More words to read. "
+        * 8
+        + "\n\nLast\n----\n\n===== ====\nName  Port\n===== ====\n"
+        "web   80\n===== ====\n"
+    )
+    found, _ = sections(text, "text/x-rst")
+    assert list(dict.fromkeys(s for s, _ in found)) == [
+        "Guide > First steps",
+        "Guide > First steps > Below",
+        "Guide > Last",
+    ]
+    assert ("Guide > First steps", "code") in found and ("Guide > Last", "table") in found
+
+
+def test_titles_of_asciidoc_are_sections_and_its_listings_are_code():
+    text = (
+        "= Guide\nAnn Other <ann@example.org>\n:toc:\n\n== First steps\n\n"
+        + "Some words to read. " * 8
+        + "\n\n"
+        "[source,yaml]\n.compose.yaml\n----\n# no heading\n== nor this\nweb:\n  image: nginx\n----\n\n"
+        "====\nAn example.\n====\n\n=== Below\n\n" + "More words to read. " * 8 + "\n\n"
+        "== Last\n\n|===\n| Name | Port\n\n| web | 80\n|===\n"
+    )
+    found, _ = sections(text, "text/asciidoc")
+    assert list(dict.fromkeys(s for s, _ in found))[-3:] == [
+        "Guide > First steps",
+        "Guide > First steps > Below",
+        "Guide > Last",
+    ]
+    assert ("Guide > First steps", "code") in found and ("Guide > Last", "table") in found
+
+
+def test_records_are_whole_and_know_the_columns():
+    rows = "".join(f'{n};10.0.0.{n};"a note of\r\ntwo ""lines"""\r\n' for n in range(50))
+    text = "id;address;note\r\n" + rows
+    found, chunks = sections(text, "text/csv")
+    assert set(found) == {("id;address;note", "table")} and len(chunks) > 5
+    for chunk in chunks[1:]:
+        assert chunk.text[0].isdigit() and chunk.text.endswith('""lines"""'), chunk.text
+    sections('a,"b\n' * 5_000, "text/csv")
+
+
 # --- hostile text -------------------------------------------------------------------------------------------
 
 
@@ -291,7 +347,7 @@ def test_white_space_has_no_chunks(text):
         pytest.param("\ufdfa" * 3_000, id="ligatures"),
     ],
 )
-@pytest.mark.parametrize("mime", [MD, "application/json"])
+@pytest.mark.parametrize("mime", [MD, "application/json", "text/x-rst", "text/asciidoc", "text/csv"])
 def test_hostile_text_is_cut_within_the_limits(text, mime):
     chunks = check(text, mime, DEFAULT)
     if not any(ch.isspace() for ch in text):
@@ -372,7 +428,7 @@ _BLOCKS = st.sampled_from(
 @settings(max_examples=120, deadline=None)
 @given(
     st.lists(_BLOCKS, max_size=60),
-    st.sampled_from([MD, YAML]),
+    st.sampled_from([MD, YAML, "text/x-rst", "text/asciidoc", "text/csv"]),
     st.sampled_from([DEFAULT, SMALL, ChunkingSettings(max_tokens=16, overlap_tokens=15, min_tokens=15)]),
 )
 def test_any_mixture_of_blocks_keeps_every_rule(parts, mime, config):
@@ -383,7 +439,7 @@ def test_any_mixture_of_blocks_keeps_every_rule(parts, mime, config):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.text(max_size=400), st.sampled_from([MD, YAML]))
+@given(st.text(max_size=400), st.sampled_from([MD, YAML, "text/x-rst", "text/asciidoc", "text/csv"]))
 def test_any_text_keeps_every_rule(text, mime):
     check(text, mime, ChunkingSettings(max_tokens=24, overlap_tokens=6, min_tokens=6))
 

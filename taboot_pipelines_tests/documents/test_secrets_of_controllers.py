@@ -23,6 +23,7 @@ S = "hunter2Correct"
         {"x_passphrase": "correct horse battery", "x_mgmt_key": "0123"},
         {"_id": "a", "x_ssh_hostkey_fingerprint": "34:56:78", "x_pins": ["12345678", "87654321"]},
         {"syslog_key": "3456789098098769876543"},
+        {"_id": "a", "lte_sim_pin": "1234", "x_ssh_keys": [{"a": "AAAA", "b": ["BBBB", 123456]}]},
         {
             "wireguard_client_configuration_file": "W0ludGVyZmFjZV0=",
             "openvpn_configuration": "client\n<key>\nabc",

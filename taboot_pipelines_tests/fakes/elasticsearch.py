@@ -11,6 +11,7 @@ from typing import Any
 
 from taboot_pipelines_tests.fakes.answering import Request, Response, answering
 
+SEQ_NO = "_seq_no"
 NODES = {
     "_nodes": {"total": 2, "successful": 2, "failed": 0},
     "cluster_name": "logging",
@@ -42,7 +43,8 @@ class FakeElasticsearch:
     """``hits``: by (index, id), the sources. Times are milliseconds since 1970 in ``@timestamp``.
 
     ``product``: as which it answers; ``pit``: None: points in time may not be opened; ``expire_after``: each
-    point in time ends after so many searches; ``fail``: {number of a request: what it is answered with}.
+    point in time ends after so many searches; ``seq_no``: whether it tells sequence
+    numbers; ``fail``: {number of a request: what it is answered with}.
     """
 
     def __init__(self, product: str = "elasticsearch") -> None:
@@ -56,6 +58,9 @@ class FakeElasticsearch:
         self.requests: list[Request] = []
         self._open: dict[str, tuple[list[tuple[tuple[str, str], dict[str, Any]]], int]] = {}
         self._pits = 0
+        self.seq_no = True
+        self._versions: dict[tuple[str, str], tuple[dict[str, Any], int]] = {}
+        self._edits = 0
 
     @contextmanager
     def serve(self) -> Iterator[str]:
@@ -114,7 +119,12 @@ class FakeElasticsearch:
         return Response(body={name: f"pit-{self._pits}"})
 
     def _sorted(self) -> list[tuple[tuple[str, str], dict[str, Any]]]:
-        return [(key, dict(source)) for key, source in sorted(self.hits.items())]
+        """The hits as they are now, each with its sequence number."""
+        for key, source in self.hits.items():
+            if self._versions.get(key, ({}, 0))[0] != source:
+                self._edits += 1
+                self._versions[key] = (dict(source), self._edits)
+        return [(key, {**self.hits[key], SEQ_NO: self._versions[key][1]}) for key in sorted(self.hits)]
 
     def _search(self, body: dict[str, Any]) -> Response:
         held = self._sorted()
@@ -134,8 +144,16 @@ class FakeElasticsearch:
         if "aggs" in body:
             of = body["aggs"]["windows"]["date_histogram"]
             step = int(of["fixed_interval"].removesuffix("ms"))
+            if "aggs" in body["aggs"]["windows"] and not self.seq_no:
+                return Response(400, {"error": {"type": "illegal_argument_exception"}})
             counted = Counter(source[of["field"]] // step * step for _, source in found)
-            buckets = [{"key": at, "doc_count": n} for at, n in sorted(counted.items())]
+            edits: Counter[int] = Counter()
+            for _, source in found:
+                edits[source[of["field"]] // step * step] += source[SEQ_NO]
+            buckets = [
+                {"key": at, "doc_count": n, **({"edits": {"value": float(edits[at])}} if self.seq_no else {})}
+                for at, n in sorted(counted.items())
+            ]
             return Response(body={"_shards": shards, "aggregations": {"windows": {"buckets": buckets}}})
         names = [next(iter(order)) for order in body["sort"]]
         if pit is not None and self.product == "elasticsearch" and "_shard_doc" not in names:
@@ -156,7 +174,10 @@ class FakeElasticsearch:
                 "_index": index,
                 "_id": id_,
                 "_score": None,
-                "_source": {k: v for k, v in source.items() if wanted is None or k in wanted},
+                **({"_seq_no": source[SEQ_NO], "_primary_term": 1} if self.seq_no else {}),
+                "_source": {
+                    k: v for k, v in source.items() if k != SEQ_NO and (wanted is None or k in wanted)
+                },
                 "sort": place,
             }
             for place, ((index, id_), source) in rows[: body["size"]]
@@ -174,7 +195,7 @@ class FakeElasticsearch:
         columns = [
             "_index",
             "_id",
-            *sorted({name for _, source in found for name in source} | {"@timestamp"}),
+            *sorted({name for _, source in found for name in source if name != SEQ_NO} | {"@timestamp"}),
         ]
         rows = [[*key, *(source.get(c) for c in columns[2:])] for key, source in found[:limit]]
         return Response(body={"columns": [{"name": c, "type": "keyword"} for c in columns], "values": rows})
@@ -183,7 +204,7 @@ class FakeElasticsearch:
         first = "cursor" not in body
         at, size, low = (0, body["fetch_size"], body.get("filter")) if first else json.loads(body["cursor"])
         found = [h for h in self._sorted() if matches(low, h[1])]
-        columns = sorted({name for _, source in found for name in source} | {"@timestamp"})
+        columns = sorted({name for _, s in found for name in s if name != SEQ_NO} | {"@timestamp"})
         rows = [[source.get(c) for c in columns] for _, source in found[at : at + size]]
         said: dict[str, Any] = {"rows": rows}
         if first:

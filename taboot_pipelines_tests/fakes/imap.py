@@ -3,6 +3,7 @@ tests change. What would change a mailbox is refused."""
 
 from __future__ import annotations
 
+import base64
 import re
 import socket
 import socketserver
@@ -37,9 +38,17 @@ class FakeFolder:
 
 class FakeImap:
     """A mailbox. ``asked`` counts commands; ``cut_after``: after so many fetched messages the connection
-    breaks."""
+    breaks. ``capabilities``: what it says that it can, ``tokens`` and ``signed_in`` those of AUTHENTICATE;
+    ``closed``: folders that may not be opened; ``says``: what it sends in place of an answer to a command,
+    again and again where that ends with ``…``."""
 
     def __init__(self) -> None:
+        self.capabilities = "IMAP4rev1"
+        self.token = "ya29.planted-token"
+        self.signed_in: list[tuple[str, bytes]] = []
+        self.closed: set[str] = set()
+        self.flags: dict[str, str] = {}
+        self.says: dict[str, str] = {}
         self.folders: dict[str, FakeFolder] = {"INBOX": FakeFolder()}
         self.asked: Counter[str] = Counter()
         self.cut_after: int | None = None
@@ -52,7 +61,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         self.folder: FakeFolder | None = None
-        self.say("* OK [CAPABILITY IMAP4rev1] ready")
+        self.say(f"* OK [CAPABILITY {self.mailbox.capabilities}] ready")
         while line := self.rfile.readline():
             tag, _, rest = line.decode("utf-8").rstrip("\r\n").partition(" ")
             command, _, arguments = rest.partition(" ")
@@ -63,6 +72,11 @@ class _Handler(socketserver.StreamRequestHandler):
             self.mailbox.asked[command] += 1
             if command == "LOGOUT":
                 self.say("* BYE", f"{tag} OK bye")
+                return
+            if said := self.mailbox.says.get(command):
+                self.wfile.write(said.rstrip("…").encode())
+                while said.endswith("…"):
+                    self.wfile.write(1000 * said.rstrip("…").encode())
                 return
             act = getattr(self, f"do_{command.lower().replace(' ', '_')}", None)
             if act is None:
@@ -77,8 +91,19 @@ class _Handler(socketserver.StreamRequestHandler):
         self.wfile.write("".join(f"{line}\r\n" for line in lines).encode())
 
     def do_capability(self, _: str) -> str:
-        self.say("* CAPABILITY IMAP4rev1")
+        self.say(f"* CAPABILITY {self.mailbox.capabilities}")
         return "OK"
+
+    def do_authenticate(self, mechanism: str) -> str:
+        self.say("+")
+        given = base64.b64decode(self.rfile.readline())
+        self.mailbox.signed_in.append((mechanism, given))
+        if f"auth=Bearer {self.mailbox.token}\1\1".encode() in given:
+            return "OK"
+        # {"status":"400","schemes":"Bearer"}
+        self.say("+ eyJzdGF0dXMiOiI0MDAiLCJzY2hlbWVzIjoiQmVhcmVyIn0=")
+        self.mailbox.signed_in.append((mechanism, base64.b64decode(self.rfile.readline())))
+        return "NO [AUTHENTICATIONFAILED] invalid"
 
     def do_login(self, arguments: str) -> str:
         user, password = re.findall(r'"((?:[^"\\]|\\.)*)"|(\S+)', arguments)
@@ -90,7 +115,7 @@ class _Handler(socketserver.StreamRequestHandler):
         shape = re.escape(pattern).replace(r"\*", ".*").replace("%", "[^/]*")
         self.say(
             *(
-                f'* LIST (\\HasNoChildren) "/" "{name}"'
+                f'* LIST ({self.mailbox.flags.get(name, "")}) "/" "{name}"'
                 for name in self.mailbox.folders
                 if re.fullmatch(shape, name)
             )
@@ -99,7 +124,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def do_examine(self, arguments: str) -> str:
         folder = self.mailbox.folders.get(arguments.strip('"'))
-        if folder is None:
+        if folder is None or arguments.strip('"') in self.mailbox.closed:
             return "NO [NONEXISTENT]"
         self.folder = folder
         self.say(f"* {len(folder.messages)} EXISTS", f"* OK [UIDVALIDITY {folder.validity}] valid")

@@ -80,7 +80,7 @@ class FakeReddit:
             token = f"token-{len(self._tokens)}"
             self._tokens[token] = 0
             return Response(body={"access_token": token, "token_type": "bearer", "expires_in": 3600})
-        token = asked.headers.get("authorization", "").removeprefix("bearer ")
+        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
         self._tokens[token] += 1
         if token == "" or (self.token_uses is not None and self._tokens[token] > self.token_uses):
             return Response(401, {"message": "Unauthorized", "error": 401})

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taboot_pipelines.model.chats import CHAT
+from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.model.records import (
+    Evidence,
+    FileView,
+    Interpretation,
+    NodeClaim,
+    NodeRef,
+    SourceFacts,
+    UnitSpec,
+)
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
@@ -127,6 +138,43 @@ def test_what_a_chat_says_of_a_host_leads_to_its_bytes(world: World) -> None:
     tables = world.workspace.tables
     entities = tables.read("default", NAMESPACE, "entities", tables.version("default", NAMESPACE, "entities"))
     assert all("proposed:tier_a" in row["claims"] for row in entities.to_pylist())
+
+
+class _Declaring:
+    """An extractor to which every text says that there is a service ``blueprint``."""
+
+    name, version = "declaring", "1"
+
+    def units(self, paths: Collection[str]) -> list[UnitSpec]:
+        return [UnitSpec(path, (path,)) for path in sorted(paths)]
+
+    def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
+        text = view.read(unit.files[0]) or ""
+        at = text.index("blueprint")
+        node = NodeRef("Service", (source.source_id, "blueprint"), "blueprint")
+        where = Evidence(unit.files[0], at, at + len("blueprint"))
+        return Interpretation((NodeClaim(node, where, {}, declared=True),), ())
+
+
+@pytest.mark.parametrize("of", ["ai_session", "files"])
+def test_what_a_chat_proposes_makes_no_name_known(
+    world: World, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    monkeypatch.setattr("taboot_pipelines.stages.tier_a_triples.EXTRACTORS", {of: (_Declaring,)})
+    path = world.source("said", of)
+    (path / "s.jsonl").write_bytes(said(0, "user", "Add a service blueprint to the house."))
+    if of == "files":
+        (path / "s.jsonl").rename(path / "s.txt")
+    notes = world.source("notes", "files")
+    note = b"# Notes\n\nWho knows what blueprint does?\n"
+    (notes / "n.md").write_bytes(note)
+    world.ingest()
+    tables = world.workspace.tables
+    for name in ("declarations", "names"):
+        rows = tables.read("default", NAMESPACE, name, tables.version("default", NAMESPACE, name)).to_pylist()
+        assert bool(rows) == (of == "files")
+    mentions = [e for e in graph(world.kb())["edges"] if sha256_hex(note) in e]
+    assert bool(mentions) == (of == "files")
 
 
 def test_every_sample_is_a_document_or_a_typed_reason(world: World) -> None:

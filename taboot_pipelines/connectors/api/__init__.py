@@ -1,6 +1,8 @@
 """What the connectors of sources with an API share.
 
 * ``client``: one request and its answer, within limits, tried again where that may help
+* ``answers``: what an answer is, and what errors may say of it
+* ``tokens``: an OAuth access token, renewed in time
 * ``throttling``: how a service says that it was asked too often, and until when it is to be left alone
 * ``resources``: what an API said as the bytes of a blob, and what makes it another version
 
@@ -9,8 +11,20 @@ The address of an API is the operator's word: it may be private. What its answer
 
 from __future__ import annotations
 
-from taboot_pipelines.connectors.api.client import Answer, ApiClient, Limits
+from taboot_pipelines.connectors.api.answers import Answer
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.connectors.api.resources import canonical, item, version_of
 from taboot_pipelines.connectors.api.throttling import seconds_to_wait
+from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
 
-__all__ = ["Answer", "ApiClient", "Limits", "canonical", "item", "seconds_to_wait", "version_of"]
+__all__ = [
+    "AccessToken",
+    "Answer",
+    "ApiClient",
+    "Grant",
+    "Limits",
+    "canonical",
+    "item",
+    "seconds_to_wait",
+    "version_of",
+]

@@ -3,8 +3,7 @@
 What may pass (time-outs, broken connections, 408, 425, 5xx, an answer that breaks off) is tried again with
 full jitter (Brooker, "Exponential Backoff and Jitter", AWS 2015). A service that was asked too often is left
 alone for as long as it says, within what the run may wait. After several requests in a row without an answer
-the run gives the service up. The service's own words are never repeated in an error, nor are queries and
-headers: they may hold secrets.
+the run gives the service up.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from __future__ import annotations
 import logging
 import math
 import random
-import re
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from taboot_pipelines.connectors.api.answers import Answer, bad_answer, shown
 from taboot_pipelines.connectors.api.throttling import seconds_to_wait
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.json_text import Value, parse
 
 if TYPE_CHECKING:
     import httpx
@@ -33,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 #: Answers that may be different a moment later.
 _PASSING = frozenset({408, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524})
+#: Refusals, of which a service may have something else to say than their status does.
+_REFUSALS = frozenset({400, 401, 403, 429})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5
 _ATTEMPTS = 4
@@ -43,8 +44,6 @@ _MAX_RESTS = 50
 #: Requests in a row that found no answer, after which the rest of the run's are not made.
 _GIVE_UP_AFTER = 5
 _CONNECT_SECONDS = 10.0
-_LINK = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w!#$&+.^`|~*-]+\s*(?:=\s*(?:"[^"]*"|[^\s;,"]*))?)*)')
-_REL = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))', re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,59 +57,6 @@ class Limits:
     max_answer_bytes: int = 256 * 1024 * 1024
     #: The longest first wait between attempts; it doubles with each.
     backoff_seconds: float = _BACKOFF_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer: of 2xx, 304 to a conditional request, 404 or 410. Header names are in lower case. ``url``:
-    what answered, after redirects within the service."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    url: str
-    service: str
-
-    @property
-    def not_modified(self) -> bool:
-        return self.status == 304
-
-    @property
-    def gone(self) -> bool:
-        """Whether the thing is not there, or not for this account."""
-        return self.status in (404, 410)
-
-    @property
-    def etag(self) -> str | None:
-        return self.headers.get("etag")
-
-    def text(self) -> str:
-        """The body, which must be UTF-8. Raises ``E_API``."""
-        try:
-            return self.body.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise _bad_answer(self.service, self.url, "with something that is not UTF-8") from None
-
-    def json(self) -> Any:
-        """The body as JSON values. Raises ``E_API`` for anything else, such as a page of HTML."""
-        return self.value().plain()
-
-    def value(self) -> Value:
-        """The body as JSON that knows where it stands. Raises as :meth:`json`."""
-        text = self.text()
-        try:
-            return parse(text)
-        except TabootError as error:
-            what = "with a page of HTML" if text.lstrip()[:1] == "<" else "with JSON that cannot be read"
-            raise _bad_answer(self.service, self.url, what, **error.details) from None
-
-    def link(self, relation: str) -> str | None:
-        """The target of the ``Link`` header with this relation (RFC 8288), absolute."""
-        for match in _LINK.finditer(self.headers.get("link", "")):
-            rel = _REL.search(match[2])
-            if rel is not None and relation in (rel[1] or rel[2] or "").lower().split():
-                return str(urljoin(self.url, match[1]))
-        return None
 
 
 @dataclass
@@ -130,8 +76,11 @@ class ApiClient:
     ``service`` opens the sentences of messages. ``base_url`` is the operator's; a request leaves its scheme,
     host and port under no circumstances. ``authorize()`` gives the headers that carry credentials: asked
     before every attempt, so that it can renew them; it is told by ``authorize(renew=True)``, once a request,
-    that they were refused with 401. ``refused`` says of a 403 for how long its body asks to be left alone,
-    where its headers (``throttled``) do not. Cookies are kept only if ``cookies``. ``tls``: whom to trust.
+    that they were refused with 401. ``refused`` is shown refusals (400, 401, 403, 429), whose bodies may say
+    what the status does not: it gives for how long the service asks to be left alone, where its headers
+    (``throttled``) do not say, or raises what the refusal means. ``absent`` says of an error whether its body
+    says that nothing is there, which is a 404 then. Cookies are kept only if ``cookies``. ``tls``: whom to
+    trust.
     """
 
     def __init__(
@@ -144,6 +93,7 @@ class ApiClient:
         limits: Limits | None = None,
         throttled: Callable[[int, Mapping[str, str]], float | None] = seconds_to_wait,
         refused: Callable[[Answer], float | None] = lambda _: None,
+        absent: Callable[[Answer], bool] = lambda _: False,
         cookies: bool = False,
         tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -161,6 +111,7 @@ class ApiClient:
         self.limits = limits or Limits()
         self._throttled = throttled
         self._refused = refused
+        self._absent = absent
         self._cookies = cookies
         self._tls = tls
         self._sleep = sleep
@@ -234,8 +185,9 @@ class ApiClient:
                 failure = error
             else:
                 wait = self._throttled(answer.status, answer.headers)
-                if wait is None and answer.status == 403:
-                    wait = self._refused(answer)
+                if answer.status in _REFUSALS:
+                    said = self._refused(answer)
+                    wait = said if wait is None else wait
                 if wait is not None:
                     rests += 1
                     self._rest(wait if rests < _MAX_RESTS else math.inf)
@@ -249,12 +201,14 @@ class ApiClient:
                     renewed = True
                     self._authorize(True)
                     continue
+                if answer.status >= 400 and self._absent(answer):
+                    answer = replace(answer, status=404)
                 if answer.status not in _PASSING:
                     self._spent.failures = 0
                     return self._judged(answer)
                 failure = TabootError(
                     "E_5XX_ORIGIN",
-                    f"{self.service} failed at {_shown(url)} (status {answer.status}).",
+                    f"{self.service} failed at {shown(url)} (status {answer.status}).",
                     status=answer.status,
                 )
             attempt += 1
@@ -303,7 +257,7 @@ class ApiClient:
         url: str | None = self.url(path)
         while url is not None:
             if url in seen or len(seen) >= max_pages:
-                raise _bad_answer(self.service, url, "with a list that does not end")
+                raise bad_answer(self.service, url, "with a list that does not end")
             seen.add(url)
             answer = self.ask("GET", url, params=params, headers=headers)
             yield answer
@@ -340,7 +294,7 @@ class ApiClient:
             sent |= self._authorize(False)
         deadline = time.monotonic() + self.limits.timeout_seconds
         limit = self.limits.max_answer_bytes
-        where = f"{self.service} at {_shown(url)}"
+        where = f"{self.service} at {shown(url)}"
         try:
             client = self._connections()
             request = client.build_request(
@@ -364,10 +318,12 @@ class ApiClient:
         except httpx.TimeoutException:
             raise TabootError("E_TIMEOUT", f"{where} did not answer in time.", again=True) from None
         except httpx.DecodingError:
-            raise _bad_answer(self.service, url, "with an encoding that cannot be undone") from None
+            raise bad_answer(self.service, url, "with an encoding that cannot be undone") from None
         except httpx.TransportError as error:
-            what = type(error).__name__
-            raise TabootError("E_NETWORK", f"{where} could not be reached ({what}).", again=True) from None
+            why, remedy = _unreached(error)
+            raise TabootError(
+                "E_NETWORK", f"{where} could not be reached ({why}).", remedy=remedy, again=remedy is None
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as error:
             raise TabootError("E_API", f"{where} cannot be asked so ({type(error).__name__}).") from None
         names = {name.lower(): value for name, value in response.headers.items()}
@@ -398,7 +354,7 @@ class ApiClient:
     def _judged(self, answer: Answer) -> Answer:
         if 200 <= answer.status < 300 or answer.status in (304, 404, 410):
             return answer
-        where = _shown(answer.url)
+        where = shown(answer.url)
         if answer.status == 401:
             raise TabootError(
                 "E_CREDENTIALS", f"{self.service} refuses the credentials at {where}.", service=self.service
@@ -410,12 +366,12 @@ class ApiClient:
                 remedy="Give the account or token the right that the documentation of this source names.",
                 service=self.service,
             )
-        raise _bad_answer(self.service, answer.url, f"with status {answer.status}", status=answer.status)
+        raise bad_answer(self.service, answer.url, f"with status {answer.status}", status=answer.status)
 
     def _redirected(self, method: str, answer: Answer, redirects: int) -> str:
         url = urljoin(answer.url, answer.headers["location"])
         if redirects > _MAX_REDIRECTS or method not in ("GET", "HEAD"):
-            raise TabootError("E_REDIRECT", f"{self.service} redirects {_shown(answer.url)} without end.")
+            raise TabootError("E_REDIRECT", f"{self.service} redirects {shown(answer.url)} without end.")
         return self.url(url)
 
     def _spend(self, url: str) -> None:
@@ -474,11 +430,23 @@ def _origin(url: str) -> tuple[str, str, int]:
     )
 
 
-def _shown(url: str) -> str:
-    """A URL as messages may show it: without its query, which may hold a key."""
-    parts = urlsplit(url)
-    return (parts.path or "/")[:200]
-
-
-def _bad_answer(service: str, url: str, how: str, **details: Any) -> TabootError:
-    return TabootError("E_API", f"{service} answers {how} at {_shown(url)}.", service=service, **details)
+def _unreached(error: Exception) -> tuple[str, str | None]:
+    """Why a server was not reached, in words, and what helps where waiting does not."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            remedy = (
+                "Let `ca_file` name its certificate or its authority's, or set `verify_tls: false`, if the"
+                " source's type has these fields; else add the authority to those of the machine."
+            )
+            return f"its certificate is not trusted: {cause.verify_message}", remedy
+        if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return "it speaks no TLS at this port", "Let `base_url` begin with http:// or name another port."
+        if isinstance(cause, socket.gaierror):
+            return "its name has no address", None
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens at this port", None
+        if type(cause).__name__ == "RemoteProtocolError":
+            return "it ended the connection without an answer, as it may if `base_url` lacks https", None
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__, None

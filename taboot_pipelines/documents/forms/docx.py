@@ -64,14 +64,14 @@ def _rendered(package: _Package, given: Given) -> Formed:
     )
     writer = Writer(given.max_chars)
     _write(writer, look, document, package.span(main))
-    notes = package.xml(f"{folder}footnotes.xml")
-    if notes is not None and look.notes:
-        for note in _named(notes, "footnote"):
-            number = look.notes.get(_attribute(note, "id"))
+    for kind in ("footnote", "endnote"):
+        notes = package.xml(f"{folder}{kind}s.xml") if look.notes else None
+        for note in () if notes is None else _named(notes, kind):
+            number = look.notes.get((kind, _attribute(note, "id")))
             text = " ".join(filter(None, (_text(p, look) for p in _named(note, "p"))))
             if number is not None and text:
                 writer.put("\n" if writer.length else "")
-                writer.block(f"[^{number}]: {text}", *package.span(f"{folder}footnotes.xml"))
+                writer.block(f"[^{number}]: {text}", *package.span(f"{folder}{kind}s.xml"))
                 writer.put("\n")
     return Formed(writer.text, writer.offsets(), _facts(package.xml("docProps/core.xml"), look))
 
@@ -189,8 +189,8 @@ class _Look:
     #: Whether a list of this id counts its items, by depth.
     numbered: dict[str, dict[int, bool]]
     links: dict[str, str]
-    #: The number of each footnote that is referred to, by its id.
-    notes: dict[str, int] = field(default_factory=dict)
+    #: The number of each note that is referred to, by its kind and id.
+    notes: dict[tuple[str, str], int] = field(default_factory=dict)
     #: The paragraph of the style Title.
     title: str = ""
     heading: str = ""
@@ -355,8 +355,8 @@ def _text(paragraph: Any, look: _Look, *, plain: bool = False) -> str:
                 parts.append("[")
                 stack.append(f"]({target})")
             stack.extend(reversed(element))
-        elif name == "footnoteReference" and not plain:
-            note = _attribute(element, "id")
+        elif name in ("footnoteReference", "endnoteReference") and not plain:
+            note = name.removesuffix("Reference"), _attribute(element, "id")
             parts.append(f"[^{look.notes.setdefault(note, len(look.notes) + 1)}]")
         elif name == "AlternateContent":
             stack.extend(reversed(list(_named(element, "Choice"))))

@@ -93,7 +93,7 @@ class _Page:
         """Somebody's Markdown beneath a heading of ``level``."""
         if value is None or not isinstance(value.data, str) or not value.data.strip():
             return
-        self.writer.edited(value, beneath(value.data, level))
+        self.writer.edited(value, lambda text: beneath(text, level))
         self.writer.put("\n\n")
 
     def code(self, value: Value, language: str) -> None:

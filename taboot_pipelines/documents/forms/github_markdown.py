@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyromark
 
-Edit = tuple[int, int, str]
+from taboot_pipelines.documents.forms.writing import Edit
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LEVELS = {f"H{n}": n for n in range(1, 7)}
@@ -21,7 +21,7 @@ _OPTIONS = pyromark.Options.ENABLE_TABLES
 
 
 def beneath(text: str, level: int) -> list[Edit]:
-    """The edits that put the headings of ``text`` beneath one of ``level``, as (start, end, words), in order;
+    """The edits that put the headings of ``text`` beneath one of ``level``, in order;
     at the end what closes a fence or a comment that was left open, lest it swallow what follows."""
     source = _SURROGATE.sub("\ufffd", text)
     edits: list[Edit] = []
@@ -47,19 +47,19 @@ def beneath(text: str, level: int) -> list[Edit]:
         elif name == "HtmlBlock" and not containers:
             closing = _left_open(source[start:end])
     if closing:
-        edits.append((len(text), len(text), closing))
+        edits.append(Edit(len(text), len(text), closing))
     return edits
 
 
 def _demoted(source: str, start: int, end: int, own: int, level: int) -> list[Edit]:
     wanted = min(6, own + level)
     if source.startswith("#", start):
-        return [(start, start, "#" * (wanted - own))] if wanted > own else []
+        return [Edit(start, start, "#" * (wanted - own))] if wanted > own else []
     underline = _UNDERLINE.search(source, start, end)
     if underline is None or re.search(r"[\r\n]", source[start : underline.start()]):
         return []  # a heading of several lines stays a paragraph's neighbour
     stop = underline.start() + len(source[underline.start() : end].rstrip())
-    return [(start, start, "#" * wanted + " "), (underline.start(), stop, "")]
+    return [Edit(start, start, "#" * wanted + " "), Edit(underline.start(), stop, "")]
 
 
 def _unfenced(source: str, start: int, end: int) -> str:

@@ -9,7 +9,9 @@ refused.
 from __future__ import annotations
 
 from taboot_pipelines.documents.forms.form import Formed, Given
+from taboot_pipelines.documents.forms.mail_inline import take_out_files
 from taboot_pipelines.documents.forms.mail_parts import read_message
+from taboot_pipelines.documents.forms.mail_sealed import open_signed
 from taboot_pipelines.documents.forms.mail_writing import Mail, mail_date, write_mail
 
 MAIL = "message/rfc822"
@@ -22,5 +24,12 @@ def mail(data: bytes, given: Given) -> Formed:
     the whole part. Raises ``E_PARSE`` for bytes that begin with no field of mail, ``E_TOO_LARGE`` beyond the
     bounds of ``mail_parts``, ``mail_headers`` and ``given.max_chars``.
     """
+    return write_mail(mail_of(data), given.max_chars)
+
+
+def mail_of(data: bytes) -> Mail:
+    """What the form knows of a message. Raises as :func:`mail`."""
     root = read_message(data)
-    return write_mail(Mail(data, root, mail_date(root.fields)), given.max_chars)
+    take_out_files(root, data)
+    open_signed(root, data)
+    return Mail(data, root, mail_date(root.fields))

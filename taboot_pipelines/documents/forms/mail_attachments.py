@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from taboot_pipelines.documents.forms.mail import MAIL
+from taboot_pipelines.documents.forms.mail import MAIL, mail_of
 from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail_message
-from taboot_pipelines.documents.forms.mail_parts import Part, attachment_name, read_message
-from taboot_pipelines.documents.forms.mail_writing import Mail, attachments
+from taboot_pipelines.documents.forms.mail_parts import Part, attachment_name
+from taboot_pipelines.documents.forms.mail_writing import attachments
 from taboot_pipelines.documents.mime import BINARY, PLAIN, by_name, has_form, is_text
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Attached
@@ -27,7 +27,7 @@ def attached_texts(data: bytes, mime: str) -> list[Attached]:
     while todo and len(found) < MAX_TEXTS:
         blob, kind, prefix, depth = todo.pop(0)
         try:
-            mail = gmail_message(blob) if kind == GMAIL else _message(blob)
+            mail = gmail_message(blob) if kind == GMAIL else mail_of(blob)
             parts = attachments(mail)
         except TabootError:
             continue
@@ -50,10 +50,6 @@ def attached_texts(data: bytes, mime: str) -> list[Attached]:
             if said in (MAIL, GMAIL) and depth < MAX_NESTED:
                 todo.append((content, said, f"{path}#", depth + 1))
     return found
-
-
-def _message(blob: bytes) -> Mail:
-    return Mail(blob, read_message(blob))
 
 
 def _type(part: Part, name: str) -> str | None:

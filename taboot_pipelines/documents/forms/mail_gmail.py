@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from taboot_pipelines.documents.encoding import byte_ends
 from taboot_pipelines.documents.forms.form import Formed, Given
 from taboot_pipelines.documents.forms.mail_headers import Field, Fields, base64_bytes, unfolded, words
+from taboot_pipelines.documents.forms.mail_inline import take_out_files
 from taboot_pipelines.documents.forms.mail_parts import (
     MAX_DEPTH,
     MAX_PARTS,
@@ -23,6 +24,7 @@ from taboot_pipelines.documents.forms.mail_parts import (
     too_deep,
     too_many_parts,
 )
+from taboot_pipelines.documents.forms.mail_sealed import open_signed
 from taboot_pipelines.documents.forms.mail_writing import Mail, mail_date, write_mail
 from taboot_pipelines.documents.mime import RESOURCE
 from taboot_pipelines.errors import TabootError
@@ -64,7 +66,8 @@ def gmail_message(data: bytes) -> Mail:
 
 
 def _mail(data: bytes, resource: Value, places: _Places) -> Mail:
-    labels = [v.data for v in resource.items("labelIds") if isinstance(v.data, str)]
+    names = {label.string("id"): label.string("name") for label in resource.items("labels")}
+    labels = [names.get(v.data) or v.data for v in resource.items("labelIds") if isinstance(v.data, str)]
     thread = resource.string("threadId")
     extra = {
         "gmail_id": resource.string("id"),
@@ -76,6 +79,7 @@ def _mail(data: bytes, resource: Value, places: _Places) -> Mail:
     if raw := resource.string("raw"):
         blob = base64url(raw)
         root = read_message(blob)
+        take_out_files(root, blob)
     elif payload is not None and (payload.at("headers") or payload.at("body")):
         blob, root = data, _tree(payload, places)
     else:
@@ -84,6 +88,7 @@ def _mail(data: bytes, resource: Value, places: _Places) -> Mail:
             "This is no message of the Gmail API: it has neither `payload` nor `raw`.",
             remedy="Ask for messages with format=full.",
         )
+    open_signed(root, blob)
     date = mail_date(root.fields) or _received(resource, places)
     return Mail(blob, root, date, kept, extra)
 

@@ -31,6 +31,7 @@ _FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
 _FOLD = re.compile(r"(?:\r\n|\r|\n)[ \t]*")
 _WORD = re.compile(r"=\?([^?\s]{1,100})\?([bBqQ])\?([^?]*)\?=")
+_SPECIAL = re.compile(r'[,;:()<>@"\\.\[\]]')
 _Q_ESCAPE = re.compile(rb"=([0-9A-Fa-f]{2})")
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]+")
 _ID = re.compile(r"<\s*([^<>\s]{1,998})\s*>")
@@ -139,7 +140,8 @@ def _field(data: bytes, name: bytes, start: int, end: int) -> Field:
     start += len(raw) - len(raw.lstrip())
     raw = raw.strip()
     try:
-        value = raw.decode("utf-8")
+        # Unlabelled Japanese is known by its escapes.
+        value = raw.decode("iso2022_jp_ext" if b"\x1b$" in raw else "utf-8")
     except UnicodeDecodeError:
         value = decoded(raw, None)
     return Field(name.decode("ascii").lower(), unfolded(value), start, start + len(raw))
@@ -210,7 +212,7 @@ def addresses(fields: Iterable[Field]) -> list[Address]:
     found: list[Address] = []
     for field in fields:
         try:
-            pairs = getaddresses([field.value[:_MAX_STRUCTURED]])
+            pairs = getaddresses([_closed(field.value[:_MAX_STRUCTURED])])
         except (RecursionError, ValueError, IndexError, TypeError):
             pairs = [("", match[0]) for match in _BARE_ID.finditer(field.value[:_MAX_STRUCTURED])]
         found += [
@@ -219,6 +221,16 @@ def addresses(fields: Iterable[Field]) -> list[Address]:
             if address.strip() and "\n" not in address
         ]
     return found
+
+
+def _closed(value: str) -> str:
+    """A field of addresses in which no encoded word holds what parts them, which some programs write."""
+
+    def escaped(match: re.Match[str]) -> str:
+        text = _SPECIAL.sub(lambda special: f"={ord(special[0]):02X}", match[3])
+        return f"=?{match[1]}?Q?{text}?="
+
+    return _WORD.sub(lambda m: escaped(m) if m[2] in "qQ" else m[0], value) if "=?" in value else value
 
 
 def date_of(fields: Fields) -> tuple[datetime, Field] | None:

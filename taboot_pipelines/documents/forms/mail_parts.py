@@ -32,7 +32,12 @@ _GUESS = re.compile(
 )
 #: It is looked for in so many bytes.
 _MAX_GUESS = 65_536
+#: So far before its first part the boundary of a multipart is looked for.
+_MAX_PREAMBLE = 1_048_576
 _BREAK = re.compile(rb"\r\n|\r|\n")
+_PADDED_BREAK = re.compile(rb"=[ \t]+(?=[\r\n]|\Z)")
+_YENC_ESCAPE = re.compile(rb"=(.)", re.DOTALL)
+_YENC = bytes((byte - 42) & 255 for byte in range(256))
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:]+")
 _IDENTITY = ("", "7bit", "8bit", "binary")
 _UU_BEGIN = re.compile(rb"(?:\A|(?<=[\r\n]))begin [0-7]{3,4} [^\r\n]*(?:\r\n|\r|\n)")
@@ -63,7 +68,7 @@ _MAIL_FIELDS = frozenset(
 class Part:
     """A message or a part of one. ``kind``: its media type. ``name``: of its file, if it has one.
     ``encoding``: how its bytes ``[start, end)`` of the blob are encoded: ``identity``, ``quoted-printable``,
-    ``base64`` or ``uuencode``; ``payload``: what they say, where the blob keeps them otherwise, and
+    ``base64``, ``uuencode`` or ``yenc``; ``payload``: what they say, where the blob keeps them otherwise, and
     ``stated_size`` how much that is, where it does not keep them but a ``reference`` to them. ``head``: where
     its fields begin. ``parts``: of a multipart."""
 
@@ -89,8 +94,10 @@ class Part:
         if self.encoding == "base64":
             return base64_bytes(raw)
         if self.encoding == "quoted-printable":
-            return binascii.a2b_qp(raw)
-        return uu_bytes(raw) if self.encoding == "uuencode" else raw
+            return qp_bytes(raw)
+        if self.encoding == "uuencode":
+            return uu_bytes(raw)
+        return yenc_bytes(raw) if self.encoding == "yenc" else raw
 
     def size(self, blob: bytes) -> int:
         """How many bytes :meth:`content` has, without making it of base64."""
@@ -158,6 +165,14 @@ def read_message(data: bytes) -> Part:
     return root
 
 
+def read_entity(data: bytes) -> Part:
+    """As :func:`read_message`, of what another layer held, which need have no fields."""
+    fields, body = read_fields(data, 0)
+    root = part_of(fields, 0, body, len(data))
+    _Scanner(data, root).run()
+    return root
+
+
 def too_many_parts() -> TabootError:
     return TabootError(
         "E_TOO_LARGE", f"The message has more than {MAX_PARTS} parts.", remedy="Exclude the message."
@@ -210,7 +225,9 @@ class _Scanner:
         if not part.kind.startswith("multipart/"):
             return
         boundary = part.params.get("boundary", "").rstrip().encode("utf-8", "replace")
-        if not boundary and (guess := _GUESS.search(self.data, part.start, part.start + _MAX_GUESS)):
+        if (not boundary or not self.occurs(boundary, part.start)) and (
+            guess := _GUESS.search(self.data, part.start, part.start + _MAX_GUESS)
+        ):
             boundary = guess[1]
         if not boundary or boundary in self.open:
             return
@@ -218,6 +235,10 @@ class _Scanner:
             raise too_deep()
         self.open[boundary] = len(self.stack)
         self.stack.append((part, boundary))
+
+    def occurs(self, boundary: bytes, start: int) -> bool:
+        """Whether a boundary that is declared is there. Many are far away only if many are missing."""
+        return self.data.find(b"--" + boundary, start, start + _MAX_PREAMBLE) >= 0
 
     def child(self, parent: Part, head: int) -> int:
         """Begin a part, and return where its body does."""
@@ -242,6 +263,21 @@ class _Scanner:
             if len(self.stack) <= depth + 1:
                 return
             del self.open[self.stack.pop()[1]]
+
+
+def qp_bytes(raw: bytes) -> bytes:
+    """What quoted-printable says. White space behind a soft line break was added on the way (RFC 2045,
+    6.7)."""
+    return binascii.a2b_qp(_PADDED_BREAK.sub(b"=", raw) if b"= " in raw or b"=\t" in raw else raw)
+
+
+def yenc_bytes(raw: bytes) -> bytes:
+    """What yEnc says, less its lines that begin with ``=y``."""
+    lines = (line for line in raw.replace(b"\r\n", b"\n").split(b"\n") if not line.startswith(b"=y"))
+    shifted = b"".join(lines)
+    if b"=" in shifted:
+        shifted = _YENC_ESCAPE.sub(lambda match: bytes(((match[1][0] - 64) & 255,)), shifted)
+    return shifted.translate(_YENC)
 
 
 def uu_bytes(raw: bytes) -> bytes:

@@ -19,6 +19,7 @@ QUOTED = "## Quoted history"
 _MARK = re.compile(r" {0,3}>(?!From )")
 _PROMPT = re.compile(r" {0,3}>>>(?: |\Z)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_RULE = re.compile(r" {0,3}\\?[_*-]{5,}\s*\Z")
 _SPACES = re.compile(r"\s+")
 #: What says who wrote the lines that follow, which end with a colon.
 _WROTE = re.compile(
@@ -42,11 +43,19 @@ _FORWARD_MARK = re.compile(
     re.IGNORECASE,
 )
 #: The first of the fields that Outlook repeats above a history, and those that follow it.
-_FROM = re.compile(r"\s*[*_]*(?:from|von|de|da|van|från|fra|od|от|发件人|差出人)[*_]*\s*[:：]", re.IGNORECASE)
+_FROM = re.compile(
+    r"\s*[*_]*(?:from|von|de|da|van|från|fra|od|de la|lähettäjä|kimden|feladó|от|від|από|发件人|寄件者"
+    r"|差出人|보낸 사람)"
+    r"[*_]*\s*[:：]",
+    re.IGNORECASE,
+)
 _FIELDS = re.compile(
     r"\s*[*_]*(?:sent|date|to|cc|subject|gesendet|datum|an|betreff|envoyé|à|objet|date d'envoi|enviado|fecha|"
-    r"para|asunto|assunto|data|inviato|a|oggetto|verzonden|aan|onderwerp|skickat|till|ämne|отправлено|кому|тема|"
-    r"发送时间|收件人|主题|送信日時|宛先|件名)[*_]*\s*[:：]",
+    r"para|asunto|assunto|enviada em|data|inviato|a|oggetto|verzonden|aan|onderwerp|skickat|till|ämne|"
+    r"отправлено|кому|тема|"
+    r"sendt|til|emne|wysłano|do|temat|odesláno|komu|předmět|lähetetty|vastaanottaja|aihe|gönderildi|kime|konu|"
+    r"elküldve|címzett|tárgy|trimis|către|subiect|надіслано|στάλθηκε|προς|θέμα|보낸 날짜|받는 사람|제목|"
+    r"寄件日期|收件者|主旨|发送时间|收件人|主题|送信日時|宛先|件名)[*_]*\s*[:：]",
     re.IGNORECASE,
 )
 #: So many lines behind ``From:`` have the others; so many say who wrote.
@@ -114,6 +123,7 @@ def _marked(texts: Sequence[str], *, forwarded: bool, fences: bool) -> list[bool
     encloses is code (``fences``); None if one does not close."""
     quoted = [False] * len(texts)
     fence = ""
+    last = max((i for i, text in enumerate(texts) if _MARK.match(text)), default=-1)
     for i, text in enumerate(texts):
         if fence:
             if text.strip().startswith(fence) and not text.strip().strip(fence[0]):
@@ -124,8 +134,9 @@ def _marked(texts: Sequence[str], *, forwarded: bool, fences: bool) -> list[bool
             quoted[i] = True
         elif _FORWARD_MARK.match(text):
             forwarded = True
-        elif not forwarded and _begins_history(texts, i):
-            quoted[i:] = [True] * (len(texts) - i)
+        elif not forwarded and (_begins_history(texts, i) or (i > last and _says_who_wrote(text))):
+            start = i - (i > 0 and _RULE.match(texts[i - 1]) is not None)
+            quoted[start:] = [True] * (len(texts) - start)
             break
     return None if fence else quoted
 
@@ -140,6 +151,17 @@ def _begins_history(texts: Sequence[str], i: int) -> bool:
         return False
     behind = texts[i + 1 : i + 1 + _HEAD_LINES]
     return sum(1 for line in behind if _FIELDS.match(line[:200])) >= 2
+
+
+def _says_who_wrote(text: str) -> bool:
+    """Whether a line by itself says who wrote what follows, and when."""
+    return (
+        len(text) < 300
+        and text.rstrip().endswith((":", "："))
+        and _STARTS.match(text) is not None
+        and _WROTE.search(text) is not None
+        and _ADDRESS_AND_TIME.search(text) is not None
+    )
 
 
 def _join_blanks(texts: Sequence[str], quoted: list[bool]) -> None:

@@ -6,7 +6,6 @@ escapes leads to its lines in the message, and what base64 says to the whole par
 
 from __future__ import annotations
 
-import binascii
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +14,7 @@ import numpy as np
 
 from taboot_pipelines.documents.encoding import byte_ends, decode
 from taboot_pipelines.documents.forms.mail_charsets import charset_of, codec_of
-from taboot_pipelines.documents.forms.mail_parts import Part
+from taboot_pipelines.documents.forms.mail_parts import Part, qp_bytes
 from taboot_pipelines.documents.html_markdown import join, render
 from taboot_pipelines.documents.html_tree import parse
 from taboot_pipelines.errors import TabootError
@@ -127,9 +126,9 @@ def _line(raw: bytes, start: int, end: int, codec: str) -> Line:
 
 def _quoted_printable_lines(blob: bytes, start: int, end: int, charset: str | None) -> Iterator[Line]:
     raw = blob[start:end]
-    codec, _ = charset_of(binascii.a2b_qp(raw), charset)
+    codec, _ = charset_of(qp_bytes(raw), charset)
     if codec.startswith(("utf-16", "utf-32")):
-        for match in _TEXT_LINES.finditer(_text(binascii.a2b_qp(raw), codec)):
+        for match in _TEXT_LINES.finditer(_text(qp_bytes(raw), codec)):
             yield line_of(Segment(match[1], start, end))
         return
     for found, a, b, _ in _logical_lines(raw):
@@ -138,7 +137,7 @@ def _quoted_printable_lines(blob: bytes, start: int, end: int, charset: str | No
             stripped = found.rstrip(b" \t")
             yield _line(stripped, start + a, start + a + len(stripped), codec)
             continue
-        text = binascii.a2b_qp(found).decode(codec, "replace")
+        text = qp_bytes(found).decode(codec, "replace")
         for match in _TEXT_LINES.finditer(text):
             if match[1] or match.end() < len(text) or not text:
                 yield line_of(Segment(match[1], start + a, start + b))
@@ -151,7 +150,7 @@ def _logical_lines(raw: bytes) -> Iterator[tuple[bytes, int, int, int]]:
     for match in _LINES.finditer(raw):
         if begin < 0:
             begin = match.start()
-        if match[2] and match[1].endswith((b"=", b"= ", b"=\t")):
+        if match[2] and match[1].rstrip(b" \t").endswith(b"="):
             continue
         yield raw[begin : match.end(1)], begin, match.end(1), match.end()
         begin = -1
@@ -221,7 +220,7 @@ def _carried(part: Part, blob: bytes, size: int, starts: Array, stops: Array) ->
         said, stands = [0], [part.start]
         raw = blob[part.start : part.end]
         for found, _, end, after in _logical_lines(raw):
-            said.append(said[-1] + len(binascii.a2b_qp(found)) + after - end)
+            said.append(said[-1] + len(qp_bytes(found)) + after - end)
             stands.append(part.start + after)
         if said[-1] == size:
             at, there = np.array(said), np.array(stands)

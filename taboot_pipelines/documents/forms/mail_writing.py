@@ -20,6 +20,7 @@ from taboot_pipelines.documents.forms.mail_headers import (
 )
 from taboot_pipelines.documents.forms.mail_parts import Part, attachment_name
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED, part_history
+from taboot_pipelines.documents.forms.mail_sealed import encryption, is_armored, without_signature
 from taboot_pipelines.documents.forms.mail_text import Line, Segment, text_lines
 from taboot_pipelines.documents.forms.writing import Writer
 from taboot_pipelines.documents.metadata import Facts
@@ -83,14 +84,18 @@ def write_mail(mail: Mail, max_chars: int) -> Formed:
     bodies, attached = _arranged(mail, mail.root)
     lines: list[Line] = []
     for body in bodies:
+        if is_armored(body, mail.blob):
+            continue
         if lines:
             lines.append(Line("", ()))
         text = text_lines(body, mail.blob, max_chars)
-        lines += _trimmed(text if body.kind == "text/html" else _as_markdown(text))
+        lines += _trimmed(text if body.kind == "text/html" else _as_markdown(without_signature(text)))
     parted = part_history(lines, subject)
     if own := _trimmed(parted.own):
         out.put("\n")
         _body(out, own)
+    if sealed := encryption(mail.root, mail.blob, has_text=bool(lines)):
+        out.put(f"\nThe text is encrypted ({sealed}): only its key reads it.\n")
     if attached:
         out.put("\nAttachments:\n\n")
         for part in attached:
@@ -101,7 +106,9 @@ def write_mail(mail: Mail, max_chars: int) -> Formed:
             out.put("\n")
     if parted.quotes:
         _history(out, parted.quotes)
-    return Formed(out.text, out.offsets(), _facts(mail, subject))
+    facts = _facts(mail, subject)
+    facts.put("encrypted", sealed)
+    return Formed(out.text, out.offsets(), facts)
 
 
 def _heading(out: MailWriter, blob: bytes, field: Field | None, subject: str) -> None:
@@ -146,6 +153,7 @@ def _arranged(mail: Mail, part: Part) -> tuple[list[Part], list[Part]]:
         shown = (
             part.kind in ("text/plain", "text/html")
             and part.disposition != "attachment"
+            and not part.reference
             and (not part.name or part is mail.root)
         )
         return ([part], []) if shown else ([], [part])

@@ -128,9 +128,10 @@ class _Notebook(JsonWriter):
                 for name in ("text", "png", "jpeg", "svg", "html")
                 if name in output.members()
             }
-            self._shortened(_strings(media.get("text/plain", media.get("text"))))
+            shown = next((name for name in _TEXTS if name in media), "")
+            self._shortened(_strings(media.get(shown)))
             for name, value in media.items():
-                if name not in ("text/plain", "text") and _MEDIA.fullmatch(name):
+                if name != shown and _MEDIA.fullmatch(name):
                     self._apart()
                     self.said(f"*Output: {name}*", value)
 
@@ -163,6 +164,8 @@ class _Notebook(JsonWriter):
         self.put(f"{'' if last == chr(10) else chr(10)}{fence}")
 
 
+#: Media whose text is shown, the best first.
+_TEXTS = ("text/plain", "text", "text/markdown", "text/latex")
 #: A media type, or one of nbformat 3's short names.
 _MEDIA = re.compile(r"[a-z]{1,20}(?:/[A-Za-z0-9.+-]{1,80})?")
 

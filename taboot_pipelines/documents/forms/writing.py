@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -118,49 +118,15 @@ class JsonWriter(SourceWriter):
     def string(self, value: Value, *, prefix: str = "") -> None:
         """Write a string's content, with ``prefix`` before each of its lines but the first. Line breaks
         become ``\\n``; whoever wants the first line prefixed writes that."""
-        held: Run | None = None  # a carriage return, which a line feed may follow
-        for run in value.runs(self._source):
-            if held is not None and (run.verbatim or run.text != "\n"):
-                self._line_break(held.start, held.end, prefix)
-            if run.verbatim:
-                self._verbatim(run.start, run.end)
-            elif run.text == "\n":
-                self._line_break(run.start if held is None else held.start, run.end, prefix)
-            elif run.text != "\r":
-                self.block(run.text, self._byte(run.start), self._byte(run.end))
-            held = run if not run.verbatim and run.text == "\r" else None
-        if held is not None:
-            self._line_break(held.start, held.end, prefix)
+        for run in pieces(value, self._source):
+            self._piece(run, 0, len(run.text))
+            if prefix and run.text == "\n" and not run.verbatim:
+                self.put(prefix)
 
-    def edited(self, value: Value, edits: Sequence[tuple[int, int, str]]) -> None:
-        """Write a string's content with other words in place of its code points ``[start, end)``. ``edits``
-        are in order and do not overlap. Line breaks become ``\\n``."""
-        content: str = value.data
-        waiting = [*edits, (len(content), len(content), "")]
-        at, n = 0, 0
-        for run in value.runs(self._source):
-            end = at + len(run.text)
-            position = at
-            while position < end:
-                first, last, words = waiting[n]
-                if position < first:
-                    stop = end if end < first else first
-                    if run.verbatim:
-                        self._verbatim(run.start + position - at, run.start + stop - at)
-                    elif run.text != "\r":
-                        self.block(run.text, self._byte(run.start), self._byte(run.end))
-                    elif content[end : end + 1] != "\n":
-                        self._line_break(run.start, run.end, "")
-                    position = stop
-                    continue
-                if position == first:
-                    self.put(words)
-                position = end if end < last else max(last, position)
-                if position >= last:
-                    n += 1
-            at = end
-        for _, _, words in waiting[n:]:
-            self.put(words)
+    def edited(self, value: Value, edits_of: Callable[[str], Sequence[Edit]]) -> None:
+        """Write a string's content with the edits that its text gives; its line breaks become ``\\n``."""
+        runs = pieces(value, self._source)
+        self.runs(runs, edits_of(text_of(runs)))
 
     def runs(self, runs: Iterable[Run], edits: Sequence[Edit] = ()) -> None:
         """Write a text that is given in pieces of the source, with ``edits``, which ascend and are disjoint.
@@ -198,7 +164,44 @@ class JsonWriter(SourceWriter):
         else:
             self.block(run.text[start:end], self._byte(run.start), self._byte(run.end))
 
-    def _line_break(self, start: int, end: int, prefix: str) -> None:
-        self.block("\n", self._byte(start), self._byte(end))
-        if prefix:
-            self.put(prefix)
+
+def text_of(runs: Iterable[Run]) -> str:
+    """The text that pieces make together."""
+    return "".join([run.text for run in runs])
+
+
+def cut(runs: Iterable[Run], start: int, end: int) -> list[Run]:
+    """The pieces of ``[start, end)`` of the text that pieces make together."""
+    made: list[Run] = []
+    at = 0
+    for run in runs:
+        first, last = max(start - at, 0), min(end - at, len(run.text))
+        if first < last and run.verbatim:
+            made.append(Run(run.text[first:last], run.start + first, run.start + last, True))
+        elif first < last:
+            made.append(Run(run.text[first:last], run.start, run.end, False))
+        at += len(run.text)
+    return made
+
+
+def pieces(value: Value, source: str) -> list[Run]:
+    """The content of a string in pieces of the source, with each line break as ``\\n``."""
+    runs = value.runs(source)
+    if "\r" not in value.data:
+        return runs
+    made: list[Run] = []
+    held: Run | None = None  # a carriage return, which a line feed may follow
+    for run in runs:
+        if held is not None:
+            paired = run.text == "\n" and not run.verbatim
+            made.append(Run("\n", held.start, run.end if paired else held.end, False))
+            held = None
+            if paired:
+                continue
+        if run.text == "\r":
+            held = run
+        else:
+            made.append(run)
+    if held is not None:
+        made.append(Run("\n", held.start, held.end, False))
+    return made

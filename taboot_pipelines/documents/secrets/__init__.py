@@ -1,14 +1,15 @@
 """Secret values stop here: before a text is stored they are masked, in documents and in everything quoted.
 
-Four ways lead to a secret:
+Five ways lead to a secret:
 
 - a shape that only credentials have: ``tokens`` (``ghp_…``; the shapes of some 240 services are data), and
   ``shapes`` (hashes of passwords, private keys);
 - a place where credentials stand, in a URL, a header or a command: ``places``;
 - a name that announces it, in any of the usual notations: ``named`` finds the names, ``assignments`` reads
   ``POSTGRES_PASSWORD=…``, ``fields`` reads names that are values themselves, ``tables`` reads columns;
-- the fields of Kubernetes objects that hold secrets: ``manifests``; those of a UniFi controller:
-  ``controllers``.
+- the fields of Kubernetes objects that hold secrets: ``manifests``;
+- in JSON, a name that announces all that stands below it: ``json_values``, with the names of a UniFi
+  controller in ``controllers``.
 
 ``names`` and ``values`` judge a name and a value; ``scanner`` reads the text around them; ``finding`` puts
 the ways together; ``pages`` applies them to HTML, through its tags; ``masking`` writes the asterisks.

@@ -99,7 +99,9 @@ class Assignment:
                     self._find_below()
                 return True
         if self.mark == "[" and self.code:
-            self._find_flow_list()
+            # Lists of JSON are read by its structure.
+            if self.scan.mime != "application/json" or self.separator["close"] != '"':
+                self._find_flow_list()
             return True
         return False
 

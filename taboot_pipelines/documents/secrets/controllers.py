@@ -1,4 +1,4 @@
-"""The secrets in what a UniFi controller says, whose names alone give away only some.
+"""What a UniFi controller calls its secrets by, whose names alone give away only some.
 
 A controller marks what it must not show by names that begin with ``x_`` (``x_iapp_key``, ``x_vwirekey``);
 what lets a guest in or a VPN up stands under names of its own.
@@ -8,64 +8,59 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.documents.secrets.scanner import Scanner
-
-_VALUE = (
-    r'\s{0,40}:\s{0,40}(?:"(?P<text>(?:[^"\\\n]|\\.)*+)"|(?P<number>[0-9]{4,}+)|\[(?P<list>[^\[\]{}]*+)\])'
+_PRIVATE = re.compile(r"x_[a-z0-9_]{1,80}")
+_NAMED = frozenset(
+    (
+        "syslog_key",
+        "voucher_code",
+        "mgmt_key",
+        "lte_sim_pin",
+        "sso_app_sec",
+        "openvpn_configuration",
+        "wireguard_client_configuration_file",
+    )
 )
-_PRIVATE = re.compile(r'"(?P<name>x_[a-z0-9_]{1,80})"' + _VALUE)
-_NAMED = re.compile(
-    r'"(?P<name>syslog_key|voucher_code|mgmt_key|sso_app_sec|openvpn_configuration|wireguard_client_configuration_file)"'
-    + _VALUE
-)
-_VOUCHER = re.compile(r'"(?P<name>code)"' + _VALUE)
-_COMMUNITY = re.compile(r'"(?P<name>community)"' + _VALUE)
-_LISTED = re.compile(r'"((?:[^"\\\n]|\\.)*+)"')
 #: Members by which a text is one of a controller: any name that begins with ``x_`` counts there.
 _OF_A_CONTROLLER = ('"site_id"', '"_id"', '"inform_url"', '"networkgroup"', '"cfgversion"')
 #: Elsewhere such a name must hold one of these.
 _SECRET_WORDS = re.compile(r"key|pass|psk|secret|token|auth|wep|crt|cert|private|shared|fingerprint")
-_OF_A_VOUCHER = re.compile(
-    r'"(?:admin_name|for_hotspot|qos_overwrite|status_expires|authorizedGuestLimit|timeLimitMinutes)"'
-    r'|"(?:VALID|USED)_(?:ONE|MULTI|MULTIPLE)"'
-)
-_OF_SNMP = re.compile(r'"snmp|"(?:username|enabledV3)"')
-#: How far the members of one object may be from each other.
-_MAX_REACH = 4000
+#: Members that are secrets in the company of others: names of these, or what stands in them.
+_COMPANY = {
+    "code": re.compile(
+        r"(?:admin_name|for_hotspot|qos_overwrite|status_expires|authorizedGuestLimit|timeLimitMinutes"
+        r"|(?:VALID|USED)_(?:ONE|MULTI|MULTIPLE))\Z"
+    ),
+    "community": re.compile(r"snmp|(?:username|enabledV3)\Z"),
+}
 #: Already masked, or nothing.
 _EMPTY = re.compile(r"[*\s]*+(?:[A-Z]*[*]+)?")
 
 
-def find_in_controllers(scan: Scanner) -> None:
-    """Add the secrets of a controller in a JSON text."""
-    text = scan.text
-    if "json" not in scan.mime:
-        return
-    if '"x_' in text:
-        of_a_controller = any(mark in text for mark in _OF_A_CONTROLLER)
-        for found in _PRIVATE.finditer(text):
-            if of_a_controller or _SECRET_WORDS.search(found["name"]):
-                _add(scan, found)
-    for found in _NAMED.finditer(text):
-        _add(scan, found)
-    for pattern, company in ((_VOUCHER, _OF_A_VOUCHER), (_COMMUNITY, _OF_SNMP)):
-        for found in pattern.finditer(text):
-            if company.search(text, *_object_around(text, found)):
-                _add(scan, found)
+class Controller:
+    """Judges the names of one JSON text."""
 
+    def __init__(self, text: str) -> None:
+        self._of_a_controller = '"x_' in text and any(mark in text for mark in _OF_A_CONTROLLER)
+        self._company = {name: mark for name, mark in _COMPANY.items() if f'"{name}"' in text}
 
-def _add(scan: Scanner, found: re.Match[str]) -> None:
-    for group in ("text", "number"):
-        if found[group] is not None and not _EMPTY.fullmatch(found[group]):
-            scan.add(*found.span(group))
-    if found["list"] is not None:
-        for item in _LISTED.finditer(scan.text, *found.span("list")):
-            scan.add(*item.span(1))
+    def hides(self, name: str) -> bool:
+        """Whether all below this name is a secret."""
+        if name.startswith("x_"):
+            known = self._of_a_controller or _SECRET_WORDS.search(name) is not None
+            return known and _PRIVATE.fullmatch(name) is not None
+        return name in _NAMED
 
+    def needs_company(self, name: str) -> bool:
+        """Whether a member of this name is a secret if :meth:`company` of its object says so."""
+        return name in self._company
 
-def _object_around(text: str, found: re.Match[str]) -> tuple[int, int]:
-    """Where the object begins and ends that holds a member, as far as that is in reach."""
-    floor, ceiling = max(0, found.start() - _MAX_REACH), min(len(text), found.end() + _MAX_REACH)
-    begin = text.rfind("{", floor, found.start())
-    end = text.find("}", found.end(), ceiling)
-    return (begin if begin >= 0 else floor), (end if end >= 0 else ceiling)
+    def company(self, said: str) -> frozenset[str]:
+        """The names of members that a name or a text in the same object makes secrets of."""
+        if not self._company:
+            return frozenset()
+        return frozenset(name for name, mark in self._company.items() if mark.match(said))
+
+    @staticmethod
+    def is_empty(value: str) -> bool:
+        """Whether a value is masked already, or nothing."""
+        return _EMPTY.fullmatch(value) is not None

@@ -10,17 +10,17 @@ import re
 
 from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, indent_at
 
+#: Fields that hold the name of something, and those that hold its value.
+NAME_FIELD = (
+    r"name|key|id|variable|var|env|field|property|setting|option|param|parameter|parameter_?(?:key|name)|k"
+)
+VALUE_FIELD = r"(?:default_?|parameter_?)?value|val|default|content|data|secret|plaintext|v"
 #: What leads to a name that is a value.
 _NAME_FIELD = re.compile(
-    r"(?i)(?<![\w.-])(?:name|key|id|variable|var|env|field|property|setting|option|param|parameter"
-    r"|parameter_?(?:key|name)|k)[\"']?[ \t]{0,10}(?:=>|[:=])[ \t]{0,10}[\"']?\Z"
+    rf"(?i)(?<![\w.-])(?:{NAME_FIELD})[\"']?[ \t]{{0,10}}(?:=>|[:=])[ \t]{{0,10}}[\"']?\Z"
 )
 _MAX_NAME_FIELD = 48
-_VALUE_FIELD = re.compile(
-    r"(?i)(?<![\w.-])[\"']?(?:(?:default_?|parameter_?)?value|val|default|content|data|secret|plaintext|v)"
-    r"[\"']?"
-    r"[ \t]{0,10}(?:=>|[:=])\s{0,40}"
-)
+_VALUE_FIELD = re.compile(rf"(?i)(?<![\w.-])[\"']?(?:{VALUE_FIELD})[\"']?[ \t]{{0,10}}(?:=>|[:=])\s{{0,40}}")
 _VALUE_WORDS = ("val", "default", "content", "data", "secret", "plaintext", '"v"', "v:", "v=", "v ")
 #: How far the fields of one object may be from each other, in code points and in lines.
 _MAX_REACH = 400

@@ -8,7 +8,7 @@ from functools import cache
 from ahocorasick_rs import AhoCorasick, MatchKind
 
 from taboot_pipelines.documents.secrets import places, shapes
-from taboot_pipelines.documents.secrets.controllers import find_in_controllers
+from taboot_pipelines.documents.secrets.json_values import find_in_json, fitted, in_json
 from taboot_pipelines.documents.secrets.manifests import find_in_manifests
 from taboot_pipelines.documents.secrets.named import find_named
 from taboot_pipelines.documents.secrets.names import KEYWORDS
@@ -19,8 +19,9 @@ from taboot_pipelines.documents.secrets.tokens import tokens
 
 
 def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> list[Span]:
-    """Spans of secret values, ascending and disjoint; ``mime`` says which notations count. ``code``: the
-    parts of running text that are code, ascending, where known; otherwise the fenced parts of Markdown."""
+    """Spans of secret values, ascending and disjoint; ``mime`` says which notations count. In JSON no span
+    has a sign of its structure. ``code``: the parts of running text that are code, ascending, where known;
+    otherwise the fenced parts of Markdown."""
     scan = Scanner(text, mime, code)
     positions = _positions(scan.lower)
     scan.spans = tokens(text)
@@ -28,10 +29,11 @@ def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> li
     scan.spans.extend(places.in_places(text, positions))
     find_named(scan, positions)
     find_in_manifests(scan)
-    find_in_controllers(scan)
+    find_in_json(scan)
     if any(word in positions for word in KEYWORDS):
         find_in_tables(scan)
-    return merged(scan.spans)
+    found = merged(scan.spans)
+    return fitted(text, found) if found and in_json(mime) else found
 
 
 def _positions(lower: str) -> dict[str, list[int]]:

@@ -8,13 +8,14 @@ import re
 
 from taboot_pipelines.documents.mime import HTML, PLAIN
 from taboot_pipelines.documents.secrets.finding import find_in_text
+from taboot_pipelines.documents.secrets.json_values import in_json, numbers
 from taboot_pipelines.documents.secrets.names import strength
 from taboot_pipelines.documents.secrets.pages import find_in_page
 from taboot_pipelines.documents.secrets.spans import Span, merged
 from taboot_pipelines.documents.secrets.values import is_no_secret, looks_secret
 
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
-MASK_VERSION = "5"
+MASK_VERSION = "7"
 
 _NO_LINE_BREAK = re.compile(r"[^\r\n]")
 
@@ -26,15 +27,20 @@ def find_secrets(text: str, mime: str) -> list[Span]:
 
 
 def mask(text: str, mime: str) -> str:
-    """``text`` with asterisks for every secret value: the same number of code points, the same lines."""
+    """``text`` with asterisks for every secret value: the same number of code points, the same lines.
+
+    What was JSON stays JSON: a number becomes a string of its length.
+    """
     spans = find_secrets(text, mime)
     if not spans:
         return text
+    bare = numbers(text, spans) if in_json(mime) else ()
     parts = []
     at = 0
     for start, end in spans:
         parts.append(text[at:start])
-        parts.append(_asterisks(text[start:end]))
+        hidden = text[start:end]
+        parts.append(f'"{_asterisks(hidden[2:])}"' if (start, end) in bare else _asterisks(hidden))
         at = end
     parts.append(text[at:])
     return "".join(parts)

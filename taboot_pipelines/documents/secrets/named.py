@@ -112,7 +112,9 @@ def find_named(scan: Scanner, positions: Positions) -> None:
     text = scan.text
     n = len(text)
     done = 0
-    for a, b in sorted((at, at + len(word)) for word in KEYWORDS for at in positions.get(word, ())):
+    for a, b in sorted(
+        (at, at + len(word)) for word in KEYWORDS & positions.keys() for at in positions[word]
+    ):
         if a < done:
             continue
         floor = max(done, a - _MAX_NAME)

@@ -51,6 +51,7 @@ _WEBHOOKS = (
     "betterstack.com/api/v1/heartbeat/",
     "feishu.cn/open-apis/bot/v2/hook/",
     "larksuite.com/open-apis/bot/v2/hook/",
+    "login.tailscale.com/a/",
 )
 _WEBHOOK_PATH = re.compile(r"[A-Za-z0-9_/:@.%-]{6,512}")
 _WEBHOOK_PATHS = {

@@ -1,4 +1,4 @@
-"""Hashes of passwords and private keys, which show by their form."""
+"""Hashes of passwords, private keys and the keys of WireGuard's peers, which show by their form."""
 
 from __future__ import annotations
 
@@ -52,8 +52,11 @@ _PUTTY = re.compile(
     r"Private-Lines:[ \t]{0,4}([0-9]{1,3})[ \t]{0,4}\r?\n((?:[A-Za-z0-9+/=]{1,80}\r?\n?){1,200})", re.I
 )
 _PUTTY_MARK = "private-lines:"
+#: No secret by itself, but it tells one person's devices from all others wherever they are.
+_PEER = re.compile(r"PublicKey[ \t]{0,20}=[ \t]{0,20}([A-Za-z0-9+/]{43}=)(?![A-Za-z0-9+/=])", re.I)
+_PEER_MARK = "publickey"
 
-MARKS = (*_HASH_MARKS, _PEM_MARK, _PUTTY_MARK)
+MARKS = (*_HASH_MARKS, _PEM_MARK, _PUTTY_MARK, _PEER_MARK)
 
 
 def shaped(text: str, positions: Positions) -> Iterator[Span]:
@@ -67,6 +70,9 @@ def shaped(text: str, positions: Positions) -> Iterator[Span]:
             yield from (
                 (m.start(2) + line.start(), m.start(2) + line.end()) for line in _PEM_LINE.finditer(m[2])
             )
+    for at in positions.get(_PEER_MARK, ()):
+        if m := _PEER.match(text, at):
+            yield m.span(1)
     if positions.get(_PEM_MARK):
         yield from _private_keys(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import NodeRef
@@ -20,6 +21,24 @@ DEFAULT_PORTS = {
     "uwsgi": 3031,
     "scgi": 4000,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a proxy leads. ``host`` as written (brackets kept), ``""`` for this machine; ``port`` None where
+    none is written."""
+
+    scheme: str
+    host: str
+    port: int | None
+
+    @property
+    def bare(self) -> bool:
+        """A name without a dot: a service of the proxy's own network. ``localhost`` is the proxy itself."""
+        return not any(c in self.host for c in ".:") and self.host.lower() not in ("", "localhost")
+
+    def resolved_port(self) -> int | None:
+        return self.port if self.port is not None else DEFAULT_PORTS.get(self.scheme)
 
 
 def normal_host(host: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from unicodedata import category
 
 from taboot_pipelines.model.graph import is_hostname
 
@@ -20,17 +21,21 @@ _NOBODY = ("localhost", "localhost.localdomain")
 def host_name(text: str) -> str:
     """The key of the Host that a device's name, DNS name or MAC address stands for; "" where none does.
 
-    Lower case, without a trailing dot, IDNA where it is not ASCII; what a name cannot hold becomes ``-``.
+    Lower case, without a trailing dot, IDNA where it is not ASCII; apostrophes go, what else a name cannot
+    hold becomes ``-``.
     """
-    name = text.strip().rstrip(".").lower()
+    name = _APOSTROPHES.sub("", text.strip().rstrip(".").lower())
     if _MAC.fullmatch(name):
         return name.replace(":", "-")
     if not name.isascii():
+        # Signs such as a dash or an emoji go before the letters are encoded.
+        kept = "".join(c if c.isalnum() or category(c)[0] == "M" or c in "_.-" else " " for c in name)
+        name = "-".join(kept.split())
         try:
-            name = ".".join(part.encode("idna").decode("ascii") for part in name.split("."))
+            name = ".".join(part.strip("-").encode("idna").decode("ascii") for part in name.split("."))
         except UnicodeError:
             return ""
-    name = _NOT_IN_A_NAME.sub("-", _APOSTROPHES.sub("", name))
+    name = _NOT_IN_A_NAME.sub("-", name)
     name = ".".join(part.strip("-") for part in name.split(".") if part.strip("-"))
     return name if is_hostname(name) and name not in _NOBODY else ""
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin, Problems
-from taboot_pipelines.extraction.tier_a.compose.nodes import parse as parse_yaml
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin, Problems
+from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.retrieval.answering.house import Document
 from taboot_pipelines.retrieval.answering.statements import Cite
 

@@ -140,6 +140,8 @@ def test_what_is_no_json_is_told(body: bytes) -> None:
 
 
 def test_an_answer_that_breaks_off_drips_or_swells() -> None:
+    bomb = gzip.compress(bytes(50_000_000), 1, mtime=0)
+
     def answer(h: BaseHTTPRequestHandler) -> None:
         if h.path == "/short":
             h.send_response(200)
@@ -148,7 +150,7 @@ def test_an_answer_that_breaks_off_drips_or_swells() -> None:
             h.wfile.write(b"{")
             h.close_connection = True
         elif h.path == "/bomb":
-            send(h, 200, gzip.compress(bytes(50_000_000), 1, mtime=0), content_encoding="gzip")
+            send(h, 200, bomb, content_encoding="gzip")
         elif h.path == "/odd":
             send(h, 200, b"not packed", content_encoding="gzip")
         else:
@@ -161,11 +163,13 @@ def test_an_answer_that_breaks_off_drips_or_swells() -> None:
                 except OSError:
                     return
 
-    with serve(answer) as site, client(site, max_answer_bytes=1_000_000, timeout_seconds=0.4) as ask:
-        assert code_of(ask, "/short").code == "E_NETWORK"
-        assert code_of(ask, "/bomb").code == "E_TOO_LARGE"
-        assert code_of(ask, "/odd").code == "E_API"
-        assert code_of(ask, "/drip").code == "E_TIMEOUT"
+    with serve(answer) as site:
+        with client(site, max_answer_bytes=1_000_000) as ask:
+            assert code_of(ask, "/short").code == "E_NETWORK"
+            assert code_of(ask, "/bomb").code == "E_TOO_LARGE"
+            assert code_of(ask, "/odd").code == "E_API"
+        with client(site, timeout_seconds=0.4) as ask:
+            assert code_of(ask, "/drip").code == "E_TIMEOUT"
     with client("http://127.0.0.1:9") as ask:
         assert code_of(ask).code == "E_NETWORK"
 

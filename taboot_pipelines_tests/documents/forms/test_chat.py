@@ -484,6 +484,117 @@ def test_secrets_that_are_pasted_into_chats() -> None:
         assert "*****" in everything
 
 
+def test_what_claude_code_says_in_the_name_of_a_person() -> None:
+    data = lines(
+        {"type": "system", "subtype": "init", "session_id": "s-9", "cwd": "/srv", "model": "claude-y"},
+        user("<command-name>/review</command-name>\n <command-args>PR\r\n12</command-args>"),
+        user("<local-command-stdout></local-command-stdout>"),
+        user([text_block("<system-reminder>Mind the list.</system-reminder>"), text_block("Why 502?")]),
+        user("<bash-input>uptime -p</bash-input>"),
+        user("<bash-stdout>up 3 days</bash-stdout><bash-stderr>no tty</bash-stderr>"),
+        user("Use <command-name> in a sentence."),
+        {"type": "result", "subtype": "success", "result": "Twice.", "session_id": "s-9"},
+    )
+    document = read(data)
+    assert document.title == "/review PR" and document.metadata["session"] == "s-9"
+    assert document.metadata["models"] == ["claude-y"] and "unknown_types" not in document.metadata
+    roles = [role for role, _ in turns(document.text)]
+    assert roles == ["User", "System", "User", "User", "Tool", "User"]
+    assert "command-args" not in document.text and "Twice." not in document.text
+    assert said(document, data, "12") == b"12" and said(document, data, "no tty") == b"no tty"
+    assert "Call of `shell`:\n\n```\nuptime -p\n```" in document.text
+
+
+def test_prompts_that_a_person_went_back_before_are_variants() -> None:
+    def at(uuid: str, parent: str | None, record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "uuid": uuid, "parentUuid": parent}
+
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "ok"}
+    call = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}
+    first = at("1", None, user("First."))
+    data = lines(
+        first,
+        at("2", "1", assistant(text_block("Answer."), call, id="m1")),
+        at("3", "2", user([result])),
+        at("4", "2", user([result])),  # of calls at once each result follows its call
+        at("5", "4", user("Second, at first.")),
+        at("6", "5", assistant(text_block("To the first second."), id="m2")),
+        first,
+        at("7", "4", user("Second, then.")),
+        at("8", "7", assistant(text_block("To the other."), id="m3")),
+    )
+    document = read(data)
+    marks = [(role, mark) for role, mark in turns(document.text)]
+    assert marks == [
+        ("User", ""),
+        ("Assistant", ""),
+        ("User", "variant 1"),
+        ("Assistant", "variant 1"),
+        ("User", ""),
+        ("Assistant", ""),
+    ]
+    assert document.text.count("First.") == 1
+
+
+def test_the_json_of_older_codex_and_chunks_of_ai_studio() -> None:
+    items = [
+        codex("response_item")["payload"] | item
+        for item in (
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello?"}]},
+            {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "1"},
+        )
+    ]
+    session = {"session": {"id": "old", "timestamp": "2026-01-02T10:00:00Z", "instructions": "Be kind."}}
+    document = read(json.dumps({**session, "items": items}, indent=1).encode())
+    assert document.metadata["format"] == "codex" and document.metadata["session"] == "old"
+    assert [role for role, _ in turns(document.text)] == ["System", "User", "Assistant"]
+    chunks = [
+        {"role": "user", "text": "Compute."},
+        {"role": "model", "executableCode": {"language": "PYTHON", "code": "print(7 * 6)"}},
+        {"role": "model", "inlineImage": {"mimeType": "image/png", "data": "AAAA"}},
+    ]
+    document = read(json.dumps({"chunkedPrompt": {"chunks": chunks}}).encode())
+    assert "```python\nprint(7 * 6)\n```" in document.text and "Attachment: image" in document.text
+    answer = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "42"}}}]}
+    document = read(json.dumps([{"role": "user", "parts": [{"text": "Go."}]}, answer]).encode())
+    assert [role for role, _ in turns(document.text)] == ["User", "Tool"]
+
+
+def test_what_was_found_in_the_web_keeps_its_address_and_references_go() -> None:
+    quote = {"content_type": "tether_quote", "title": "Docs", "url": "https://e.org/x", "text": "As quoted."}
+    mapping = {
+        "a": {"parent": None, "message": {"author": {"role": "tool", "name": "browser"}, "content": quote}},
+        "b": {
+            "parent": "a",
+            "message": {
+                "author": {"role": "assistant"},
+                "content": {"content_type": "text", "parts": ["It is so\ue200cite\ue202turn0\ue201.\n# End"]},
+            },
+        },
+    }
+    document = read(json.dumps({"mapping": mapping}).encode())
+    assert "Docs\nhttps://e.org/x\nAs quoted." in document.text
+    assert "It is so.\n### End" in document.text
+    found = {"type": "knowledge", "title": "Page", "url": "https://e.org/y", "text": "The snippet."}
+    message = {"sender": "assistant", "content": [{"type": "tool_result", "content": [found]}]}
+    files = {
+        "attachments": [{"file_name": "a.py", "extracted_content": "x = 1"}],
+        "files": [{"file_name": "a.py"}],
+    }
+    document = read(json.dumps({"chat_messages": [{**message, **files}]}).encode())
+    assert "Page\nhttps://e.org/y\nThe snippet." in document.text
+    assert document.text.count("Attachment: a.py") == 1
+
+
+def test_bytes_in_another_charset_cost_no_session() -> None:
+    data = lines(
+        b'{"role":"user","content":"h\xe9 `x` | y"}', b'{"role":"assistant","model":"m\xff","content":"ok"}'
+    )
+    document = read(data)
+    assert document.title == "h\ufffd `x` | y" and document.metadata["models"] == ["m\ufffd"]
+    assert said(document, data, "ok") == b"ok"
+
+
 # Bad input --------------------------------------------------------------------------------------------------
 
 

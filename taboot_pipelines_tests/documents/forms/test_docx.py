@@ -86,6 +86,20 @@ def test_links_notes_changes_and_pictures() -> None:
     assert text == "[wiki](https://wiki.example.org/x) odd new[^1]\n\na\tb\n\n[^1]: See there.\n"
 
 
+def test_notes_at_the_end_are_kept() -> None:
+    def notes(kind: str, said: str) -> bytes:
+        note = f'<w:{kind} w:id="2">{paragraph(said)}</w:{kind}>'
+        return f'<w:{kind}s xmlns:w="{W}">{note}</w:{kind}s>'.encode()
+
+    body = (
+        '<w:p><w:r><w:t>One</w:t></w:r><w:r><w:endnoteReference w:id="2"/></w:r>'
+        '<w:r><w:t> two</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
+    )
+    data = docx_of(body, footnotes=notes("footnote", "Below."), endnotes=notes("endnote", "At the end."))
+    text = parsed(data).text
+    assert text == "One[^1] two[^2]\n\n[^2]: Below.\n\n[^1]: At the end.\n"
+
+
 def test_the_strict_form_and_text_boxes() -> None:
     box = (
         '<w:p><w:r><mc:AlternateContent xmlns:mc="urn:mc"><mc:Choice><w:drawing><w:txbxContent>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import email
 import json
 import time
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taboot_pipelines.documents.forms.mail import mail_of
 from taboot_pipelines.documents.forms.mail_attachments import attached_texts
 from taboot_pipelines.documents.forms.mail_parts import MAX_DEPTH, MAX_PARTS, Part, read_message
 from taboot_pipelines.errors import TabootError
@@ -278,6 +280,168 @@ def test_a_missing_boundary_is_found_and_a_message_without_one_is_text():
     assert "\nHello.\n" in text
     assert "- part (application/pdf" in text
     assert "\nHello\n" in parsed("Subject: s\nContent-Type: multipart/mixed; boundary=x\n\nHello\n").text
+
+
+def test_a_boundary_that_is_declared_wrongly_is_found():
+    body = "--real\r\nContent-Type: text/plain\r\nContent-Transfer-Encoding: base64\r\n\r\naGVsbG8=\r\n"
+    mail = plain(f"{body}--real--\r\n", f"{HEAD}Content-Type: multipart/mixed; boundary=other\r\n")
+    assert parsed(mail).text.endswith("\n\nhello\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [
+        (b"=?utf-8?Q?M=C3=BCller,_J?= <m@example.org>", "- From: Müller, J <m@example.org>"),
+        (b'"=?utf-8?Q?M=C3=BCller,_J?=" <m@example.org>', "- From: Müller, J <m@example.org>"),
+        (b"=?utf-8?Q?a@b=2Ec_(x);?= <m@example.org>", "- From: a@b.c (x); <m@example.org>"),
+        ("山田 <y@example.org>".encode("iso2022_jp"), "- From: 山田 <y@example.org>"),
+        ("Müller <m@example.org>".encode("latin-1"), "- From: Müller <m@example.org>"),
+    ],
+)
+def test_people_are_named_as_they_write_themselves(field, shown):
+    assert f"\n{shown}\n" in parsed(b"From: " + field + b"\r\nSubject: s\r\n\r\nx\r\n").text
+
+
+def test_white_space_behind_a_soft_line_break_is_nothing():
+    head = f"{HEAD}Content-Transfer-Encoding: quoted-printable\r\n"
+    assert parsed(plain("one =  \r\nline =\t \r\nonly = 1\r\n", head)).text.endswith(
+        "\n\none line only = 1\n"
+    )
+
+
+def yenc(data: bytes) -> bytes:
+    out = bytearray()
+    for byte in data:
+        code = (byte + 42) & 255
+        out += bytes((61, (code + 64) & 255)) if code in (0, 10, 13, 61) else bytes((code,))
+        if len(out) % 130 > 127:
+            out += b"\n"
+    return bytes(out)
+
+
+def test_files_in_the_text_are_attached_to_it():
+    """As programs wrote them before MIME. What only begins like one is text."""
+    table = bytes(range(256)) * 3
+    lines = [binascii.b2a_uu(table[at : at + 45]) for at in range(0, len(table), 45)]
+    mail = (
+        plain("see here\r\n").replace(b"\r\n", b"\n")
+        + b"begin 644 notes.txt\n#0V%T\n`\nend\nand\nbegin 755 ../a.bin\n"
+        + b"".join(lines)
+        + b"`\nend\n=ybegin line=128 size=768 name=y.bin\n"
+        + yenc(table)
+        + b"\n=yend size=768\nbegin 644 is how one begins\nend of text\n"
+    )
+    document = parsed(mail)
+    assert (
+        "\n\nsee here\n\nand\n\nbegin 644 is how one begins\nend of text\n\nAttachments:\n" in document.text
+    )
+    assert "- notes.txt (application/octet-stream, 3 bytes)\n" in document.text
+    assert "- y.bin (application/octet-stream, 768 bytes)\n" in document.text
+    assert [(a.name, a.data) for a in attached_texts(mail, "message/rfc822")] == [("1-notes.txt", b"Cat")]
+    files = {part.name: part.content(mail) for part in mail_of(mail).root.walk() if part.name}
+    assert files == {"notes.txt": b"Cat", ".._a.bin": table, "y.bin": table}
+
+
+def der(tag: int, *content: bytes) -> bytes:
+    data = b"".join(content)
+    size = len(data)
+    if size < 128:
+        return bytes((tag, size)) + data
+    length = size.to_bytes(4, "big")
+    return bytes((tag, 0x84)) + length + data
+
+
+def ber(tag: int, *content: bytes) -> bytes:
+    return bytes((tag, 0x80)) + b"".join(content) + b"\0\0"
+
+
+def signed_data(entity: bytes, *, indefinite: bool) -> bytes:
+    """A ``SignedData`` without signers, in DER or as programs write that stream."""
+    wrap = ber if indefinite else der
+    half = len(entity) // 2
+    octets = ber(0x24, der(4, entity[:half]), der(4, entity[half:])) if indefinite else der(4, entity)
+    content = wrap(0x30, bytes.fromhex("06092a864886f70d010701"), wrap(0xA0, octets))
+    signed = wrap(0x30, b"\x02\x01\x01", der(0x31), content, der(0x31))
+    return wrap(0x30, bytes.fromhex("06092a864886f70d010702"), wrap(0xA0, signed))
+
+
+def sealed(data: bytes, kind: str) -> bytes:
+    head = f"{HEAD}Content-Type: application/pkcs7-mime; smime-type={kind}; name=smime.p7m\r\n"
+    return plain(base64.encodebytes(data).decode(), f"{head}Content-Transfer-Encoding: base64\r\n")
+
+
+@pytest.mark.parametrize("indefinite", [False, True])
+def test_what_is_signed_is_read(indefinite):
+    entity = (
+        b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nThe disk is full.\r\n--b\r\n"
+        b"Content-Type: text/plain; name=df.txt\r\n\r\n/dev/sda 100%\r\n--b--\r\n"
+    )
+    mail = sealed(signed_data(entity, indefinite=indefinite), "signed-data")
+    document = parsed(mail)
+    assert "\n\nThe disk is full.\n\nAttachments:\n\n- df.txt (text/plain, 13 bytes)\n" in document.text
+    assert "encrypted" not in document.text
+    assert [a.data for a in attached_texts(mail, "message/rfc822")] == [b"/dev/sda 100%"]
+    twice = sealed(
+        signed_data(sealed(signed_data(b"\r\nIn two.\r\n", indefinite=True), ""), indefinite=False), ""
+    )
+    assert "\n\nIn two.\n" in parsed(twice).text
+
+
+@given(st.binary(max_size=60), st.booleans(), st.integers(0, 99))
+def test_a_damaged_signature_is_a_document(noise, indefinite, at):
+    whole = signed_data(b"Content-Type: text/plain\r\n\r\nThe disk is full.\r\n", indefinite=indefinite)
+    at %= len(whole)
+    assert parsed(sealed(whole[:at] + noise + whole[at + len(noise) :], "signed-data")).title == "Disk"
+
+
+def test_a_signature_around_text_is_left_out():
+    text = (
+        "Hi\n-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nThe disk\n- -- is full.\n"
+        "-----BEGIN PGP SIGNATURE-----\n\niQEzBAEBCAAdFiEE\n=abcd\n-----END PGP SIGNATURE-----\nBye\n"
+    )
+    assert parsed(plain(text)).text.endswith("\n\nHi\nThe disk\n-- is full.\nBye\n")
+
+
+ARMOR = "-----BEGIN PGP MESSAGE-----\r\n\r\nhQEMA+planted\r\n=abcd\r\n-----END PGP MESSAGE-----\r\n"
+
+
+@pytest.mark.parametrize(
+    ("mail", "by"),
+    [
+        (sealed(b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03", "enveloped-data"), "S/MIME"),
+        (plain(ARMOR), "OpenPGP"),
+        (
+            plain(
+                "--b\r\nContent-Type: application/pgp-encrypted\r\n\r\nVersion: 1\r\n--b\r\n"
+                f"Content-Type: application/octet-stream; name=a.asc\r\n\r\n{ARMOR}--b--\r\n",
+                f"{HEAD}Content-Type: multipart/encrypted; boundary=b\r\n",
+            ),
+            "OpenPGP",
+        ),
+    ],
+)
+def test_of_what_is_encrypted_the_document_says_so(mail, by):
+    document = parsed(mail)
+    assert f"\n\nThe text is encrypted ({by}): only its key reads it.\n" in document.text
+    assert document.metadata["encrypted"] == by
+    assert "planted" not in document.text
+    assert document.title == "Disk"
+
+
+def test_what_is_encrypted_beside_a_text_is_attached_to_it():
+    kind = "application/pkcs7-mime; smime-type=enveloped-data"
+    body = f"--b\r\n\r\nSee the file.\r\n--b\r\nContent-Type: {kind}\r\n\r\nx\r\n--b--\r\n"
+    document = parsed(plain(body, f"{HEAD}Content-Type: multipart/mixed; boundary=b\r\n"))
+    assert "encrypted" not in document.text
+    assert "See the file.\n\nAttachments:\n\n- part (application/pkcs7-mime, 1 bytes)\n" in document.text
+
+
+def test_a_text_that_the_gmail_api_only_refers_to_is_asked_for():
+    head = [{"name": "Subject", "value": "Log"}]
+    payload = {"mimeType": "text/plain", "headers": head, "body": {"attachmentId": "A1", "size": 500_000}}
+    resource = json.dumps({"id": "1", "payload": payload}).encode()
+    assert "- part.txt (text/plain, 500,000 bytes)\n" in parsed(resource, GMAIL).text
+    assert [(a.name, a.reference) for a in attached_texts(resource, GMAIL)] == [("1-part.txt", "A1")]
 
 
 def test_markup_by_chance_is_shown_as_it_was_written():

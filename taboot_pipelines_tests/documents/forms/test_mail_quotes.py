@@ -32,6 +32,14 @@ REPLIES = {
     "Outlook": f"{NEW}\n\n-----Original Message-----\nFrom: J\nSent: x\nTo: Jane\nSubject: Disk\n\n{OLD}\n",
     "Outlook without a mark": f"{NEW}\n\nFrom: John\nSent: Monday\nTo: Jane\nSubject: Disk\n\n{OLD}\n",
     "Outlook in German": f"{NEW}\n\nVon: John\nGesendet: Montag\nAn: Jane\nBetreff: Disk\n\n{OLD}\n",
+    "behind a rule": f"{NEW}\n\n{'_' * 32}\nFrom: John\nSent: x\nTo: y\nSubject: z\n\n{OLD}\n",
+    "without marks": f"{NEW}\n\nOn Mon, 2 Mar 2026 at 10:00, John <john@example.org> wrote:\n\n{OLD}\n",
+    "Outlook in Danish": f"{NEW}\n\nFra: John\nSendt: 2. marts\nTil: Jane\nEmne: Disk\n\n{OLD}\n",
+    "Outlook in Polish": f"{NEW}\n\nOd: John\nWysłano: 2 marca\nDo: Jane\nTemat: Disk\n\n{OLD}\n",
+    "Outlook in Czech": f"{NEW}\n\nOd: John\nOdesláno: 2. března\nKomu: Jane\nPředmět: Disk\n\n{OLD}\n",
+    "Outlook in Finnish": f"{NEW}\n\nLähettäjä: J\nLähetetty: x\nVastaanottaja: y\nAihe: z\n\n{OLD}\n",
+    "Outlook in Turkish": f"{NEW}\n\nKimden: J\nGönderildi: x\nKime: y\nKonu: z\n\n{OLD}\n",
+    "Outlook in Japanese": f"{NEW}\n\n差出人: J\n送信日時: x\n宛先: y\n件名: z\n\n{OLD}\n",
     "between": f"> {OLD} 1\n\n{NEW}\n\n> {OLD} 2\n> {OLD} 3\n\nand yes\n",
 }
 
@@ -45,6 +53,7 @@ def test_history_is_in_the_document_and_in_no_chunk(name):
     assert OLD not in own
     assert "wrote" not in own
     assert "schrieb" not in own
+    assert "____" not in own
     assert OLD in history
     assert all(line.startswith((">", "Quote ")) for line in history.split("\n") if line)
     chunks = chunk_texts(document)
@@ -87,6 +96,11 @@ KEPT = {
     ),
     "Python": (f"{NEW}\n\n>>> {OLD}\n>>> x\n", "Re: Disk"),
     "code": (f"{NEW}\n\n```\n> {OLD}\n```\n", "Re: Disk"),
+    "an answer below what is named": (
+        f"On Mon, 2 Mar 2026 at 10:00, John <john@example.org> wrote:\n> x\n\n{OLD}\n",
+        "Re: Disk",
+    ),
+    "who wrote, in prose": (f"{NEW}\n\nOn Monday John wrote:\n\n{OLD}\n", "Re: Disk"),
     "a word": (f"{NEW}\n\nFrom: here on I do not know.\n{OLD}\n", "Re: Disk"),
 }
 

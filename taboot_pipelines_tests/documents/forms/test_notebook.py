@@ -67,6 +67,16 @@ def test_cells_and_outputs() -> None:
     assert json.loads(b'"' + data[start:end] + b'"') == "“atlas"
 
 
+def test_what_is_displayed_as_markdown_is_shown() -> None:
+    outputs = [
+        {"output_type": "display_data", "data": {"text/markdown": "It **holds**.", "text/html": "<b>"}},
+        {"output_type": "display_data", "data": {"text/latex": "$x^2$", "text/plain": "x**2"}},
+    ]
+    text = parsed(notebook(code("show()", *outputs))).text
+    assert "```text\nIt **holds**.\n```\n\n*Output: text/html*" in text
+    assert "```text\nx**2\n```\n\n*Output: text/latex*" in text
+
+
 def test_long_outputs_are_shortened_and_open_fences_closed() -> None:
     lines = [f"line {n}\n" for n in range(1000)]
     text = parsed(

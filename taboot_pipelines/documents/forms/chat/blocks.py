@@ -3,10 +3,14 @@ of Anthropic, OpenAI and Google write them and all programs keep them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn, fields_of, short_name
 from taboot_pipelines.model.json_text import Run, Value
 
-_TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"})
+_TEXTS = frozenset(
+    {"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "voice_note"}
+)
 _THINKING = frozenset({"thinking", "reasoning", "redacted_thinking", "thought", "thoughts"})
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", "toolCall", "tool_call", "function"})
 _RESULTS = frozenset({"tool_result", "toolResult", "mcp_tool_result", "web_search_tool_result"})
@@ -56,27 +60,29 @@ def add_call(session: Session, turn: Turn, name: str, arguments: Value | None, k
 def add_result(
     session: Session,
     turn: Turn,
-    content: Value | None,
+    content: Value | Sequence[Value] | None,
     *,
     key: str = "",
     name: str = "",
     failed: bool = False,
 ) -> None:
-    """Add what a tool answered: the texts in ``content``, one beneath the other, then what is attached."""
+    """Add what a tool answered: the texts in ``content``, one beneath the other, then what is attached. Of
+    what was found in the web the title and address are part."""
     part = Part("result", name=short_name(name) or session.tools.get(key, ""), failed=failed)
     turn.parts.append(part)
-    blocks = content.items() if content is not None and isinstance(content.data, list) else [content]
-    for block in blocks:
-        if block is None:
-            continue
+    if isinstance(content, Value):
+        content = content.data if isinstance(content.data, list) else [content]
+    for block in content or ():
         if isinstance(block.data, dict) and block.string("type") in _ATTACHED:
             turn.parts.append(Part("attachment", name=_attached(block)))
             continue
-        text = block.at("text") if isinstance(block.data, dict) else None
-        runs = session.runs(text if text is not None and isinstance(text.data, str) else block)
-        if runs and part.runs:
-            part.runs.append(Run("\n", runs[0].start, runs[0].start, False))
-        part.runs += runs
+        named = (block.at(name) for name in ("title", "url", "text"))
+        texts = [text for text in named if text is not None and isinstance(text.data, str) and text.data]
+        for text in texts or [block]:
+            runs = session.runs(text)
+            if runs and part.runs:
+                part.runs.append(Run("\n", runs[0].start, runs[0].start, False))
+            part.runs += runs
 
 
 def add_thinking(session: Session, turn: Turn, value: Value | None) -> None:
@@ -141,5 +147,5 @@ def _attached(block: Value) -> str:
         )
     )
     mime = short_name(next(filter(None, mimes), ""))
-    kind = short_name(block.string("type")) or "file"
+    kind = short_name(block.string("type")).removeprefix("input_") or "file"
     return f"{kind} ({mime})" if mime else kind

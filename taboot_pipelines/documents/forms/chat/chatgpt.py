@@ -44,8 +44,8 @@ def _message(session: Session, message: Value, mark: str) -> None:
     # Calls, thoughts and the answer of a model are messages of their own; together they are its turn.
     turn = session.turn(role, time, mark=mark)
     if role == "tool":
-        for text in filter(lambda text: text.data, _texts(message)):
-            add_result(session, turn, text, name=message.string("author", "name"))
+        if texts := [text for text in _texts(message) if text.data]:
+            add_result(session, turn, texts, name=message.string("author", "name"))
     elif (recipient := message.string("recipient")) not in ("", "all") and role == "assistant":
         for text in _texts(message):
             add_call(session, turn, recipient, text)
@@ -79,7 +79,7 @@ def _texts(message: Value) -> list[Value]:
             found += [text for name in ("text", "content") if (text := part.at(name)) is not None]
         else:
             found.append(part)
-    for name in ("text", "result", "user_profile", "user_instructions", "model_set_context"):
+    for name in ("title", "url", "text", "result", "user_profile", "user_instructions", "model_set_context"):
         if (text := content.at(name)) is not None:
             found.append(text)
     return [text for text in found if isinstance(text.data, str)]
@@ -89,6 +89,11 @@ def _attachments(message: Value, turn: Turn) -> None:
     for part in message.items("content", "parts"):
         kind = part.string("content_type")
         if part.at("asset_pointer") is not None or "asset" in kind:
-            turn.parts.append(Part("attachment", name=short_name(kind.replace("_", " ")) or "asset"))
+            turn.parts.append(
+                Part(
+                    "attachment",
+                    name=short_name(kind.replace("_", " ")) or "asset",
+                )
+            )
     for file in message.items("metadata", "attachments"):
         turn.parts.append(Part("attachment", name=short_name(file.string("name")) or "file"))

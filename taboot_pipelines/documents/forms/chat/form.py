@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterable
 from datetime import UTC
 
@@ -10,14 +11,16 @@ from taboot_pipelines.documents.forms.chat.aider import read_aider
 from taboot_pipelines.documents.forms.chat.lines import read_lines
 from taboot_pipelines.documents.forms.chat.markdown import write
 from taboot_pipelines.documents.forms.chat.sessions import read_session
-from taboot_pipelines.documents.forms.chat.turns import Session, text_of
+from taboot_pipelines.documents.forms.chat.turns import Session
 from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import JsonWriter
+from taboot_pipelines.documents.forms.writing import JsonWriter, text_of
 from taboot_pipelines.documents.metadata import Facts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import CHAT_WITH_THINKING, HEAD_BYTES, FileKind, kind_of
 
 _MAX_TITLE = 100
+#: Bytes that are no UTF-8, as ``surrogateescape`` has them.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_UNKNOWN = 20
 
 
@@ -31,7 +34,7 @@ def chat(data: bytes, given: Given) -> Formed:
     """
     bom = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     source = data[bom:].decode("utf-8", "surrogateescape")
-    session = Session(source)
+    session = Session(_SURROGATES.sub("\ufffd", source))
     match kind_of(data[:HEAD_BYTES]):
         case FileKind.LINES:
             read_lines(session)

@@ -12,12 +12,15 @@ from taboot_pipelines.documents.forms.chat.blocks import (
     add_thinking,
 )
 from taboot_pipelines.documents.forms.chat.turns import Part, Session, role_of, short_name
+from taboot_pipelines.documents.forms.writing import cut, text_of
 from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import join
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.model.json_text import Run, Value
 
 #: What Takeout puts before a prompt, in English.
+#: The names of what AI Studio has beside or in place of a text.
+_ATTACHED = re.compile(r"(?:drive|inline|youtube)([A-Z][A-Za-z]*)")
 _PROMPTED = re.compile(r"Prompted[\s\u00a0]+")
 
 
@@ -69,10 +72,12 @@ def read_studio(session: Session, root: Value) -> None:
         add_content(session, session.turn("system"), system.at("parts") or system)
     for chunk in root.items("chunkedPrompt", "chunks"):
         turn = session.turn(role_of(chunk.string("role")) or "note", chunk.at("createTime"))
-        (add_thinking if chunk.true("isThought") else add_text)(session, turn, chunk.at("text"))
-        for name in chunk.members():
-            if name.startswith("drive"):
-                turn.parts.append(Part("attachment", name=short_name(name.removeprefix("drive").lower())))
+        attached = [match[1] for name in chunk.members() if (match := _ATTACHED.fullmatch(name))]
+        if (text := chunk.at("text")) is not None:
+            (add_thinking if chunk.true("isThought") else add_text)(session, turn, text)
+        elif not attached:
+            add_content(session, turn, chunk)
+        turn.parts += [Part("attachment", name=short_name(name.lower())) for name in attached]
 
 
 def read_activity(session: Session, root: Value) -> None:
@@ -81,13 +86,8 @@ def read_activity(session: Session, root: Value) -> None:
     user = session.turn("user", time)
     if title is not None and isinstance(title.data, str):
         runs = session.runs(title)
-        if (
-            (prompted := _PROMPTED.match(title.data))
-            and runs[0].verbatim
-            and len(runs[0].text) > prompted.end()
-        ):
-            skipped = prompted.end()
-            runs[0] = Run(runs[0].text[skipped:], runs[0].start + skipped, runs[0].end, True)
+        if prompted := _PROMPTED.match(text_of(runs)):
+            runs = cut(runs, prompted.end(), len(title.data))
         user.parts.append(Part("text", runs))
     for name in ("attachedFiles", "imageFile"):
         for file in root.items(name) or filter(None, [root.at(name)]):

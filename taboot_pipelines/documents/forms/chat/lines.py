@@ -16,10 +16,19 @@ from taboot_pipelines.documents.forms.chat.blocks import (
     add_thinking,
 )
 from taboot_pipelines.documents.forms.chat.gemini import add_message
-from taboot_pipelines.documents.forms.chat.turns import Part, Role, Session, Turn, fields_of, role_of
+from taboot_pipelines.documents.forms.chat.turns import (
+    Field,
+    Part,
+    Role,
+    Session,
+    Turn,
+    fields_of,
+    role_of,
+)
+from taboot_pipelines.documents.forms.writing import cut, text_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import Shape, record_shape
-from taboot_pipelines.model.json_text import Value, parse
+from taboot_pipelines.model.json_text import Run, Value, parse
 
 _LINE = re.compile(r"[^\n]+")
 #: Records of Claude Code that say nothing of what was said.
@@ -35,9 +44,25 @@ _CLAUDE_CODE_SILENT = frozenset(
         "pr-link",
         "progress",
         "queue-operation",
+        "result",
         "tag",
         "worktree-state",
     }
+)
+#: What begins a message that Claude Code says in the user's name.
+_TAGGED = re.compile(
+    r"\s*<(?:command-(?:name|message|args)|local-command-(?:stdout|stderr|caveat)|bash-(?:input|stdout|stderr)"
+    r"|system-reminder|task-notification|user-prompt-submit-hook|ide_(?:opened_file|selection|diagnostics))\b"
+)
+#: Of these what is between them counts.
+_TAGS = (
+    "command-name",
+    "command-args",
+    "bash-input",
+    "bash-stdout",
+    "bash-stderr",
+    "local-command-stdout",
+    "local-command-stderr",
 )
 _CODEX_SILENT = frozenset(
     {"compaction", "ghost_snapshot", "reasoning", "web_search_call", "image_generation_call", "other"}
@@ -57,9 +82,17 @@ def read_lines(session: Session) -> None:
     spoken = any(
         shape is Shape.CODEX and record.string("payload", "type") == "message" for record, shape in records
     )
+    session.marks = _variants([record for record, shape in records if shape is Shape.CLAUDE_CODE])
+    told: set[str] = set()
     for record, shape in records:
         if session.shape is None:
             session.shape = shape
+        if shape is Shape.CLAUDE_CODE and record.at("uuid") is not None:
+            # A session that is resumed may have what it began with once more.
+            text = session.source[record.start : record.end]
+            if text in told:
+                continue
+            told.add(text)
         if shape is Shape.CODEX and record.string("type") == "event_msg":
             if not spoken:
                 _codex_event(session, record)
@@ -86,9 +119,32 @@ def _records(session: Session) -> Iterator[tuple[Value, Shape]]:
             yield record, shape
 
 
+def _variants(records: list[Value]) -> dict[str, str]:
+    """The marks of the records of Claude Code that a person went back before: of several prompts that follow
+    one record the last counts. By the records' ids."""
+    prompts: dict[str, dict[str, None]] = {}
+    for record in records:
+        content = record.at("message", "content")
+        if (
+            (parent := record.string("parentUuid"))
+            and record.string("type") == "user"
+            and content is not None
+            and not (_only_results(content) or record.true("isMeta") or record.true("isSidechain"))
+        ):
+            prompts.setdefault(parent, {})[record.string("uuid")] = None
+    left = [uuid for uuids in prompts.values() for uuid in list(uuids)[:-1]]
+    if not left:
+        return {}
+    marks = {uuid: f"variant {number}" for number, uuid in enumerate(left, start=1)}
+    for record in records:
+        if (mark := marks.get(record.string("parentUuid"))) is not None:
+            marks.setdefault(record.string("uuid"), mark)
+    return marks
+
+
 def _claude_code(session: Session, record: Value) -> None:
     kind = record.string("type")
-    session.named("id", record.string("sessionId"))
+    session.named("id", record.string("sessionId"), record.string("session_id"))
     session.named("project", record.string("cwd"))
     for name in ("customTitle", "aiTitle", "summary"):
         if kind in ("summary", "custom-title", "ai-title") and (title := record.at(name)) is not None:
@@ -97,7 +153,7 @@ def _claude_code(session: Session, record: Value) -> None:
         return
     message = record.at("message")
     time = record.at("timestamp")
-    mark = "subagent" if record.true("isSidechain") else ""
+    mark = "subagent" if record.true("isSidechain") else session.marks.get(record.string("uuid"), "")
     if message is not None and isinstance(message.data, dict) and (kind in ("user", "assistant") or not kind):
         role = role_of(message.string("role") or kind)
         content = message.at("content")
@@ -109,13 +165,58 @@ def _claude_code(session: Session, record: Value) -> None:
             # A program writes "<synthetic>" where no model answered.
             if (model := message.string("model")) and not model.startswith("<"):
                 session.models[model] = None
+            if role == "user":
+                _prompt(session, content, time, mark)
+                return
             key = message.string("id") if role == "assistant" else ""
             add_content(session, session.turn(role, time, key=key, mark=mark), content)
             return
     if kind == "system":
+        if model := record.string("model"):
+            session.models[model] = None
         add_text(session, session.turn("system", time, mark=mark), record.at("content"))
     elif kind not in _CLAUDE_CODE_SILENT:
         session.unknown[kind or "record"] += 1
+
+
+def _prompt(session: Session, content: Value | None, time: Value | None, mark: str) -> None:
+    """What a person says to Claude Code, and what the program says in the same way: commands that the person
+    gave, what they printed, and hints to the model."""
+    if content is None:
+        return
+    turn: Turn | None = None
+    for block in content.items() or [content]:
+        text = block if isinstance(block.data, str) else block.at("text")
+        runs = session.runs(text) if text is not None and isinstance(text.data, str) else []
+        said = text_of(runs)
+        tagged = _TAGGED.match(said)
+        if tagged is None:
+            if turn is None or session.turns[-1] is not turn:
+                turn = session.turn("user", time, mark=mark)
+            add_content(session, turn, block)
+            continue
+        held = {name: span for name in _TAGS if (span := _between(said, name)) is not None}
+        if "command-name" in held:
+            command = cut(runs, *held["command-name"])
+            if given := cut(runs, *held.get("command-args", (0, 0))):
+                command += [Run(" ", given[0].start, given[0].start, False), *given]
+            session.turn("user", time, mark=mark).parts.append(Part("text", command))
+        elif "bash-input" in held:
+            fields = [Field("", cut(runs, *held["bash-input"]))]
+            session.turn("user", time, mark=mark).parts.append(Part("call", name="shell", fields=fields))
+        elif held:
+            printed = [part for span in held.values() if (part := cut(runs, *span))]
+            if printed:
+                session.turn("tool", time, mark=mark).parts += [Part("result", part) for part in printed]
+        else:
+            session.turn("system", time, mark=mark).parts.append(Part("text", runs))
+
+
+def _between(text: str, name: str) -> tuple[int, int] | None:
+    """What stands between the first tags of a name."""
+    start = text.find(f"<{name}>")
+    end = text.find(f"</{name}>", start)
+    return None if start < 0 or end < 0 else (start + len(name) + 2, end)
 
 
 def _only_results(content: Value) -> bool:
@@ -230,6 +331,8 @@ def _openclaw(session: Session, record: Value) -> None:
     elif kind == "model_change":
         if model := record.string("modelId"):
             session.models[model] = None
+    elif kind == "custom_message":
+        add_content(session, session.turn("system", time), record.at("content"))
     elif kind in ("compaction", "branch_summary"):
         add_text(session, session.turn("system", time), record.at("summary"))
     elif message is not None:
@@ -257,10 +360,13 @@ def _message(session: Session, message: Value, time: Value | None) -> None:
         role = "note"
     if model := message.string("model"):
         session.models[model] = None
-    turn = session.turn(role, time)
     content = message.at("content")
     if content is None or content.data is None:
         content = message.at("parts")
+        if content is not None and role == "user" and _only_responses(content):
+            add_content(session, session.turn("tool", time), content)
+            return
+    turn = session.turn(role, time)
     if role == "tool":
         key = message.string("toolCallId") or message.string("tool_call_id")
         name = message.string("toolName") or message.string("name") or message.string("command")
@@ -272,6 +378,12 @@ def _message(session: Session, message: Value, time: Value | None) -> None:
     for call in message.items("tool_calls"):
         name = call.string("function", "name") or call.string("name")
         add_call(session, turn, name, call.at("function", "arguments") or call.at("args"), call.string("id"))
+
+
+def _only_responses(content: Value) -> bool:
+    """Whether what Gemini's API calls a user's turn is what tools answered."""
+    parts = content.items()
+    return bool(parts) and all("functionResponse" in part.members() for part in parts)
 
 
 def _gemini(session: Session, record: Value) -> None:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC
 
-from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn, text_of
-from taboot_pipelines.documents.forms.writing import Edit, JsonWriter
+from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn
+from taboot_pipelines.documents.forms.writing import Edit, JsonWriter, cut, text_of
 from taboot_pipelines.documents.mime import PLAIN
 from taboot_pipelines.documents.secrets import find_secrets
 from taboot_pipelines.documents.secrets.spans import Span, merged
@@ -25,6 +25,8 @@ _EXAMINED_CHARS = 65_536
 _AS_CODE = "text/x-shellscript"
 _HEADINGS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool", "note": "Note"}
 
+#: How ChatGPT refers to what it found, in characters that no font has.
+_CITATION = re.compile("\ue200[^\ue200\ue201\n]{0,400}\ue201")
 _LINE_BREAK = re.compile(r"\n")
 _TICKS = re.compile(r"`{3,}")
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\))")
@@ -102,6 +104,8 @@ def _prose(writer: JsonWriter, runs: Sequence[Run]) -> None:
             at = line.start("heading")
             edits.append(Edit(at, at, "#" * min(2, 6 - len(line["heading"]))))
     end = len(text.rstrip())
+    if "\ue200" in text:
+        edits = sorted([*edits, *(Edit(*mark.span(), "") for mark in _CITATION.finditer(text))])
     edits = [edit for edit in edits if edit.start < end]
     if end < len(text):
         edits.append(Edit(end, len(text), ""))
@@ -210,12 +214,5 @@ def _fence(*texts: str) -> str:
 
 def _first_line(runs: Sequence[Run]) -> list[Run]:
     """The pieces of the first line."""
-    line: list[Run] = []
-    for run in runs:
-        cut = run.text.find("\n")
-        if cut >= 0:
-            if cut and run.verbatim:
-                line.append(Run(run.text[:cut], run.start, run.start + cut, True))
-            break
-        line.append(run)
-    return line if text_of(line).strip() else []
+    line = text_of(runs).partition("\n")[0]
+    return cut(runs, 0, len(line)) if line.strip() else []

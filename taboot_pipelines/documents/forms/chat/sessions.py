@@ -30,6 +30,8 @@ def read_session(session: Session) -> None:
             _claude(session, root)
         case Shape.CLAUDE_CODE:
             read_records(session, root.items("loglines"))
+        case Shape.CODEX:
+            read_records(session, [*filter(None, [root.at("session")]), *root.items("items")])
         case Shape.GEMINI_CLI:
             read_cli(session, root)
         case Shape.AI_STUDIO:
@@ -76,6 +78,10 @@ def _claude_message(session: Session, message: Value, mark: str) -> None:
     add_content(session, turn, message.at("content"))
     if not turn.parts:
         add_text(session, turn, message.at("text"))
+    named: set[str] = set()
     for file in (*message.items("attachments"), *message.items("files")):
         name = short_name(file.string("file_name")) or "file"
-        turn.parts.append(Part("attachment", session.runs(file.at("extracted_content")), name=name))
+        runs = session.runs(file.at("extracted_content"))
+        if runs or name not in named:  # a file whose text was read stands in both lists
+            turn.parts.append(Part("attachment", runs, name=name))
+        named.add(name)

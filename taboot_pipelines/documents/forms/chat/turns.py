@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
+from taboot_pipelines.documents.forms.writing import pieces, text_of
 from taboot_pipelines.documents.metadata import parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import Shape
@@ -86,6 +87,8 @@ class Session:
     corrupt: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
     turns: list[Turn] = field(default_factory=list)
+    #: The marks of records that are no part of the session as it went on, by the records' ids.
+    marks: dict[str, str] = field(default_factory=dict)
     #: The tools that calls name, by the calls' ids.
     tools: dict[str, str] = field(default_factory=dict)
 
@@ -116,18 +119,12 @@ class Session:
             return []
         if not isinstance(value.data, str):
             return [Run(self.source[value.start : value.end], value.start, value.end, True)]
-        runs = value.runs(self.source)
-        return _line_breaks(runs) if "\r" in value.data else list(runs)
+        return pieces(value, self.source)
 
 
 def role_of(name: str) -> Role | None:
     """The role that a format calls ``name``."""
     return _ROLES.get(name)
-
-
-def text_of(runs: Sequence[Run]) -> str:
-    """The text that pieces make together."""
-    return "".join(run.text for run in runs)
 
 
 def short_name(name: str) -> str:
@@ -214,23 +211,3 @@ def _fields_within(runs: Sequence[Run], text: str, members: Mapping[str, Value])
             )
         )
     return fields
-
-
-def _line_breaks(runs: Iterable[Run]) -> list[Run]:
-    """Carriage returns, with the line feeds that follow them, as line feeds."""
-    made: list[Run] = []
-    held: Run | None = None
-    for run in runs:
-        if held is not None:
-            paired = run.text == "\n" and not run.verbatim
-            made.append(Run("\n", held.start, run.end if paired else held.end, False))
-            held = None
-            if paired:
-                continue
-        if run.text == "\r":
-            held = run
-        else:
-            made.append(run)
-    if held is not None:
-        made.append(Run("\n", held.start, held.end, False))
-    return made

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, quote
-from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, SEQUENCE, Node
 from taboot_pipelines.extraction.tier_a.compose.ports import read_ports
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
 from taboot_pipelines.model.graph import Basis, is_hostname, is_public
 from taboot_pipelines.model.records import Evidence, NodeRef
 

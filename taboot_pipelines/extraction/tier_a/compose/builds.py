@@ -11,9 +11,9 @@ from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, quote
 from taboot_pipelines.extraction.tier_a.compose.dockerfile import base_images
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
-from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, Entry, Node, with_text
 from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Entry, Node, with_text
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import Evidence, NodeRef, Problem
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.files import modernized
-from taboot_pipelines.extraction.tier_a.compose.nodes import (
+from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
     Node,
@@ -16,7 +17,6 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
     with_children,
     with_text,
 )
-from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand
 
 _SECTIONS = frozenset({"services", "networks", "include"})
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader, Project
-from taboot_pipelines.extraction.tier_a.compose.nodes import Node
 from taboot_pipelines.extraction.tier_a.images import ImageReference
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis, is_hostname
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeClaim, NodeRef, SourceFacts

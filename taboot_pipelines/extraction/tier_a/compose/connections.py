@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
-from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.model.records import NodeRef
 
 # A scheme is looked for only where a word starts: from every letter of a long word the time is quadratic.

@@ -6,7 +6,7 @@ from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, Collector, evidence
-from taboot_pipelines.extraction.tier_a.compose.nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 

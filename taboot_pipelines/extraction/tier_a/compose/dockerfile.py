@@ -15,7 +15,8 @@ from taboot_pipelines.extraction.tier_a.compose.variables import expand
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*([\\`])\s*", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"#\s*[A-Za-z]+\s*=\s*\S")
 _INSTRUCTION = re.compile(r"[ \t]*([A-Za-z]+)(?=\s|$)")
-_HEREDOC = re.compile(r"<<(-?)([\"']?)([A-Za-z_][A-Za-z0-9_]*)\2")
+#: It begins a word of the shell: neither ``<<<`` nor a shift within ``$((…))`` is one.
+_HEREDOC = re.compile(r"(?<!\S)[0-9]*<<(-?)([\"']?)([A-Za-z_][A-Za-z0-9_]*)\2")
 _FROM = re.compile(r"(?:--[a-z]+=\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*", re.IGNORECASE)
 _TAKES_HEREDOC = frozenset({"RUN", "COPY", "ADD"})
 
@@ -33,6 +34,18 @@ class BaseImage:
     missing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction at code points ``[start, end)``: its keyword in upper case, the rest of it with its
+    continued lines joined, and the same rest in pieces, each with where it begins."""
+
+    keyword: str
+    rest: str
+    start: int
+    end: int
+    pieces: tuple[tuple[str, int], ...]
+
+
 def base_images(text: str, build_args: Mapping[str, str | None]) -> list[BaseImage]:
     """Every ``FROM`` that names an image, in order: earlier stages and ``scratch`` are none.
 
@@ -43,9 +56,10 @@ def base_images(text: str, build_args: Mapping[str, str | None]) -> list[BaseIma
     stages: set[str] = set()
     found: list[BaseImage] = []
     seen_from = False
-    for keyword, rest, start, end in _instructions(text):
+    for instruction in instructions(text):
+        keyword, rest = instruction.keyword, instruction.rest
         if keyword == "ARG" and not seen_from:
-            for part in _words(rest):
+            for part in words(rest):
                 name, equals, default = part.partition("=")
                 if name in build_args:
                     scope[name] = build_args[name]
@@ -61,21 +75,30 @@ def base_images(text: str, build_args: Mapping[str, str | None]) -> list[BaseIma
             result = expand(written, scope)
             name = result.text
             if name.lower() not in stages and name.lower() != "scratch" and name:
-                found.append(BaseImage(name, stage, start, end, result.missing if result.valid else ("$",)))
+                found.append(
+                    BaseImage(
+                        name,
+                        stage,
+                        instruction.start,
+                        instruction.end,
+                        result.missing if result.valid else ("$",),
+                    )
+                )
             if stage is not None:
                 stages.add(stage.lower())
     return found
 
 
-def _words(rest: str) -> list[str]:
+def words(rest: str) -> list[str]:
+    """The words of an instruction, without the quotes that hold some together."""
     return [
         m[0].replace('"', "").replace("'", "") for m in re.finditer(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+", rest)
     ]
 
 
-def _instructions(text: str) -> list[tuple[str, str, int, int]]:
-    """(keyword in upper case, the rest with continuations joined, start, end) of each instruction."""
-    found: list[tuple[str, str, int, int]] = []
+def instructions(text: str) -> list[Instruction]:
+    """Every instruction of a Dockerfile, in order; here-documents are none."""
+    found: list[Instruction] = []
     escape = "\\"
     directives = True
     at, n = (1 if text.startswith("\ufeff") else 0), len(text)
@@ -93,14 +116,14 @@ def _instructions(text: str) -> list[tuple[str, str, int, int]]:
             at = after
             continue
         start = at + keyword.start(1)
-        parts: list[str] = []
+        pieces: list[tuple[str, int]] = []
         offset = at + keyword.end()
         end = stop
         while True:
             piece = text[offset:stop]
             joined = piece.rstrip(" \t")
             continued = joined.endswith(escape)
-            parts.append(joined[:-1] if continued else piece)
+            pieces.append((joined[:-1] if continued else piece, offset))
             end = offset + len(piece.rstrip())
             if not continued:
                 break
@@ -115,9 +138,11 @@ def _instructions(text: str) -> list[tuple[str, str, int, int]]:
             if offset >= n:
                 stop = n
                 break
-        name, rest = keyword.group(1).upper(), " ".join(parts)
-        found.append((name, rest, start, end))
+        name, rest = keyword.group(1).upper(), " ".join(piece for piece, _ in pieces)
+        found.append(Instruction(name, rest, start, end, tuple(pieces)))
         at = after
+        if name == "ONBUILD":
+            name = rest.split(maxsplit=1)[0].upper() if rest.strip() else ""
         if name in _TAKES_HEREDOC:
             for dash, _, word in _HEREDOC.findall(rest):
                 at = _after_heredoc(text, at, word, strip_tabs=dash == "-")

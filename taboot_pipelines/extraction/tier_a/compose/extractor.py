@@ -19,7 +19,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "2"
+    version = "3"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

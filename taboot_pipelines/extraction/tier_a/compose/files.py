@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection
 
-from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, Entry, Node, with_children
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Entry, Node, with_children
 from taboot_pipelines.packaged import word_list
 
 #: Compose's own order of the files it looks for in a directory.

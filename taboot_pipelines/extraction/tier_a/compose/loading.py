@@ -22,7 +22,8 @@ from taboot_pipelines.extraction.tier_a.compose.files import (
     normalize_project,
     resolve_path,
 )
-from taboot_pipelines.extraction.tier_a.compose.nodes import (
+from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
     SEQUENCE,
@@ -33,7 +34,6 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
     parse,
     with_children,
 )
-from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
 from taboot_pipelines.model.records import FileView, Problem
 
 #: The longest chain of `extends` and the deepest `include`; the files that a project's includes may load.

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from taboot_pipelines.extraction.tier_a.compose.nodes import (
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SEQUENCE,
     Entry,

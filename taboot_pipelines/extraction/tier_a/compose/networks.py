@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence
-from taboot_pipelines.extraction.tier_a.compose.nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_public
 from taboot_pipelines.model.records import NodeRef
 

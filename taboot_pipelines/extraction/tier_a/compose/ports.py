@@ -6,8 +6,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, SCALAR, Node
 from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node
 
 _RANGE = re.compile(r"0*(\d{1,5})(?:-0*(\d{1,5}))?", re.ASCII)
 _PROTOCOL = re.compile(r"[a-z0-9][a-z0-9+._-]*")

@@ -10,7 +10,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
-from taboot_pipelines.extraction.tier_a.compose.nodes import (
+from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
     SEQUENCE,
@@ -20,7 +21,6 @@ from taboot_pipelines.extraction.tier_a.compose.nodes import (
     parse,
     with_text,
 )
-from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.model.records import FileView, Role, SourceFacts
 
 _NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from taboot_pipelines.extraction.tier_a.compose.nodes import SCALAR, Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
 
 #: Go's integer literals; underscores have been taken out before.
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))", re.ASCII)

@@ -11,12 +11,12 @@ from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, C
 from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
 from taboot_pipelines.extraction.tier_a.compose.dependencies import claim_dependencies
 from taboot_pipelines.extraction.tier_a.compose.networks import claim_networks, memberships
-from taboot_pipelines.extraction.tier_a.compose.nodes import MAPPING, Node
 from taboot_pipelines.extraction.tier_a.compose.ports import read_ports
-from taboot_pipelines.extraction.tier_a.compose.routes import claim_routes, find_proxy
+from taboot_pipelines.extraction.tier_a.compose.routes import claim_routes, default_rule, find_proxy
 from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
 from taboot_pipelines.extraction.tier_a.compose.tunnels import claim_vpn
 from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
 from taboot_pipelines.model.records import NodeClaim, NodeRef
@@ -50,6 +50,7 @@ def claim_project(c: Collector) -> None:
     claim_networks(c)
     proxy = find_proxy(c, services)
     routes = {name: traefik.read_labels(all_labels(c, name, node)) for name, _, node in services}
+    rule = default_rule(services)
     for name, key, node in services:
         ref = c.service(name)
         claim_dependencies(c, ref, name, node)
@@ -59,7 +60,7 @@ def claim_project(c: Collector) -> None:
         claim_extra_hosts(c, node)
         claim_connections(c, ref, name, node)
         claim_vpn(c, ref, name, node)
-        claim_routes(c, ref, name, key, proxy, routes)
+        claim_routes(c, ref, name, key, proxy, routes, rule)
     for name, marks in c.unresolved.items():
         found = c.nodes[("Service", (c.scope, name))]
         c.nodes[("Service", (c.scope, name))] = NodeClaim(

@@ -1,32 +1,27 @@
-"""Traefik's Docker labels (v2 and v3): routers, their services, and what a rule says about host and path."""
+"""Traefik's Docker labels: routers, their services and middlewares, as Traefik 2 and 3 have them, and the
+frontends and segments of Traefik 1, which count where a container has no routers and services of the later
+ones.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from taboot_pipelines.extraction.tier_a.compose.nodes import Entry, Node
+from taboot_pipelines.extraction.tier_a.proxying import Guard, port_number
+from taboot_pipelines.extraction.tier_a.traefik.dynamic import SECURE_ENTRY_POINTS, SINGLE_SIGN_ON
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Entry, Node
 
-_LABEL = re.compile(r"traefik\.(http|tcp|udp)\.(routers|services)\.([^.]+)(?:\.(.+))?", re.IGNORECASE)
-_TOKEN = re.compile(r"\s*(?:(&&|\|\||!|\(|\))|([A-Za-z]+)\s*\(|(\S))")
-_ARGUMENT = re.compile(r"\s*(?:`([^`]*)`|\"((?:[^\"\\]|\\.)*)\"|'([^']*)')\s*(,|\))")
-_HOSTS = frozenset({"host", "hostheader", "hostregexp", "hostsni", "hostsniregexp"})
-_LITERAL_PATHS = frozenset({"path", "pathprefix"})
-_PATHS = frozenset({"path", "pathprefix", "pathregexp", "pathstrip", "pathprefixstrip"})
-_SECURE_ENTRYPOINTS = frozenset({"websecure", "https", "web-secure", "websecured"})
-_MAX_DEPTH = 16
-#: The alternatives that one rule may multiply out to.
-_MAX_ALTERNATIVES = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One alternative of a rule: ``host`` and ``location`` as written, ``path`` where it is literal."""
-
-    host: str | None
-    location: str | None
-    path: str | None
+_LABEL = re.compile(
+    r"traefik\.(http|tcp|udp)\.(routers|services|middlewares)\.([^.]+)(?:\.(.+))?", re.IGNORECASE
+)
+_OLD_LABEL = re.compile(
+    r"traefik\.(?:([^.]+)\.)?(port|protocol|frontend\.(?:rule|entrypoints|auth\.(?:basic|digest|forward)(?:\..+)?))",
+    re.IGNORECASE,
+)
+#: Middlewares (chains) that name one another.
+_MAX_CHAIN = 16
 
 
 @dataclass(slots=True)
@@ -39,6 +34,10 @@ class Router:
     service: str | None = None
     tls: bool = False
     tls_off: bool = False
+    middlewares: list[str] = field(default_factory=list)
+    #: Its rule is one of Traefik 1; how it is guarded stands with it.
+    old: bool = False
+    guard: Guard | None = None
 
 
 @dataclass(slots=True)
@@ -53,9 +52,35 @@ class Balancer:
 
 
 @dataclass(slots=True)
+class Middleware:
+    """How a middleware guards, or the middlewares of a chain."""
+
+    guard: Guard | None = None
+    chain: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Labels:
+    """What one container's labels say. ``enabled``: the label that says so, if there is one;
+    ``old``: they are of Traefik 1."""
+
     routers: dict[tuple[str, str], Router] = field(default_factory=dict)
     balancers: dict[tuple[str, str], Balancer] = field(default_factory=dict)
+    middlewares: dict[str, Middleware] = field(default_factory=dict)
+    enabled: Node | None = None
+    old: bool = False
+
+    @property
+    def by_default_rule(self) -> bool:
+        """Whether Traefik makes a router of its own for the container: it is asked to take the container,
+        which has none for HTTP, nor anything of TCP and UDP alone."""
+        protocols = {protocol for protocol, _ in (*self.routers, *self.balancers)}
+        return (
+            self.enabled is not None
+            and not self.old
+            and not any(protocol == "http" for protocol, _ in self.routers)
+            and (not protocols or "http" in protocols)
+        )
 
 
 def read_labels(labels: Mapping[str, Entry]) -> Labels:
@@ -65,6 +90,7 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
     enable = lowered.get("traefik.enable")
     if enable is not None and not enable.boolean(default=True):
         return found
+    found.enabled = enable
     for name, (_, node) in labels.items():
         match = _LABEL.fullmatch(name)
         if match is None:
@@ -74,132 +100,106 @@ def read_labels(labels: Mapping[str, Entry]) -> Labels:
         who = match[3]
         field_name = (match[4] or "").lower()
         text = node.text
-        if kind == "routers":
+        if kind == "middlewares":
+            _middleware(found.middlewares.setdefault(who.lower(), Middleware()), who, field_name, text)
+        elif kind == "routers":
             router = found.routers.setdefault((protocol, who.lower()), Router(who, protocol))
             router.label = router.label or node
             if field_name == "rule":
                 router.rule = node
             elif field_name == "service":
                 router.service = text.strip()
+            elif field_name == "middlewares":
+                router.middlewares = _words(text)
             elif field_name == "tls":
                 router.tls, router.tls_off = node.boolean(default=True), not node.boolean(default=True)
             elif field_name.startswith("tls.") or (
                 field_name == "entrypoints"
-                and not _SECURE_ENTRYPOINTS.isdisjoint(e.strip().lower() for e in text.split(","))
+                and not SECURE_ENTRY_POINTS.isdisjoint(e.strip().lower() for e in text.split(","))
             ):
                 router.tls = True
         elif field_name.startswith("loadbalancer"):
             balancer = found.balancers.setdefault((protocol, who.lower()), Balancer(who, protocol))
-            if (
-                field_name == "loadbalancer.server.port"
-                and text.isascii()
-                and text.strip().isdecimal()
-                and len(text) < 12
-                and 1 <= int(text) <= 65535
-            ):
-                balancer.port, balancer.node = int(text), node
+            number = port_number(text.strip())
+            if field_name == "loadbalancer.server.port" and number is not None:
+                balancer.port, balancer.node = number, node
             elif field_name == "loadbalancer.server.scheme":
                 balancer.scheme = text.strip().lower()
     for router in found.routers.values():
         router.tls = router.tls and not router.tls_off
+    if not found.routers and not found.balancers:
+        _read_old(labels, found)
     return found
 
 
-def targets(rule: str) -> list[Target]:
-    """What a rule matches, one entry for each host and path of each alternative; [] if the rule cannot be
-    read.
-
-    Negated matchers and those on headers, methods or clients say nothing about where a request goes, and are
-    passed over.
-    """
-    parser = _Rule(rule)
-    alternatives = parser.parse()
-    found: dict[Target, None] = {}
-    for matchers in alternatives or ():
-        hosts: list[str | None] = [
-            a
-            for name, args, _ in matchers
-            if name in _HOSTS
-            for a in args
-            if a and not any(c.isspace() for c in a)
-        ]
-        paths: list[tuple[str | None, str | None]] = [
-            (raw, a if name in _LITERAL_PATHS and a.startswith("/") and "{" not in a else None)
-            for name, args, raw in matchers
-            if name in _PATHS
-            for a in args
-        ]
-        for host in hosts or [None]:
-            for location, path in paths or [(None, "/")]:
-                found[Target(host, location, path)] = None
-    return list(found)
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
-Matcher = tuple[str, list[str], str]
+def _middleware(middleware: Middleware, name: str, option: str, text: str) -> None:
+    kind = option.partition(".")[0]
+    if kind in ("basicauth", "digestauth"):
+        middleware.guard = Guard("basic")
+    elif kind == "forwardauth":
+        middleware.guard = Guard("oauth2", name)
+    elif option == "chain.middlewares":
+        middleware.chain = _words(text)
 
 
-class _Rule:
-    """Recursive descent over ``||``, ``&&``, ``!`` and matchers; the value is a list of alternatives."""
+def guard_of(router: Router, known: Mapping[str, Middleware]) -> Guard | None:
+    """Who may pass a router, by the first of its middlewares that asks; ``known``: those of the project."""
+    return router.guard or _guarding(router.middlewares, known, set(), 0)
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
 
-    def parse(self) -> list[list[Matcher]] | None:
-        value = self.either(0)
-        return value if value is not None and not self.text[self.at :].strip() else None
+def _guarding(
+    names: Sequence[str], known: Mapping[str, Middleware], seen: set[str], depth: int
+) -> Guard | None:
+    for name in names:
+        bare = name.partition("@")[0]
+        middleware = known.get(bare.lower())
+        if middleware is None:
+            if SINGLE_SIGN_ON.search(name) is not None:
+                return Guard("oauth2", bare)
+            continue
+        guard = middleware.guard
+        if guard is None and bare not in seen and depth < _MAX_CHAIN:
+            seen.add(bare)
+            guard = _guarding(middleware.chain, known, seen, depth + 1)
+        if guard is not None:
+            return guard
+    return None
 
-    def peek(self) -> str:
-        match = _TOKEN.match(self.text, self.at)
-        return "" if match is None else match[1] or ""
 
-    def take(self) -> None:
-        match = _TOKEN.match(self.text, self.at)
+def _read_old(labels: Mapping[str, Entry], found: Labels) -> None:
+    """The labels of Traefik 1: ``traefik.frontend.rule``, ``traefik.port`` and the like, and the same with
+    the name of a segment, for which the ones without stand in."""
+    segments: dict[str, dict[str, Node]] = {}
+    for name, (_, node) in labels.items():
+        match = _OLD_LABEL.fullmatch(name)
         if match is not None:
-            self.at = match.end()
-
-    def either(self, depth: int) -> list[list[Matcher]] | None:
-        value = self.both(depth)
-        while value is not None and self.peek() == "||":
-            self.take()
-            other = self.both(depth)
-            value = None if other is None or len(value) + len(other) > _MAX_ALTERNATIVES else [*value, *other]
-        return value
-
-    def both(self, depth: int) -> list[list[Matcher]] | None:
-        value = self.one(depth)
-        while value is not None and self.peek() == "&&":
-            self.take()
-            other = self.one(depth)
-            value = (
-                None
-                if other is None or len(value) * len(other) > _MAX_ALTERNATIVES
-                else [[*a, *b] for a in value for b in other]
-            )
-        return value
-
-    def one(self, depth: int) -> list[list[Matcher]] | None:
-        match = _TOKEN.match(self.text, self.at)
-        if match is None or depth > _MAX_DEPTH:
-            return None
-        self.at = match.end()
-        if match[1] == "!":
-            return None if self.one(depth + 1) is None else [[]]
-        if match[1] == "(":
-            value = self.either(depth + 1)
-            if self.peek() != ")":
-                return None
-            self.take()
-            return value
-        if match[2] is None:
-            return None
-        start = match.start(2)
-        arguments: list[str] = []
-        while True:
-            argument = _ARGUMENT.match(self.text, self.at)
-            if argument is None:
-                return None
-            self.at = argument.end()
-            arguments.append(next(g for g in argument.group(1, 2, 3) if g is not None))
-            if argument[4] == ")":
-                return [[(match[2].lower(), arguments, self.text[start : self.at])]]
+            segments.setdefault((match[1] or "").lower(), {})[match[2].lower()] = node
+    common = segments.get("", {})
+    found.old = bool(segments)
+    for segment, options in segments.items():
+        rule = options.get("frontend.rule")
+        port = options.get("port", common.get("port"))
+        if segment and rule is None and len(segments) > 1 and "port" not in options:
+            continue
+        key = ("http", segment)
+        if port is not None and (number := port_number(port.text.strip())) is not None:
+            scheme = options.get("protocol", common.get("protocol"))
+            written = scheme.text.strip().lower() if scheme is not None else None
+            found.balancers[key] = Balancer(segment, "http", number, written, port)
+        if rule is None:
+            continue
+        entry_points = options.get("frontend.entrypoints", common.get("frontend.entrypoints"))
+        names = _words(entry_points.text) if entry_points is not None else []
+        router = Router(segment, "http", rule, rule, old=True)
+        router.tls = not SECURE_ENTRY_POINTS.isdisjoint(n.lower() for n in names)
+        router.service = segment if key in found.balancers else None
+        for option in options:
+            if option.startswith(("frontend.auth.basic", "frontend.auth.digest")):
+                router.guard = Guard("basic")
+            elif option.startswith("frontend.auth.forward"):
+                router.guard = Guard("oauth2")
+        found.routers[key] = router

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence
-from taboot_pipelines.extraction.tier_a.compose.nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
+from taboot_pipelines.extraction.tier_a.endpoints import Target, endpoint, normal_host
 from taboot_pipelines.extraction.tier_a.nginx.routes import Reader, Route
-from taboot_pipelines.extraction.tier_a.nginx.targets import Miss, Target, parse_pass
+from taboot_pipelines.extraction.tier_a.nginx.targets import Miss, parse_pass
 from taboot_pipelines.extraction.tier_a.nginx.variables import Place
+from taboot_pipelines.extraction.tier_a.proxying import basis
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import (
     EdgeClaim,
@@ -27,8 +27,6 @@ from taboot_pipelines.model.records import (
 MAX_QUOTE = 2000
 #: Statements looked at in one unit: server names × locations × upstream servers.
 MAX_STATEMENTS = 30_000
-
-_NAME_CHARACTER = re.compile(r"[A-Za-z0-9_-]")
 
 
 class NginxExtractor:
@@ -264,20 +262,5 @@ def _quote(route: Route) -> Evidence:
 
 
 def _basis(name: str, host: str, quote: str) -> Basis:
-    if _stands(name, quote):
-        return Basis.BYTES
-    # The address is written out, but not in the endpoint's normal form; with a variable it is derived.
-    return Basis.NORMALIZED if "$" not in quote and _stands(host, quote) else Basis.DERIVED
-
-
-def _stands(name: str, quote: str) -> bool:
-    at = quote.find(name)
-    while at >= 0:
-        end = at + len(name)
-        if (
-            not (at and _NAME_CHARACTER.match(quote[at - 1]))
-            and _NAME_CHARACTER.match(quote[end : end + 1]) is None
-        ):
-            return True
-        at = quote.find(name, at + 1)
-    return False
+    # With a variable in it, what the quote says of a host is put together from elsewhere.
+    return basis(name, "" if "$" in quote else host, quote)

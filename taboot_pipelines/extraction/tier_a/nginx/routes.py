@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.nginx.includes import Includes
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, Lines, parse
 from taboot_pipelines.extraction.tier_a.nginx.servers import Server, Socket, answers, read_server
 from taboot_pipelines.extraction.tier_a.nginx.targets import (
     PASSES,
     Miss,
-    Target,
     location_path,
     parse_address,
 )

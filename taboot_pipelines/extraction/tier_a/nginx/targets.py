@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 
-from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, normal_host
+from taboot_pipelines.extraction.tier_a.endpoints import Target, normal_host
 
 #: The scheme of what each directive talks to; ``proxy_pass`` writes its own.
 PASSES: dict[str, str | None] = {
@@ -33,23 +32,6 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _URI_TAIL = re.compile(r"\$\{?(?:request_uri|uri|document_uri|is_args|args|query_string)\b")
 _CAPTURE_TAIL = re.compile(r":\d{1,5}(?=\$)")
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """``host`` as written (brackets kept); ``port`` None where none is written."""
-
-    scheme: str
-    host: str
-    port: int | None
-
-    @property
-    def bare(self) -> bool:
-        """A name without a dot: a service of the proxy's own network. ``localhost`` is the proxy itself."""
-        return not any(c in self.host for c in ".:") and self.host.lower() != "localhost"
-
-    def resolved_port(self) -> int | None:
-        return self.port if self.port is not None else DEFAULT_PORTS.get(self.scheme)
 
 
 class Miss(Enum):

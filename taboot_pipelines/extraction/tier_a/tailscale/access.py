@@ -30,6 +30,7 @@ MAX_REACHES = 100_000
 #: Pairs of a source and a target that are looked at, so that a hostile policy ends.
 MAX_PAIRS = 1_000_000
 
+_NOTHING = Value([], 0, 0)
 #: Of a device: the IP versions by which it takes part in a rule.
 Versions = frozenset[int]
 Problem = Callable[[Evidence, str], None]
@@ -69,12 +70,12 @@ class Reach:
 
 @dataclass(slots=True)
 class Grounds:
-    """What a reach rests on: ports, the rules that open them, and conditions that hold for all of these."""
+    """What a reach rests on: ports, the rules that open them, and the routers that all of these name."""
 
-    ports: list[Ports] = field(default_factory=list)
+    #: {postures of which the source must have one: the ports that it reaches then}; of none: without any.
+    ports: dict[tuple[str, ...], list[Ports]] = field(default_factory=dict)
     rules: list[Evidence] = field(default_factory=list)
     via: frozenset[str] | None = frozenset()
-    posture: frozenset[str] | None = frozenset()
 
 
 class Reaches:
@@ -117,18 +118,12 @@ class Reaches:
             reach = Reach(source, label, target, allowance.protocol)
             grounds = self.found.get(reach)
             if grounds is None:
-                grounds = self.found[reach] = Grounds(
-                    via=frozenset(rule.via) or None, posture=frozenset(rule.posture) or None
-                )
+                grounds = self.found[reach] = Grounds(via=frozenset(rule.via) or None)
             if not rule.via:
                 grounds.via = None
             elif grounds.via is not None:
                 grounds.via |= frozenset(rule.via)
-            if not rule.posture:
-                grounds.posture = None
-            elif grounds.posture is not None:
-                grounds.posture |= frozenset(rule.posture)
-            grounds.ports += allowance.ports
+            grounds.ports.setdefault(rule.posture, []).extend(allowance.ports)
             if not grounds.rules or grounds.rules[-1] != rule.evidence:
                 grounds.rules.append(rule.evidence)
 
@@ -147,7 +142,8 @@ def allowed_by_policy(
             if reaches.full:
                 return
             if target.selector == "autogroup:self":
-                for group, own in resolver.same_user(sources):
+                # Routers lead to routes alone.
+                for group, own in resolver.same_user({} if rule.via else sources):
                     reaches.add(group, own, {}, target.allowances, rule)
                 continue
             devices = {} if rule.via else resolver.devices(target.selector, rule, problem)
@@ -254,7 +250,8 @@ def allowed_by_filter(
         known = {name.lower(): member for name, member in value.members().items()}
         evidence = text.evidence(value)
         sources: dict[Peer, Versions] = {}
-        for said in known["srcips"].items() if "srcips" in known else ():
+        # What a client makes of a filter calls its parts by other names than what it was sent.
+        for said in known.get("srcips", known.get("srcs", _NOTHING)).items():
             word = said.data if isinstance(said.data, str) else ""
             if word.startswith("cap:"):
                 _join(sources, {p: p.versions for p in everyone if word[4:] in p.capabilities})
@@ -263,10 +260,10 @@ def allowed_by_filter(
             else:
                 _join(sources, holding(everyone, spans))
         numbers = [n.data for n in known["ipproto"].items()] if "ipproto" in known else []
-        for destination in known["dstports"].items() if "dstports" in known else ():
+        for destination in known.get("dstports", known.get("dsts", _NOTHING)).items():
             if reaches.full:
                 return
-            spans = _spans(destination.string("IP"))
+            spans = _spans(destination.string("IP") or destination.string("Net"))
             first, last = destination.integer("Ports", "First"), destination.integer("Ports", "Last")
             if spans is None or first is None or last is None or not 0 <= first <= last <= ALL_PORTS.last:
                 problem(evidence, "a packet filter has a destination that is no address with ports")

@@ -54,7 +54,7 @@ class TailscaleExtractor:
     is one."""
 
     name = "tailscale"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """The folders that hold JSON or HuJSON."""
@@ -261,9 +261,8 @@ class _Claims:
             target = NodeRef(reach.label, (reach.target,), reach.target)
             properties = {
                 "protocol": reach.protocol,
-                "ports": port_list(grounds.ports),
                 "via": sorted(grounds.via) if grounds.via else None,
-                "posture": sorted(grounds.posture) if grounds.posture else None,
+                **_conditions(grounds),
             }
             for rule in grounds.rules:
                 self._policy_edges += 1
@@ -299,6 +298,27 @@ class _Claims:
             self._edges[key] = EdgeClaim(
                 type_, start, end, evidence, method, _basis(start, quote), _basis(end, quote), properties
             )
+
+
+def _conditions(grounds: access.Grounds) -> dict[str, Any]:
+    """The ports of a connection, and its postures.
+
+    Where some ports ask for no posture, these are ``ports``, and the others stand in ``conditionalPorts``;
+    where all ask for one, ``posture`` lists the postures, and ``conditionalPorts`` tells them apart if they
+    are not the same for all ports.
+    """
+    free = grounds.ports.get((), [])
+    bound = {posture: ports for posture, ports in grounds.ports.items() if posture}
+    told = [
+        f"{port_list(ports)} {' or '.join(posture)}"
+        for posture, ports in sorted(bound.items())
+        if not free or port_list([*free, *ports]) != port_list(free)
+    ]
+    return {
+        "ports": port_list(free or [p for ports in bound.values() for p in ports]),
+        "posture": None if free else sorted(set().union(*bound)),
+        "conditionalPorts": told if told and (free or len(bound) > 1) else None,
+    }
 
 
 def _devices(tailnet: Tailnet) -> list[_Device]:

@@ -16,7 +16,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
 from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText, Said, Sighting, Tailnet
 from taboot_pipelines.model.json_text import Value
-from taboot_pipelines.model.tailnets import Form, fields
+from taboot_pipelines.model.tailnets import Form, fields, is_user
 
 #: What a time that is not set is written as.
 _NO_TIME = "0001-01-01"
@@ -81,7 +81,7 @@ class _Reader:
         names = fields(item)
         if "prefix" in names:
             self._route(item)
-        elif "loginname" in names or "profilepicurl" in names:
+        elif is_user(names.keys()):
             self._user(item)
         else:
             self._device(item)

@@ -61,8 +61,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One ACL or grant. ``via``: the tags of the routers that it goes by; ``posture``: conditions on the
-    sources, which nothing here can check."""
+    """One ACL or grant. ``via``: the tags of the routers that it goes by. ``posture``: conditions of which a
+    source must meet one, ascending; they are not checked, since they change with each device by the hour
+    (versions, countries, what other services say of it)."""
 
     evidence: Evidence
     sources: tuple[str, ...]
@@ -136,7 +137,7 @@ def parse_policy(text: JsonText, root: Value, problem: Callable[[Evidence, str],
             policy.hosts[name] = span
     for name, value in _members(sections.get("ipsets")):
         policy._sets[name] = tuple(_strings(value))
-    everybody = tuple(_strings(sections.get("defaultsrcposture")))
+    everybody = tuple(sorted(set(_strings(sections.get("defaultsrcposture")))))
     given = [sections[name] for name in ("acls", "grants") if name in sections]
     if all(section.data is None for section in given):
         policy.rules.append(
@@ -173,7 +174,7 @@ def _acl(
         else:
             targets.append(Target(selector, (_allowance(protocol, spans),)))
     sources = tuple(_strings(known.get("src", known.get("users"))))
-    posture = tuple(_strings(known.get("srcposture"))) or everybody
+    posture = tuple(sorted(set(_strings(known.get("srcposture"))))) or everybody
     yield Rule(evidence, sources, tuple(targets), (), posture)
 
 
@@ -195,7 +196,7 @@ def _grant(
     if allowances:
         targets = tuple(Target(selector, tuple(allowances)) for selector in _strings(known.get("dst")))
         via = tuple(_strings(known.get("via")))
-        posture = tuple(_strings(known.get("srcposture"))) or everybody
+        posture = tuple(sorted(set(_strings(known.get("srcposture"))))) or everybody
         yield Rule(text.evidence(value), tuple(_strings(known.get("src"))), targets, via, posture)
 
 

@@ -21,7 +21,7 @@ class UnifiExtractor:
     """Tier A for UniFi: a unit is a site of a controller, else all files of the source together."""
 
     name = "unifi"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """A unit for each folder ``sites/NAME``, and one for the files outside of them.

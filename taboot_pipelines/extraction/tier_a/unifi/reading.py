@@ -104,7 +104,7 @@ def _device(read: _Reader) -> None:
     device = Device(
         names=read.sayings(("name",)),
         fallbacks=read.sayings(("mac",), ("_id",), ("id",)),
-        addresses=read.sayings(("ip",)),
+        addresses=[*read.sayings(("ip",)), *read.texts("ipv6")],
         networks=[
             *read.references(By.NAME, ("connection_network_name",)),
             *read.references(By.ID, ("connection_network_id",)),
@@ -127,7 +127,7 @@ def _device(read: _Reader) -> None:
         said
         for name in sorted(value.members())
         if _WAN.fullmatch(name) and not read.off(name, "enable")
-        for said in read.sayings((name, "ip"))
+        for said in (*read.sayings((name, "ip")), *read.texts(name, "ipv6"))
     ]
     if value.string("config_network", "type") == "static":
         device.addresses += read.sayings(("config_network", "ip"))
@@ -146,7 +146,7 @@ def _client(read: _Reader) -> None:
     device = Device(
         names=read.sayings(("name",), ("hostname",)),
         fallbacks=read.sayings(("mac",), ("_id",)),
-        addresses=read.sayings(("ip",)),
+        addresses=[*read.sayings(("ip",)), *read.texts("ipv6_addresses")],
         mac=mac_address(value.string("mac")),
         ids=read.ids("_id"),
     )

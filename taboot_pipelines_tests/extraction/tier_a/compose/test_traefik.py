@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.compose.traefik import Target, targets
+from taboot_pipelines.extraction.tier_a.traefik.rules import Target, targets
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import interpret
 
@@ -118,3 +118,100 @@ def test_tcp_udp_and_services_of_other_providers() -> None:
         for e in read.edges("ROUTES_TO")
     ] == [("db.x", "tcp", True, 5432), (None, "udp", False, None)]
     assert [e.end.key for e in read.edges("EXPOSES_ENDPOINT")] == [("tcp", "db", 5432, "/")]
+
+
+def test_labels_of_traefik_1() -> None:
+    read = interpret("""
+        services:
+          app:
+            image: x
+            labels:
+              traefik.enable: "true"
+              traefik.frontend.rule: "Host:a.x,b.x;PathPrefixStrip:/p"
+              traefik.frontend.entryPoints: https
+              traefik.frontend.auth.basic.users: "x:y"
+              traefik.port: "8080"
+          parts:
+            image: x
+            labels:
+              traefik.protocol: https
+              traefik.one.frontend.rule: Host:one.x
+              traefik.one.port: 81
+              traefik.two.frontend.rule: Host:two.x
+              traefik.two.port: 82
+              traefik.two.protocol: http
+          both:
+            image: x
+            labels:
+              traefik.frontend.rule: Host:old.x
+              traefik.http.routers.n.rule: Host(`new.x`)
+    """)
+    assert [
+        (
+            e.end.name,
+            e.properties["host"],
+            e.properties.get("path"),
+            e.properties["tls"],
+            e.properties.get("port"),
+        )
+        for e in read.edges("ROUTES_TO")
+    ] == [
+        ("app", "a.x", "/p", True, 8080),
+        ("app", "b.x", "/p", True, 8080),
+        ("parts", "one.x", "/", False, 81),
+        ("parts", "two.x", "/", False, 82),
+        ("both", "new.x", "/", False, None),
+    ]
+    assert [(e.end.key, e.properties.get("auth")) for e in read.edges("EXPOSES_ENDPOINT")] == [
+        (("http", "app", 8080, "/"), "basic"),
+        (("https", "parts", 81, "/"), None),
+        (("http", "parts", 82, "/"), None),
+    ]
+
+
+def test_middlewares_say_how_an_endpoint_is_guarded() -> None:
+    read = interpret("""
+        services:
+          sso:
+            image: x
+            labels:
+              traefik.http.middlewares.sso.forwardauth.address: http://sso:9091
+              traefik.http.middlewares.all.chain.middlewares: strip,sso
+              traefik.http.middlewares.pass.basicauth.users: x
+              traefik.http.middlewares.loop.chain.middlewares: loop
+          chained: {image: x, labels: {"traefik.http.routers.a.rule": "Host(`a`)",
+            "traefik.http.routers.a.middlewares": "loop,all@docker",
+            "traefik.http.services.a.loadbalancer.server.port": "1"}}
+          file: {image: x, labels: {"traefik.http.routers.b.rule": "Host(`b`)",
+            "traefik.http.routers.b.middlewares": "headers@file,authelia@file",
+            "traefik.http.services.b.loadbalancer.server.port": "2"}}
+          front: {image: x, labels: {"traefik.http.routers.c.rule": "Host(`c`)",
+            "traefik.http.routers.d.rule": "Host(`c`) && PathPrefix(`/admin`)",
+            "traefik.http.routers.d.middlewares": "pass", "traefik.http.routers.c.service": c,
+            "traefik.http.routers.d.service": c, "traefik.http.services.c.loadbalancer.server.port": "3"}}
+    """)
+    assert {
+        e.start.name: (e.properties.get("auth"), e.properties.get("authInclude"))
+        for e in read.edges("EXPOSES_ENDPOINT")
+    } == {"chained": ("oauth2", "sso"), "file": ("oauth2", "authelia"), "front": (None, None)}
+
+
+def test_a_container_without_a_rule_has_the_default_one() -> None:
+    services = """
+          app: {image: x, labels: {traefik.enable: "true",
+            "traefik.http.services.a.loadbalancer.server.port": "80"}}
+          off: {image: x, labels: {traefik.enable: "false"}}
+          unasked: {image: x, labels: {"traefik.http.services.a.loadbalancer.server.port": "80"}}
+          tcp: {image: x, labels: {traefik.enable: "true",
+            "traefik.tcp.services.t.loadbalancer.server.port": "1"}}
+    """
+    own = "edge: {image: traefik, command: [%s]}"
+
+    def hosts(command: str) -> list[tuple[str, str, int | None]]:
+        read = interpret(f"name: my_lab\nservices:\n          {own % command}{services}")
+        return [(e.end.name, e.properties["host"], e.properties.get("port")) for e in read.edges("ROUTES_TO")]
+
+    assert hosts("") == [("app", "app-my-lab", 80)]
+    rule = "--providers.docker.defaultrule=Host(`{{ normalize .Name }}.lan`)"
+    assert hosts(f"'{rule}'") == [("app", "app-my-lab.lan", 80)]
+    assert hosts("'--providers.docker.defaultrule=Host(`{{ index .Labels }}`)'") == [], "no guess"

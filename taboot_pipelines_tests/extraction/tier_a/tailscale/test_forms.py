@@ -412,3 +412,30 @@ values = st.recursive(
 @given(values)
 def test_any_json_is_read_without_a_failure(value):
     assert all(p.code in ("E_UNRESOLVED", "E_PARSE") for p in read({"x.json": value}).problems)
+
+
+def test_a_filter_as_a_client_keeps_it_gives_its_connections():
+    """``tailscale debug netmap`` names the parts of a filter otherwise than the control plane sends them."""
+    own = {"StableID": "n1", "Name": "a.tail1.ts.net.", "Addresses": ["100.64.0.1/32"]}
+    peer = {"StableID": "n2", "Name": "b.tail1.ts.net.", "Addresses": ["100.64.0.2/32"]}
+    ports = {"First": 22, "Last": 22}
+    rule = {"IPProto": [6], "Srcs": ["100.64.0.2/32"], "Dsts": [{"Net": "100.64.0.1/32", "Ports": ports}]}
+    found = read({"netmap.json": {"SelfNode": own, "Peers": [peer], "PacketFilter": [rule]}})
+    assert access(found) == {("b.tail1.ts.net", "a.tail1.ts.net", "tcp", "22")} and found.problems == ()
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        {"users": [{"id": "1", "name": "anna", "createdAt": "2026-01-01T00:00:00Z"}]},
+        [{"id": 1, "name": "anna", "created_at": {"seconds": 1700000000}}],
+    ],
+)
+def test_users_of_headscale_are_known_and_say_nothing(users):
+    found = read({"users.json": users})
+    assert (found.nodes, found.problems) == ((), ())
+
+
+def test_what_a_mac_calls_itself_is_a_plain_name():
+    found = read({"d.json": {"devices": [device("Anna\u2019s MacBook", 1)]}})
+    assert "annas-macbook" in nodes(found, "Host")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from benchmarks.gold import packet_filters as pf
 from benchmarks.gold import tailscale as gold
 from taboot_pipelines.extraction.tier_a.tailscale import access as resolving
 from taboot_pipelines.extraction.tier_a.tailscale import extractor
+from taboot_pipelines.model.records import EdgeClaim
 from taboot_pipelines_tests.extraction.tier_a.tailscale.reading import (
     TAILSCALE,
     access,
@@ -66,7 +68,8 @@ HOSTS = {
     "all4": "100.64.0.0/10",
 }
 GROUPS = {"group:anna": [USERS[0]], "group:both": list(USERS), "group:nobody": []}
-BY_USER = (*USERS, *GROUPS, "autogroup:member")
+BY_USER = (*USERS, *GROUPS, "autogroup:member", "user:*@example.com")
+POSTURES = st.sampled_from([[], [], ["posture:new"], ["posture:old", "posture:new"]])
 BY_TAG = (*TAGS, "autogroup:tagged")
 BY_ADDRESS = (
     *HOSTS,
@@ -76,6 +79,7 @@ BY_ADDRESS = (
     "10.0.0.0/8",
     "10.1.2.0/24",
     "fd00:1::5",
+    "100.64.0.2-100.64.0.4",
     "*",
 )
 PROTOCOLS = {None: None, "tcp": [6], "udp": [17], "icmp": [1, 58], "47": [47], "sctp": [132]}
@@ -95,23 +99,27 @@ node_lists = st.lists(
 )
 selectors = st.sampled_from((*BY_USER, *BY_TAG, *BY_ADDRESS))
 ports = st.sampled_from(["*", "22", "80,443", "8000-8010,22"])
+sources = st.lists(selectors | st.just("autogroup:danger-all"), min_size=1, max_size=2)
+only_targets = st.sampled_from(["autogroup:self", "autogroup:internet"])
 acls = st.fixed_dictionaries(
     {
-        "src": st.lists(selectors, min_size=1, max_size=2),
+        "src": sources,
         "dst": st.lists(
-            st.tuples(selectors | st.sampled_from(["autogroup:self", "autogroup:internet"]), ports),
+            st.tuples(selectors | only_targets, ports),
             min_size=1,
             max_size=2,
         ),
         "proto": st.sampled_from(list(PROTOCOLS)),
+        "posture": POSTURES,
     }
 )
 grants = st.fixed_dictionaries(
     {
-        "src": st.lists(selectors, min_size=1, max_size=2),
-        "dst": st.lists(st.tuples(selectors), min_size=1, max_size=2),
+        "src": sources,
+        "dst": st.lists(st.tuples(selectors | only_targets), min_size=1, max_size=2),
         "ip": st.lists(st.tuples(st.sampled_from(list(PROTOCOLS)), ports), min_size=1, max_size=2),
         "via": st.sampled_from([[], [TAGS[0]], list(TAGS)]),
+        "posture": POSTURES,
     }
 )
 
@@ -147,7 +155,7 @@ class ControlPlane:
             users = set(GROUPS[word])
         elif word in USERS:
             users = {word}
-        elif word != "autogroup:member":
+        elif word not in ("autogroup:member", "user:*@example.com"):
             if word == "autogroup:tagged":
                 return [k for k, n in self.nodes.items() if n["tags"]]
             return [k for k, n in self.nodes.items() if word in n["tags"]] if word in TAGS else None
@@ -158,6 +166,10 @@ class ControlPlane:
             return [f"100.64.0.{i}" for i in (0, 1, 4, 5, 6, 7)]
         if word == "ipset:both":
             return [*(f"100.64.0.{i}" for i in (0, 1, 5, 6, 7)), HOSTS["lan"]]
+        if word == "100.64.0.2-100.64.0.4":
+            return [f"100.64.0.{i}" for i in (2, 3, 4)]
+        if word == "autogroup:danger-all":
+            return ["*"]
         return [] if word.startswith("autogroup:") else [HOSTS.get(word, word)]
 
     def addresses(self, word: str) -> list[str]:
@@ -199,16 +211,30 @@ class ControlPlane:
         return ip.version == net.version and ip in net
 
 
+def reached(edge: EdgeClaim, kept: set[str]) -> Iterator[tuple[str, str, str, str | None, str]]:
+    """What an edge lets through from a device that has the postures ``kept``."""
+    ends = edge.start.key[0], edge.end.label, edge.end.key[0], edge.properties["protocol"]
+    apart = edge.properties["conditionalPorts"] or []
+    if not edge.properties["posture"] or (not apart and kept.intersection(edge.properties["posture"])):
+        yield (*ends, edge.properties["ports"])
+    for one in apart:
+        listed, _, postures = one.partition(" ")
+        if kept.intersection(postures.split(" or ")):
+            yield (*ends, listed)
+
+
 @settings(max_examples=150, deadline=None)
-@given(node_lists, st.lists(acls, min_size=1, max_size=3), st.lists(grants, max_size=2))
-def test_a_policy_gives_the_connections_of_a_naive_control_plane(drawn, some_acls, some_grants):
+@given(node_lists, st.lists(acls, min_size=1, max_size=3), st.lists(grants, max_size=2), POSTURES)
+def test_a_policy_gives_the_connections_of_a_naive_control_plane(drawn, some_acls, some_grants, everybody):
     policy = {
+        "defaultSrcPosture": everybody,
         "groups": GROUPS,
         "hosts": HOSTS,
         "ipsets": SETS,
         "acls": [
             {"action": "accept", "src": a["src"], "dst": [f"{w}:{p}" for w, p in a["dst"]]}
             | ({"proto": a["proto"]} if a["proto"] else {})
+            | ({"srcPosture": a["posture"]} if a["posture"] else {})
             for a in some_acls
         ],
         "grants": [
@@ -218,6 +244,7 @@ def test_a_policy_gives_the_connections_of_a_naive_control_plane(drawn, some_acl
                 "ip": [f"{n}:{p}" if n else p for n, p in g["ip"]],
             }
             | ({"via": g["via"]} if g["via"] else {})
+            | ({"srcPosture": g["posture"]} if g["posture"] else {})
             for g in some_grants
         ],
     }
@@ -225,17 +252,21 @@ def test_a_policy_gives_the_connections_of_a_naive_control_plane(drawn, some_acl
     rules += [g | {"to": [(w, g["ip"]) for (w,) in g["dst"]]} for g in some_grants]
     shape = topology(drawn)
     plane = ControlPlane(shape["nodes"])
-    filters = {
-        n: {"packet_filter_rules": [f for r in rules for f in plane.allowed(n, r)]} for n in shape["nodes"]
-    }
-    capture = {"topology": shape, "captures": filters}
     said = read({"x.json": {"topology": shape, "captures": {}, "input": {"full_policy": policy}}})
-    told = [
-        (e.start.key[0], e.end.label, e.end.key[0], e.properties["protocol"], e.properties["ports"])
-        for e in said.edges
-        if e.type == "CONNECTS_TO" and e.method == "tailscale_policy"
-    ]
-    assert pf.found(told, capture) == pf.expected(capture)
+    told = [e for e in said.edges if e.type == "CONNECTS_TO" and e.method == "tailscale_policy"]
+
+    def filters(*kept):
+        """What all devices are sent if they have these postures."""
+        held = [r for r in rules if not (p := r["posture"] or everybody) or not set(kept).isdisjoint(p)]
+        sent = {
+            n: {"packet_filter_rules": [f for r in held for f in plane.allowed(n, r)]} for n in shape["nodes"]
+        }
+        return {"topology": shape, "captures": sent}
+
+    for kept in ((), ("posture:new",), ("posture:old",), ("posture:new", "posture:old")):
+        wanted = filters(*kept)
+        open_now = [one for edge in told for one in reached(edge, set(kept))]
+        assert pf.found(open_now, wanted) == pf.expected(wanted)
     assert said.problems == ()
 
 
@@ -327,14 +358,49 @@ def test_ports_of_all_rules_for_one_connection_are_merged_and_all_rules_are_quot
     assert len({e.evidence for e in told}) == 2
 
 
-def test_conditions_of_a_grant_are_kept_unless_another_rule_has_none():
-    bound = {"src": [ANNA], "dst": ["10.1.0.0/16"], "ip": ["tcp:443"]}
-    bound |= {"via": ["tag:router"], "srcPosture": ["posture:new"]}
-    free = {"src": [ANNA], "dst": ["10.1.0.0/16"], "ip": ["tcp:22"]}
-    for given_, via, posture in (([bound], ["tag:router"], ["posture:new"]), ([bound, free], None, None)):
-        found = read({"devices.json": HOUSE, "policy.hujson": {"grants": given_}})
-        told = {e.start.key[0]: e.properties for e in found.edges if e.method == "tailscale_policy"}
-        assert (told["laptop"]["via"], told["laptop"]["posture"]) == (via, posture)
+LAPTOP_TO_LAN = {"src": [ANNA], "dst": ["10.1.0.0/16"]}
+HTTPS_IF_NEW = LAPTOP_TO_LAN | {"ip": ["tcp:443"], "via": ["tag:router"], "srcPosture": ["posture:new"]}
+SSH = LAPTOP_TO_LAN | {"ip": ["tcp:22"]}
+
+
+@pytest.mark.parametrize(
+    ("given_", "wanted"),
+    [
+        ([HTTPS_IF_NEW], {"ports": "443", "via": ["tag:router"], "posture": ["posture:new"]}),
+        # What one rule asks for is not asked of the ports of another, and not forgotten for its own.
+        ([HTTPS_IF_NEW, SSH], {"ports": "22", "conditionalPorts": ["443 posture:new"]}),
+        ([SSH, HTTPS_IF_NEW | {"ip": ["tcp:22"]}], {"ports": "22"}),
+        (
+            [SSH | {"srcPosture": ["posture:old", "posture:new"]}, SSH | {"ip": ["tcp:80"]}],
+            {"ports": "80", "conditionalPorts": ["22 posture:new or posture:old"]},
+        ),
+        (
+            [SSH | {"srcPosture": ["posture:a"]}, SSH | {"ip": ["tcp:80-81"], "srcPosture": ["posture:b"]}],
+            {
+                "ports": "22,80-81",
+                "posture": ["posture:a", "posture:b"],
+                "conditionalPorts": ["22 posture:a", "80-81 posture:b"],
+            },
+        ),
+    ],
+)
+def test_a_port_that_asks_for_a_posture_is_never_open_without_one(given_, wanted):
+    found = read({"devices.json": HOUSE, "policy.hujson": {"grants": given_}})
+    told = {e.start.key[0]: e.properties for e in found.edges if e.method == "tailscale_policy"}
+    said = {name: value for name, value in told["laptop"].items() if value is not None}
+    assert said == {"protocol": "tcp"} | wanted
+
+
+def test_the_posture_of_a_whole_policy_holds_where_a_rule_names_none():
+    rules = [{"action": "accept", "src": [ANNA], "dst": ["tag:nas:22"]}]
+    rules.append({"action": "accept", "src": [BEN], "dst": ["tag:nas:22"], "srcPosture": ["posture:own"]})
+    policy = {"postures": {"posture:all": ["node:os == 'linux'"]}, "defaultSrcPosture": ["posture:all"]}
+    found = read({"devices.json": HOUSE, "policy.hujson": policy | {"acls": rules}})
+    told = {e.start.key[0]: e.properties for e in found.edges if e.method == "tailscale_policy"}
+    assert {who: p["posture"] for who, p in told.items()} == {
+        "laptop": ["posture:all"],
+        "phone": ["posture:own"],
+    }
 
 
 def test_each_of_two_policies_is_taken_by_itself():

@@ -243,7 +243,7 @@ def test_names_are_known_as_they_are_written_too():
     nodes, _, _ = interpret({"a.json": client(1, name="Küche: Anna's iPad")})
     (host,) = [n for n in nodes if n.node.label == "Host"]
     assert host.declared and host.aliases == ("Küche: Anna's iPad",)
-    assert host.node.key == ("xn--kche-annas-ipad-22b",)
+    assert host.node.key == ("xn--kche-annas-ipad-zvb",)
 
 
 # --- sites --------------------------------------------------------------------------------------------------
@@ -335,3 +335,29 @@ def test_whatever_stands_in_the_members_the_claims_follow_the_model(data):
             changed[name] = data.draw(VALUES)
         mutated.append(changed)
     interpret({"a.json": mutated})
+
+
+def test_addresses_of_both_families_are_held_and_those_of_a_link_are_not():
+    listed = ["2001:DB8:1::30", "fd00:20::30", "fe80::1%br0", "2001:db8:1:0:89ab:1234:5678:9abc", "bad", "::"]
+    client = CLIENT | {"ipv6_addresses": listed, "last_ipv6": ["2001:db8:1::dead"]}
+    gateway = GATEWAY | {
+        "wan1": {"ip": "203.0.113.7", "ipv6": ["2001:db8:ff::2", "fe80::2"]},
+        "wan2": {"enable": False, "ipv6": ["2001:db8:fe::2"]},
+    }
+    _, edges, problems = interpret({"x.json": [gateway, SWITCH | {"ipv6": ["fd00:20::2"]}, client]})
+    found = {(e.start.name, e.end.name, e.properties["recordType"]) for e in edges if e.type == "RESOLVES_TO"}
+    assert {one for one in found if one[2] == "AAAA"} == {
+        ("nas", "2001:db8:1::30", "AAAA"),
+        ("nas", "fd00:20::30", "AAAA"),
+        ("nas", "2001:db8:1:0:89ab:1234:5678:9abc", "AAAA"),
+        ("gate", "2001:db8:ff::2", "AAAA"),
+        ("hall", "fd00:20::2", "AAAA"),
+    }
+    assert problems == []
+
+
+def test_a_client_of_ipv6_alone_is_connected():
+    client = {name: value for name, value in CLIENT.items() if name != "ip"}
+    client |= {"ipv6_addresses": ["2001:db8:1::30"]}
+    _, edges, _ = interpret({"x.json": [SWITCH, NETWORK, client]})
+    assert {e.end.name for e in edges if e.type == "CONNECTS_TO" and e.start.name == "nas"} == {"LAN", "hall"}

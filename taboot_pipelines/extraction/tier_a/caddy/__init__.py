@@ -1,0 +1,11 @@
+"""Caddy: a Caddyfile with what it imports, or the JSON that Caddy runs on, as routes (``docs/formats.md``).
+
+``tokens`` splits a Caddyfile into words, ``imports`` puts snippets and files in their place, ``blocks`` makes
+statements of the words, ``sites`` follows these to what they pass on, and ``adapted`` does the same in JSON.
+Both end in ``upstreams``.
+"""
+
+from taboot_pipelines.extraction.tier_a.caddy.adapted import CaddyJsonReader, looks_like_caddy_json
+from taboot_pipelines.extraction.tier_a.caddy.sites import CaddyfileReader
+
+__all__ = ["CaddyJsonReader", "CaddyfileReader", "looks_like_caddy_json"]

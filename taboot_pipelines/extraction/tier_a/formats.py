@@ -1,0 +1,70 @@
+"""The formats that are interpreted in sources with ``interpret: true``, in the order in which a file that
+looks like two of them is decided.
+
+A new format is a package beside this module with a reader (:class:`~.recognition.FormatReader`) and a line in
+:data:`FORMATS`. Compose and nginx files are none of these: they stay with the source types of their own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.extraction.tier_a.caddy import (
+    CaddyfileReader,
+    CaddyJsonReader,
+    looks_like_caddy_json,
+)
+from taboot_pipelines.extraction.tier_a.dockerfiles import DockerfileReader, is_dockerfile_path
+from taboot_pipelines.extraction.tier_a.haproxy import HaproxyReader, looks_like_haproxy
+from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
+from taboot_pipelines.extraction.tier_a.kubernetes import (
+    ManifestReader,
+    is_kustomization_path,
+    looks_like_manifest,
+)
+from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
+from taboot_pipelines.extraction.tier_a.recognition import JSON, TOML, YAML, Format, base_name
+from taboot_pipelines.extraction.tier_a.systemd import SystemdReader, is_unit_path
+from taboot_pipelines.extraction.tier_a.traefik import (
+    IngressRouteReader,
+    TraefikReader,
+    looks_like_traefik,
+)
+from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_like_wireguard
+
+_CADDYFILE = re.compile(r"(?i)caddyfile(?:\.(?!md$|html?$|json$)[^/]*)?|[^/]+\.(?:caddyfile|caddy)")
+_HAPROXY = re.compile(r"(?i)haproxy[^/]*\.(?:cfg|conf)")
+
+FORMATS: tuple[Format, ...] = (
+    Format("dockerfile", (DockerfileReader(),), by_path=is_dockerfile_path),
+    Format("systemd", (SystemdReader(),), by_path=is_unit_path),
+    Format("hosts", (HostsReader(),), by_path=is_hosts_path),
+    Format(
+        "kubernetes",
+        (ManifestReader(), IngressRouteReader()),
+        by_path=is_kustomization_path,
+        by_content=looks_like_manifest,
+        endings=YAML | JSON,
+    ),
+    Format("prometheus", (PrometheusReader(),), by_content=looks_like_prometheus, endings=YAML | JSON),
+    Format("wireguard", (WireguardReader(),), by_content=looks_like_wireguard, endings=frozenset({"conf"})),
+    Format(
+        "caddyfile",
+        (CaddyfileReader(),),
+        by_path=lambda path: _CADDYFILE.fullmatch(base_name(path)) is not None,
+    ),
+    Format("caddy_json", (CaddyJsonReader(),), by_content=looks_like_caddy_json, endings=JSON),
+    Format(
+        "haproxy",
+        (HaproxyReader(),),
+        by_path=lambda path: _HAPROXY.fullmatch(base_name(path)) is not None,
+        by_content=looks_like_haproxy,
+        endings=frozenset({"cfg", "conf"}),
+    ),
+    Format(
+        "traefik",
+        (TraefikReader(),),
+        by_content=looks_like_traefik,
+        endings=YAML | TOML | JSON,
+    ),
+)

@@ -1,0 +1,9 @@
+"""Kubernetes' manifests: workloads with their images and ports, services, and ingresses."""
+
+from taboot_pipelines.extraction.tier_a.kubernetes.reader import (
+    ManifestReader,
+    is_kustomization_path,
+    looks_like_manifest,
+)
+
+__all__ = ["ManifestReader", "is_kustomization_path", "looks_like_manifest"]

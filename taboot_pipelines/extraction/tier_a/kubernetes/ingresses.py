@@ -1,0 +1,173 @@
+"""Ingresses: what a controller leads to which Service (networking.k8s.io/v1 and the beta versions)."""
+
+from __future__ import annotations
+
+import re
+
+from taboot_pipelines.extraction.tier_a.claims import Claims
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
+    Object,
+    Surroundings,
+    listed,
+    number,
+    texts_of,
+)
+from taboot_pipelines.extraction.tier_a.kubernetes.workloads import service_ref
+from taboot_pipelines.extraction.tier_a.yaml_documents import is_open, said
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
+from taboot_pipelines.model.graph import Basis
+from taboot_pipelines.model.records import NodeRef
+
+_CONTROLLERS = ("nginx", "traefik", "haproxy", "caddy", "kong", "contour", "istio", "cilium", "apisix")
+_BACKENDS = {
+    "HTTP": "http",
+    "HTTPS": "https",
+    "GRPC": "grpc",
+    "GRPCS": "grpc+tls",
+    "FCGI": "fastcgi",
+}
+_PATTERN = re.compile(r"[()\[\]{}*+?^$|\\]")
+_SECURE = frozenset({"websecure", "https"})
+
+
+def claim_class(claims: Claims, one: Object) -> None:
+    """An IngressClass: the proxy of its name is run by its controller."""
+    controller = one.spec.scalar("controller") if one.spec is not None else None
+    named = controller.text.lower() if controller is not None else ""
+    claims.node(
+        NodeRef("ReverseProxy", (one.name.text,), one.name.text),
+        said(one.name),
+        {"type": next((kind for kind in _CONTROLLERS if kind in named), None)},
+    )
+
+
+def claim_ingress(claims: Claims, one: Object, surroundings: Surroundings) -> None:
+    spec = one.spec
+    if spec is None:
+        return
+    metadata = one.node.get("metadata")
+    annotations = texts_of(metadata.get("annotations") if metadata is not None else None)
+    proxy, basis = _proxy(claims, one, spec, annotations)
+    routes = _Routes(claims, one, surroundings, spec, annotations, proxy, basis)
+    default = spec.get("defaultBackend") or spec.get("backend")
+    if default is not None:
+        routes.claim(default, default, None, None)
+    for rule in listed(spec, "rules"):
+        host = rule.scalar("host")
+        for path in listed(rule.get("http"), "paths"):
+            backend = path.get("backend")
+            if backend is not None:
+                routes.claim(path, backend, host, path.scalar("path"))
+
+
+def _proxy(
+    claims: Claims, one: Object, spec: Node, annotations: dict[str, str]
+) -> tuple[NodeRef | None, Basis]:
+    """The proxy that an Ingress is for: its class, else the source's."""
+    written = spec.scalar("ingressClassName")
+    name = written.text if written is not None else annotations.get("kubernetes.io/ingress.class", "")
+    if name and not is_open(name):
+        kind = name if name in _CONTROLLERS else None
+        place = written if written is not None else one.name
+        return claims.node(NodeRef("ReverseProxy", (name,), name), said(place), {"type": kind}), Basis.DERIVED
+    given = claims.source.proxy or claims.source.source_id
+    return claims.node(NodeRef("ReverseProxy", (given,), given), said(one.name)), Basis.SOURCE
+
+
+class _Routes:
+    """The routes of one Ingress."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        one: Object,
+        surroundings: Surroundings,
+        spec: Node,
+        annotations: dict[str, str],
+        proxy: NodeRef | None,
+        basis: Basis,
+    ) -> None:
+        self._claims = claims
+        self._one = one
+        self._surroundings = surroundings
+        self._proxy = proxy
+        self._basis = basis
+        nginx = "nginx.ingress.kubernetes.io/"
+        self._scheme = _BACKENDS.get(annotations.get(f"{nginx}backend-protocol", "").upper())
+        self._patterns = annotations.get(f"{nginx}use-regex", "").lower() == "true" or "$" in annotations.get(
+            f"{nginx}rewrite-target", ""
+        )
+        traefik = "traefik.ingress.kubernetes.io/router."
+        entrypoints = {e.strip() for e in annotations.get(f"{traefik}entrypoints", "").split(",")} - {""}
+        self._secure = annotations.get(f"{traefik}tls", "").lower() == "true" or bool(
+            entrypoints and entrypoints <= _SECURE
+        )
+        self._certified: set[str] = set()
+        for entry in listed(spec, "tls"):
+            hosts = entry.get("hosts")
+            names = [host.text.lower() for host in hosts.each()] if hosts is not None else []
+            self._certified.update(names)
+            # Without hosts the certificate is that of every one.
+            self._secure = self._secure or not names
+
+    def claim(self, place: Node, backend: Node, host: Node | None, path: Node | None) -> None:
+        claims = self._claims
+        quoted = said(place)
+        name, port = _backend(backend)
+        if name is None:
+            return
+        if any(is_open(node.text) for node in (name, host, path) if node is not None):
+            claims.problem(quoted, "E_UNRESOLVED", "the route is yet to be put in.")
+            return
+        end = claims.node(service_ref(claims, self._one.namespace, name.text), said(name))
+        location = path.text if path is not None and path.text else None
+        claims.edge(
+            "ROUTES_TO",
+            self._proxy,
+            end,
+            quoted,
+            "kubernetes_ingress",
+            start_basis=self._basis,
+            host=host.text if host is not None else None,
+            location=location,
+            path=self._literal(place, location),
+            tls=self._is_secure(host),
+            port=self._port(name.text, port),
+            scheme=self._scheme,
+        )
+
+    def _literal(self, place: Node, location: str | None) -> str | None:
+        """The path that a pattern stands for, where it is none."""
+        if location is None:
+            return "/"
+        kind = place.scalar("pathType")
+        exact = kind is not None and kind.text in ("Prefix", "Exact") and not self._patterns
+        return location if location.startswith("/") and (exact or not _PATTERN.search(location)) else None
+
+    def _is_secure(self, host: Node | None) -> bool:
+        if self._secure:
+            return True
+        name = host.text.lower() if host is not None else ""
+        return bool(name) and (name in self._certified or f"*.{name.partition('.')[2]}" in self._certified)
+
+    def _port(self, service: str, port: Node | None) -> int | None:
+        found = number(port)
+        if found is not None or port is None:
+            return found
+        node = self._surroundings.service(self._one.namespace, service)
+        for own in listed(node.get("spec") if node is not None else None, "ports"):
+            name = own.scalar("name")
+            if name is not None and name.text == port.text:
+                return number(own.get("port"))
+        return None
+
+
+def _backend(backend: Node) -> tuple[Node | None, Node | None]:
+    """The names of the Service and of its port, or its number."""
+    service = backend.get("service")
+    if service is None:
+        return backend.scalar("serviceName"), backend.scalar("servicePort")
+    port = service.get("port")
+    if port is None:
+        return service.scalar("name"), None
+    return service.scalar("name"), port.scalar("number") or port.scalar("name")

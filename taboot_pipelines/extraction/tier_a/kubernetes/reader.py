@@ -1,0 +1,125 @@
+"""What a manifest states: its objects by kind."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.claims import Claims
+from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
+from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import claim_class, claim_ingress
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, objects
+from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
+from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_workload
+from taboot_pipelines.extraction.tier_a.recognition import top_keys
+from taboot_pipelines.extraction.tier_a.yaml_documents import documents, is_open, said
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin, Problems, parse
+from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
+
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+#: What of a kustomization changes what the manifests say.
+_CHANGES = frozenset(
+    {
+        "namespace",
+        "namePrefix",
+        "nameSuffix",
+        "images",
+        "patches",
+        "patchesStrategicMerge",
+        "patchesJson6902",
+        "replacements",
+        "transformers",
+        "components",
+        "helmCharts",
+        "helmChartInflationGenerator",
+    }
+)
+_JSON = re.compile(r"\"(?:kind|apiVersion)\"\s*:")
+
+
+def looks_like_manifest(head: str) -> bool:
+    """Whether a text begins as a manifest of Kubernetes."""
+    begins = head.lstrip("\ufeff \t\r\n")[:2]
+    if begins[:1] == "{" and begins != "{{":
+        return len({match[0][:3] for match in _JSON.finditer(head)}) == 2
+    return {"apiVersion", "kind"} <= top_keys(head)
+
+
+def is_kustomization_path(path: str) -> bool:
+    return posixpath.basename(path) in _KUSTOMIZATIONS
+
+
+class ManifestReader:
+    """Reads workloads, services and ingresses (a
+    :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`).
+
+    Manifests are read as they are written. What kustomize would change is noted at the kustomization, and its
+    patches are no objects; templates of Helm say nothing.
+    """
+
+    name = "kubernetes"
+    version = "1"
+
+    def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
+        text = view.read(path) or ""
+        texts = {path: text}
+        claims = Claims(source, texts)
+        if is_kustomization_path(path):
+            _note_changes(claims, path, text)
+            return claims.result()
+        if path in _patches(path, view):
+            return claims.result()
+        found = [one for one in objects(documents(path, text, claims)) if _is_known(claims, one)]
+        surroundings = Surroundings(path, view, found, texts)
+        for one in found:
+            if one.is_workload:
+                claim_workload(claims, one, surroundings)
+        for one in found:
+            if one.is_service:
+                claim_service(claims, one, surroundings)
+            elif one.kind == "Ingress" and one.group in ("networking.k8s.io", "extensions"):
+                claim_ingress(claims, one, surroundings)
+            elif one.kind == "IngressClass" and one.group == "networking.k8s.io":
+                claim_class(claims, one)
+        return claims.result()
+
+
+def _is_known(claims: Claims, one: Object) -> bool:
+    if is_open(one.name.text) or is_open(one.namespace):
+        claims.problem(said(one.name), "E_UNRESOLVED", "the object's name is yet to be put in.")
+        return False
+    return True
+
+
+def _note_changes(claims: Claims, path: str, text: str) -> None:
+    for document in documents(path, text, claims):
+        if not _CHANGES.isdisjoint(document.entries):
+            claims.note(
+                path,
+                "E_UNRESOLVED",
+                f"{path}: kustomize changes what the manifests say; they are read as they are written.",
+            )
+
+
+def _patches(path: str, view: FileView) -> frozenset[str]:
+    """The files of the folder that a kustomization there lays over others."""
+    folder = posixpath.dirname(path)
+    for name in _KUSTOMIZATIONS:
+        text = view.read(posixpath.join(folder, name))
+        if text is None:
+            continue
+        try:
+            roots = parse(Origin(path, text, ""), Problems())
+        except TabootError:
+            return frozenset()
+        named: list[Node] = []
+        for root in roots:
+            merged = root.get("patchesStrategicMerge")
+            named += merged.items if merged is not None else []
+            for patch in listed(root, "patches", "patchesJson6902"):
+                file = patch.scalar("path")
+                named += [file] if file is not None else []
+        found = [resolve_path(folder, node.text) for node in named if node.kind == SCALAR]
+        return frozenset(file for file in found if file is not None)
+    return frozenset()

@@ -1,0 +1,224 @@
+"""Workloads: the service that their pods are, its images, the ports of machines, and what it connects to."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.compose.collector import version_of
+from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
+from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, number
+from taboot_pipelines.extraction.tier_a.yaml_documents import said
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
+from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
+from taboot_pipelines.model.records import NodeRef
+
+_PROTOCOL = re.compile(r"[a-z0-9]+")
+#: ``service.namespace.svc``, with a pod before it or a cluster's domain behind.
+_CLUSTER_NAME = re.compile(r"(?:[^.]+\.)?([^.]+)\.([^.]+)\.svc(?:\..*)?\.?")
+
+
+def service_ref(claims: Claims, namespace: str, name: str) -> NodeRef:
+    """A workload or a Service of Kubernetes: two of one name in a namespace are one service."""
+    return NodeRef("Service", (f"{claims.place}/{namespace}", name), name)
+
+
+def claim_workload(claims: Claims, one: Object, surroundings: Surroundings) -> None:
+    _, pod = one.pod
+    containers = listed(pod, "containers")
+    images = [(c, image) for c in containers if (image := c.scalar("image")) is not None]
+    reference = try_reference(images[0][1].text) if images else None
+    ports = [port for container in containers for port in listed(container, "ports")]
+    first = next((port for port in ports if number(port.get("containerPort")) is not None), None)
+    service = claims.node(
+        service_ref(claims, one.namespace, one.name.text),
+        said(one.name),
+        {
+            "schemaVersion": SCHEMA_VERSION,
+            "version": version_of(reference) if reference is not None else None,
+            "port": number(first.get("containerPort")) if first is not None else None,
+            "protocol": protocol_of(first) if first is not None else None,
+        },
+        declared=True,
+    )
+    if service is None or pod is None:
+        return
+    everything = listed(pod, "initContainers", "containers", "ephemeralContainers")
+    unresolved: dict[str, None] = {}
+    for container in everything:
+        image = container.scalar("image")
+        if image is not None and not _claim_image(claims, service, image):
+            unresolved["image"] = None
+    shares = pod.get("hostNetwork")
+    for port in ports:
+        _claim_host_port(claims, service, port, shared=shares is not None and shares.boolean())
+    for container in everything:
+        for quoted in _texts(container, one.namespace, surroundings):
+            _claim_connections(claims, service, quoted, one.namespace, surroundings)
+    if unresolved:
+        claims.amend(service, unresolved=list(unresolved))
+
+
+def protocol_of(port: Node) -> str:
+    """The transport of a port, in lower case."""
+    written = port.scalar("protocol")
+    text = written.text.lower() if written is not None else "tcp"
+    return text if _PROTOCOL.fullmatch(text) is not None else "tcp"
+
+
+def _claim_image(claims: Claims, service: NodeRef, image: Node) -> bool:
+    """False for an image that is yet to be put in."""
+    quoted = said(image)
+    if "$" in image.text or "{{" in image.text:
+        claims.problem(quoted, "E_UNRESOLVED", "the image is yet to be put in.")
+        return False
+    reference = try_reference(image.text)
+    if reference is None:
+        claims.problem(quoted, "E_PARSE", "the image reference does not follow the OCI grammar.")
+        return True
+    end = claims.image(reference, quoted)
+    if end is not None:
+        claims.edge(
+            "BUILDS",
+            service,
+            end,
+            quoted,
+            "kubernetes_image",
+            start_basis=Basis.DERIVED,
+            end_basis=claims.written(end, quoted),
+        )
+    return True
+
+
+def _claim_host_port(claims: Claims, service: NodeRef, port: Node, *, shared: bool) -> None:
+    """A port of the machines that the pods run on; with ``shared``, of their own network."""
+    target = number(port.get("containerPort"))
+    published = number(port.get("hostPort")) or (target if shared else None)
+    if published is None:
+        return
+    address = port.scalar("hostIP")
+    bind(
+        claims,
+        service,
+        said(port),
+        published,
+        protocol_of(port),
+        "kubernetes_host_port",
+        target=target,
+        address=address.text if address is not None else None,
+    )
+
+
+def bind(
+    claims: Claims,
+    service: NodeRef,
+    quoted: Said,
+    port: int,
+    protocol: str,
+    method: str,
+    *,
+    target: int | None,
+    address: str | None = None,
+    own: bool = False,
+) -> None:
+    """A port of the source's host or, without one, of an address. ``own``: the address is no machine's, so
+    that the host does not go before it."""
+    try:
+        normal = str(ipaddress.ip_address(address)) if address is not None else None
+    except ValueError:
+        claims.problem(quoted, "E_PARSE", "this is no address that a port can be bound at.")
+        return
+    if claims.host is not None and not (own and normal is not None):
+        end, basis = claims.claim_host(quoted), Basis.SOURCE
+    else:
+        end = claims.ip(normal or "0.0.0.0", quoted)
+        basis = Basis.DERIVED if end is None or normal is None else claims.basis(end, quoted)
+    claims.edge(
+        "BINDS",
+        service,
+        end,
+        quoted,
+        method,
+        start_basis=Basis.DERIVED,
+        end_basis=basis,
+        port=port,
+        protocol=protocol,
+        targetPort=target,
+        hostIp=normal,
+    )
+
+
+# --- connections --------------------------------------------------------------------------------------------
+
+
+def _texts(container: Node, namespace: str, surroundings: Surroundings) -> Iterator[Node]:
+    """The values that a container is given: its environment, that of ConfigMaps included, and its command."""
+    for variable in listed(container, "env"):
+        name, value = variable.scalar("name"), variable.get("value")
+        # An image reference has the form of a host and a port.
+        if name is not None and "IMAGE" in name.text.upper():
+            continue
+        if value is not None and value.kind == SCALAR:
+            yield value
+        origin = variable.get("valueFrom")
+        reference = origin.get("configMapKeyRef") if origin is not None else None
+        key = reference.scalar("key") if reference is not None else None
+        if reference is not None and key is not None:
+            yield from _configured(reference, namespace, surroundings, key.text)
+    for whole in listed(container, "envFrom"):
+        reference = whole.get("configMapRef")
+        if reference is not None:
+            yield from _configured(reference, namespace, surroundings, None)
+    for field in ("command", "args"):
+        part = container.get(field)
+        if part is not None:
+            yield from part.each()
+
+
+def _configured(
+    reference: Node, namespace: str, surroundings: Surroundings, key: str | None
+) -> Iterator[Node]:
+    """The values of a ConfigMap, or that of one key."""
+    name = reference.scalar("name")
+    config = surroundings.config(namespace, name.text) if name is not None else None
+    data = config.get("data") if config is not None else None
+    for variable, (_, value) in data.entries.items() if data is not None else ():
+        if value.kind == SCALAR and (key is None or variable == key) and "IMAGE" not in variable.upper():
+            yield value
+
+
+def _claim_connections(
+    claims: Claims, service: NodeRef, value: Node, namespace: str, surroundings: Surroundings
+) -> None:
+    """Connections to the services that a value names by a URL or as ``host:port``."""
+    quoted = said(value)
+    for scheme, host, port in named_hosts(value.text):
+        end = named_service(claims, host, namespace, surroundings)
+        if end is None or end == service:
+            continue
+        claims.edge(
+            "CONNECTS_TO",
+            service,
+            claims.node(end, quoted),
+            quoted,
+            "kubernetes_env_url",
+            start_basis=Basis.DERIVED,
+            confidence=0.9,
+            protocol=scheme,
+            port=port,
+        )
+
+
+def named_service(claims: Claims, host: str, namespace: str, surroundings: Surroundings) -> NodeRef | None:
+    """The Service that a name means within the cluster: one that the manifests have, or any by its full
+    name."""
+    full = _CLUSTER_NAME.fullmatch(host)
+    if full is not None:
+        return service_ref(claims, full[2], full[1])
+    name, _, other = host.rstrip(".").partition(".")
+    if "." in other or surroundings.service(other or namespace, name) is None:
+        return None
+    return service_ref(claims, other or namespace, name)

@@ -1,0 +1,177 @@
+"""What one unit states with its drop-ins (systemd.unit(5), systemd.socket(5), podman-systemd.unit(5))."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.systemd import unit_files
+from taboot_pipelines.extraction.tier_a.systemd.quadlets import claim_quadlet
+from taboot_pipelines.extraction.tier_a.systemd.states import Unit, bind
+from taboot_pipelines.extraction.tier_a.systemd.unit_files import UnitFile
+from taboot_pipelines.extraction.tier_a.systemd.units import (
+    QUADLETS,
+    UNITS,
+    drop_in_unit,
+    drop_ins,
+    unit_name,
+)
+from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
+
+#: {directive: whether the unit does not start without the other}. An order alone has less confidence.
+_DEPENDENCIES = {
+    "Requires": True,
+    "Requisite": True,
+    "BindsTo": True,
+    "Wants": False,
+    "Upholds": False,
+    "PartOf": False,
+    "After": False,
+}
+_ORDER_CONFIDENCE = 0.8
+#: Sections that tell a unit from other programs' files with the same endings.
+_SECTIONS = {
+    "service": frozenset({"Unit", "Service", "Install"}),
+    "socket": frozenset({"Unit", "Socket", "Install"}),
+    **{kind: frozenset({kind.capitalize()}) for kind in QUADLETS},
+}
+#: `.network` files of systemd-networkd have these; Podman's do not.
+_NETWORKD = frozenset({"Match", "Link", "Address", "Route", "DHCPv4", "DHCPServer", "Bridge"})
+_NETWORKD_KEYS = frozenset({"Address", "DHCP", "VLAN", "Bridge", "Bond", "IPForward", "LinkLocalAddressing"})
+_LISTEN = re.compile(r"(?:(\d+\.\d+\.\d+\.\d+|\[[0-9A-Fa-f:.]+\]):)?0*([1-9]\d{0,4})", re.ASCII)
+
+
+def is_unit_path(path: str) -> bool:
+    """Whether a file of this path is a unit, a quadlet or a drop-in of one."""
+    if drop_in_unit(path) is not None:
+        return True
+    name = unit_name(posixpath.basename(path))
+    return name is not None and name.type in UNITS | QUADLETS
+
+
+class SystemdReader:
+    """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
+
+    name = "systemd"
+    version = "1"
+
+    def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
+        main = drop_in_unit(path)
+        if main is None:
+            main, files = path, (path, *drop_ins(path, view))
+        elif main in view.paths:
+            # The unit itself takes it in.
+            view.read(main)
+            return Interpretation((), ())
+        else:
+            files = drop_ins(main, view)
+        if not files or path != files[0]:
+            return Interpretation((), ())
+        texts = {file: view.read(file) or "" for file in files}
+        settings = []
+        headers: list[Said] = []
+        for file, text in texts.items():
+            more, sections = unit_files.parse(file, text)
+            settings += more
+            headers += sections
+        named = unit_name(posixpath.basename(main))
+        if named is None or not headers or not _is_unit(named.type, headers, settings, own=main in texts):
+            return Interpretation((), ())
+        claims = Claims(source, texts)
+        _claim(Unit(claims, main, named, UnitFile(settings), headers, view))
+        return claims.result(files[1:])
+
+
+def _is_unit(kind: str, headers: list[Said], settings: list[unit_files.Setting], *, own: bool) -> bool:
+    sections = {header.text[1:-1] for header in headers}
+    if kind == "network" and (
+        sections & _NETWORKD or any(s.section == "Network" and s.key in _NETWORKD_KEYS for s in settings)
+    ):
+        return False
+    # A drop-in may hold any one section.
+    return (
+        bool(sections & _SECTIONS[kind]) if own else bool(sections & (_SECTIONS[kind] | {"Unit", "Service"}))
+    )
+
+
+def _claim(unit: Unit) -> None:
+    if unit.name.type in QUADLETS:
+        claim_quadlet(unit)
+    elif unit.name.type == "socket":
+        _claim_socket(unit)
+    else:
+        _claim_service(unit)
+    if unit.service is not None:
+        _claim_dependencies(unit)
+        unit.finish()
+
+
+def _claim_service(unit: Unit) -> None:
+    restart = unit.file.last("Service", "Restart")
+    # Also known by the names that it is installed under.
+    aliases = [
+        other.written
+        for setting in unit.file.all("Install", "Alias")
+        for word in setting.words()
+        if (other := unit_name(word.text)) is not None and other.type == "service"
+    ]
+    unit.declare(unit.name.service, {"restart": restart.text if restart is not None else None}, aliases)
+
+
+def _claim_socket(unit: Unit) -> None:
+    """The service that a socket starts binds its ports."""
+    listened = [
+        (said, protocol, match)
+        for key, protocol in (("ListenStream", "tcp"), ("ListenDatagram", "udp"))
+        for setting in unit.file.all("Socket", key)
+        for said in (setting.value,)
+        if (match := _LISTEN.fullmatch(said.text)) is not None
+    ]
+    listened.sort(key=lambda found: (found[0].path != unit.path, found[0].path, found[0].start))
+    given = unit.file.last("Socket", "Service")
+    name = unit.name if given is None else unit_name(given.text)
+    if name is None:
+        unit.unresolved("Service", given or unit.headers[0])
+        return
+    first = listened[0] if listened else None
+    unit.declare(
+        name.service,
+        {"port": int(first[2][2]), "protocol": first[1]}
+        if first is not None and int(first[2][2]) < 65536
+        else {},
+        [],
+    )
+    for said, protocol, match in listened:
+        bind(unit, said, int(match[2]), protocol, match[1], "systemd_listen")
+
+
+def _claim_dependencies(unit: Unit) -> None:
+    for directive, required in _DEPENDENCIES.items():
+        for setting in unit.file.all("Unit", directive):
+            for word in setting.words():
+                other = unit_name(word.text)
+                if other is None:
+                    if "%" in word.text and word.text.endswith((".service", ".socket", ".container")):
+                        unit.unresolved(directive, word)
+                    continue
+                service = _service_of(unit, other.service, other.type)
+                if service is None or service == unit.service_name:
+                    continue
+                unit.claims.edge(
+                    "DEPENDS_ON",
+                    unit.service,
+                    unit.claims.node(unit.reference(service), word),
+                    word,
+                    f"systemd_{directive.lower()}",
+                    confidence=_ORDER_CONFIDENCE if directive == "After" else 1.0,
+                    condition=directive.lower(),
+                    required=required,
+                )
+
+
+def _service_of(unit: Unit, name: str, kind: str) -> str | None:
+    """The service that a unit named in a dependency is; None for targets, mounts and such."""
+    if kind in ("service", "socket", "container", "kube"):
+        return name
+    return f"{name}-pod" if kind == "pod" else None

@@ -1,0 +1,22 @@
+"""Traefik: dynamic configuration of the file provider, what its API tells, and its Kubernetes resources
+(``docs/formats.md``). Docker labels belong to Compose projects, and are read with them.
+
+``rules`` reads what a router's rule says, for all of these; ``dynamic`` follows routers to servers; ``files``
+and ``ingress_routes`` are the readers.
+"""
+
+from taboot_pipelines.extraction.tier_a.traefik.files import (
+    TraefikReader,
+    looks_like_traefik,
+)
+from taboot_pipelines.extraction.tier_a.traefik.ingress_routes import (
+    IngressRouteReader,
+    looks_like_ingress_route,
+)
+
+__all__ = [
+    "IngressRouteReader",
+    "TraefikReader",
+    "looks_like_ingress_route",
+    "looks_like_traefik",
+]

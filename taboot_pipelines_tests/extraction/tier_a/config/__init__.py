@@ -1,0 +1,1 @@
+"""Configuration files that are recognised inside of a source."""

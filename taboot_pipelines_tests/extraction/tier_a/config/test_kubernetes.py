@@ -1,0 +1,212 @@
+"""Kubernetes' manifests."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from benchmarks.gold.check import DATA
+from taboot_pipelines_tests.extraction.tier_a.config.reading import edges, facts, interpret, one, shown
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+        - name: web
+          image: acme/web:1.2
+          ports: [{containerPort: 8080, name: http}]
+"""
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {name: front}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80, targetPort: http, nodePort: 30080}]
+"""
+INGRESS = """\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web}
+spec:
+  rules:
+    - host: web.example.com
+      http:
+        paths:
+          - {path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}
+"""
+
+
+def test_a_selector_leads_to_the_workload_of_its_file_or_of_its_folder() -> None:
+    together = one("all.yaml", f"{DEPLOYMENT}---\n{SERVICE}")
+    apart = interpret({"a/web.yaml": DEPLOYMENT, "a/front.yml": SERVICE, "b/web.yaml": DEPLOYMENT})
+    for said in (together, apart["a/front.yml"]):
+        (leads,) = edges(said, "CONNECTS_TO")
+        assert shown(leads) == ("CONNECTS_TO", "front", "web")
+        assert leads.properties == {"protocol": "tcp", "port": 8080}
+        assert edges(said, "BINDS")[0].properties["targetPort"] == 8080
+    alone = one("front.yaml", SERVICE)
+    assert edges(alone, "CONNECTS_TO") == [] and "targetPort" not in edges(alone, "BINDS")[0].properties
+
+
+def test_namespaces_are_scopes_and_a_selector_does_not_leave_its_own() -> None:
+    other = SERVICE.replace("{name: front}", "{name: front, namespace: prod}")
+    said = one("all.yaml", f"{DEPLOYMENT}---\n{other}", host="cluster.lan")
+    assert edges(said, "CONNECTS_TO") == []
+    scopes = {n.node.key for n in said.nodes if n.node.label == "Service"}
+    assert scopes == {("cluster.lan/default", "web"), ("cluster.lan/prod", "front")}
+    (bound,) = edges(said, "BINDS")
+    assert bound.end.name == "cluster.lan"
+
+
+def test_a_selector_that_is_not_met_in_full_leads_nowhere() -> None:
+    for selector in ("{app: web, tier: x}", "{app: other}", "{}"):
+        said = one("a.yaml", f"{DEPLOYMENT}---\n{SERVICE.replace('{app: web}', selector)}")
+        assert edges(said, "CONNECTS_TO") == []
+
+
+def test_yaml_json_and_lists_say_the_same() -> None:
+    objects = list(yaml.safe_load_all(f"{DEPLOYMENT}---\n{SERVICE}---\n{INGRESS}"))
+    plain = facts(one("a.yaml", f"{DEPLOYMENT}---\n{SERVICE}---\n{INGRESS}"))
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    assert facts(one("a.yaml", yaml.safe_dump(listed))) == plain
+    assert facts(one("a.json", json.dumps(listed, indent="\t"))) == plain
+
+
+@pytest.mark.parametrize(
+    ("proxy", "spec", "name"),
+    [
+        (None, "", "src"),
+        ("edge", "", "edge"),
+        ("edge", "  ingressClassName: nginx\n", "nginx"),
+    ],
+)
+def test_the_proxy_of_an_ingress_is_its_class_or_that_of_the_source(
+    proxy: str | None, spec: str, name: str
+) -> None:
+    (route,) = edges(one("i.yaml", INGRESS + spec, proxy=proxy), "ROUTES_TO")
+    assert (route.start.name, route.end.key, route.properties["tls"]) == (
+        name,
+        ("src/default", "front"),
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tls", "secure"),
+    [
+        ("[{hosts: [web.example.com]}]", True),
+        ("[{hosts: ['*.example.com']}]", True),
+        ("[{hosts: [other.example.com]}]", False),
+        ("[{secretName: all}]", True),
+        ("[]", False),
+    ],
+)
+def test_a_route_is_secure_where_its_host_has_a_certificate(tls: str, secure: bool) -> None:
+    (route,) = edges(one("i.yaml", f"{INGRESS}  tls: {tls}\n"), "ROUTES_TO")
+    assert route.properties["tls"] is secure
+
+
+def test_templates_say_nothing_and_are_told() -> None:
+    for text in (
+        DEPLOYMENT.replace("web}", "{{ .Release.Name }}-web}"),
+        DEPLOYMENT.replace("acme/web:1.2", "{{ .Values.image }}"),
+        "{{- if .Values.on }}\n" + DEPLOYMENT + "{{- end }}\n",
+    ):
+        said = one("templates/a.yaml", text)
+        assert said.nodes == said.edges == ()
+        assert [p.code for p in said.problems] == ["E_UNRESOLVED"]
+    quoted = one("a.yaml", DEPLOYMENT.replace("acme/web:1.2", '"{{ image }}:1"'))
+    assert edges(quoted, "BUILDS") == [] and quoted.nodes[0].properties["unresolved"] == ["image"]
+    # What a text of a ConfigMap holds is no template of the manifest.
+    config = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  a: |\n    {{ $labels.x }}\n"
+    assert edges(one("a.yaml", DEPLOYMENT + config), "BUILDS") != []
+
+
+def test_kustomize_is_noted_and_its_patches_are_no_objects() -> None:
+    files = {
+        "kustomization.yaml": "resources: [web.yaml]\npatches: [{path: patch.yaml}]\nnamespace: prod\n",
+        "web.yaml": DEPLOYMENT,
+        "patch.yaml": DEPLOYMENT.replace("1.2", "9.9"),
+    }
+    said = interpret(files)
+    assert [p.code for p in said["kustomization.yaml"].problems] == ["E_UNRESOLVED"]
+    assert said["patch.yaml"].nodes == ()
+    assert [e.end.name for e in edges(said["web.yaml"], "BUILDS")] == ["docker.io/acme/web:1.2"]
+    plain = interpret({**files, "kustomization.yaml": "resources: [web.yaml]\n"})
+    assert plain["kustomization.yaml"].problems == ()
+
+
+def test_names_of_the_cluster_are_connections_and_others_are_not() -> None:
+    env = (
+        "          env:\n"
+        "            - {name: A, value: 'http://front:80'}\n"
+        "            - {name: B, value: 'redis://pod-0.cache.data.svc.cluster.local:6379'}\n"
+        "            - {name: C, value: 'https://example.com/ mysql:3306'}\n"
+        "            - {name: BASE_IMAGE, value: 'front:1'}\n"
+    )
+    said = one("a.yaml", f"{DEPLOYMENT}{env}---\n{SERVICE}")
+    found = [(e.end.key, e.properties["protocol"], e.confidence) for e in edges(said, "CONNECTS_TO")]
+    assert found == [
+        (("src/default", "front"), "http", 0.9),
+        (("src/data", "cache"), "redis", 0.9),
+        (("src/default", "web"), "tcp", 1.0),
+    ]
+
+
+def test_secrets_are_not_read() -> None:
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {URL: 'http://front:80'}\n"
+    env = "          envFrom: [{secretRef: {name: s}}, {configMapRef: {name: s}}]\n"
+    said = one("a.yaml", f"{DEPLOYMENT}{env}{secret}---\n{SERVICE}")
+    assert [e.method for e in edges(said, "CONNECTS_TO")] == ["kubernetes_selector"]
+
+
+def test_broken_objects_cost_only_themselves() -> None:
+    said = one(
+        "a.yaml",
+        f"{DEPLOYMENT}---\nkind: Service\n---\n[1]\n---\n{SERVICE.replace('80', '99999')}---\n{INGRESS}",
+    )
+    assert {e.type for e in said.edges} >= {"BUILDS", "ROUTES_TO", "CONNECTS_TO"}
+    broken = one("b.yaml", f"{DEPLOYMENT}---\n a: [\n")
+    assert broken.nodes == () and [p.code for p in broken.problems] == ["E_PARSE"]
+
+
+def test_ingresses_of_traefiks_own_tests_are_routes_of_their_classes() -> None:
+    folder = DATA / "traefik-configs" / "integration" / "fixtures" / "k8s"
+    said = interpret({path.name: path.read_text() for path in sorted(folder.glob("*.yml"))}, proxy="edge")
+    found = [
+        (e.start.name, e.properties["host"], e.properties["path"], e.end.key, e.properties.get("port"))
+        for name in ("03-ingress.yml", "08-ingressclass.yml")
+        for e in edges(said[name], "ROUTES_TO")
+    ]
+    end = ("src/default", "whoami")
+    assert found == [
+        # Its port has a name, which a Service that is not here gives a number.
+        ("edge", "whoami.test", "/whoami", end, None),
+        ("traefik-keep", "whoami.test.keep", "/keep", end, 80),
+        ("traefik-drop", "whoami.test.drop", "/drop", end, 80),
+        ("traefik-not-ingress-controller", "whoami.test.not.ingress", "/ingress", end, 80),
+    ]
+
+
+def test_a_release_of_knative_is_read_among_its_resource_definitions() -> None:
+    path = "traefik-configs/integration/fixtures/knative/03-knative-serving-v1.20.0.yaml"
+    said = one("serving.yaml", (DATA / path).read_text())
+    built = {e.start.name: e.end.name.rpartition("/")[2].partition("@")[0] for e in edges(said, "BUILDS")}
+    assert built == {name: name for name in ("activator", "autoscaler", "controller", "webhook")}
+    exposed = [e.end.name for e in edges(said, "EXPOSES_ENDPOINT")]
+    assert [name for name in exposed if name.startswith("activator-service:")] == [
+        f"activator-service:{port}" for port in (9090, 8008, 80, 81, 443)
+    ]
+    assert [shown(e) for e in edges(said, "CONNECTS_TO")] == [
+        ("CONNECTS_TO", "activator-service", "activator")
+    ]
+    assert len(said.edges) == 18 and said.problems == ()
