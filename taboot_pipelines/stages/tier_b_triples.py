@@ -16,14 +16,14 @@ from taboot_pipelines.knowledge.units import UnitExtractor
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.records import Interpretation
 from taboot_pipelines.stages.documents import PARSING
-from taboot_pipelines.stages.tiers import TierInput
+from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
 
 STAGE = "tier_b_triples"
 VERSION = "1"
 TIER = Tier(EdgeSource.TIER_B, STAGE, "observations.tier_b", VERSION, extractor_type="nlp")
 
 
-def versions(_source_type: str) -> Sequence[object]:
+def versions(_kind: InterpretedKind) -> Sequence[object]:
     """Return the versions that decide the output."""
     return (VERSION, tier_b.VERSION, tier_b.grammar_version())
 

@@ -135,6 +135,8 @@ _SHOWN = words("shown")
 _PLACES_OF_THINGS = words("places")
 #: What has an address of its own, of those.
 _PAGES = words("pages")
+#: What stands before a class word and names nothing.
+_NO_MODIFIERS = words("no_modifiers")
 _MAX_LABEL = 6
 _PEOPLE = words("people")
 #: Tokens between an address and what says that one gets there.
@@ -486,26 +488,9 @@ class Sentence:
                 at.nbor(-1).lower_ in ("the", "our", "a") and at.nbor(1).lower_ in CLASSES
             ):
                 break
-        if at is token or at.lower_ in (
-            "the",
-            "this",
-            "our",
-            "your",
-            "same",
-            "first",
-            "second",
-            "other",
-            "new",
-            "docker",
-            "of",
-            "in",
-            "on",
-            "main",
-            "each",
-            "own",
-            "running",
-            "web",
-        ):
+        if at is token or at.lower_ in _NO_MODIFIERS:
+            return None
+        if at.lower_ == "web" and at.nbor(1).lower_ not in ("container", "service"):
             return None
         return self.names.mention(at, at)
 
