@@ -1,0 +1,235 @@
+"""What configuration declares of each service, indexed for the rules."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.knowledge.drift.facts import DocumentView, Fact
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.tables import rows_of
+
+#: Methods of formats that declare all published ports of a container in one place.
+_CONTAINERS = ("compose_", "quadlet_")
+#: Methods by which a container has the network of another.
+_SHARING = frozenset({"compose_network_mode", "quadlet_network", "quadlet_pod"})
+#: Fields of a service whose values are not known: its ports then are not either.
+_NEEDED = frozenset({"ports", "expose", "network_mode", "networks", "profiles"})
+
+
+@dataclass(slots=True)
+class Service:
+    """A declared service. ``host``: the machine that its scope names, or the source where none is known."""
+
+    key: str
+    name: str
+    scope: str
+    properties: dict[str, Any]
+    #: BINDS of a container's declaration, by published port.
+    published: dict[int, list[Fact]] = field(default_factory=lambda: defaultdict(list))
+    #: Other statements of configuration that name a port of it, by port.
+    named: dict[int, list[Fact]] = field(default_factory=lambda: defaultdict(list))
+    #: References of images that it runs, by repository, as (tag, fact).
+    images: dict[str, list[tuple[str, Fact]]] = field(default_factory=lambda: defaultdict(list))
+    #: Documents that declare it.
+    documents: set[str] = field(default_factory=set)
+    networks: set[str] = field(default_factory=set)
+    on_host_network: bool = False
+    #: Whether it has the network of another service, or another has its.
+    shares_network: bool = False
+    #: Whether it is a container that one file declares.
+    container: bool = False
+
+    @property
+    def host(self) -> str:
+        return self.scope.rpartition("/")[0]
+
+    @property
+    def names(self) -> set[str]:
+        """What it is called, in lower case."""
+        alias = self.properties.get("containerName")
+        return {self.name.lower(), *([str(alias).lower()] if alias else [])}
+
+    @property
+    def targets(self) -> set[int]:
+        """Ports that the container listens on, as far as its declaration says."""
+        found = {p for facts in self.published.values() for f in facts if (p := f.port("targetPort"))}
+        first = self.properties.get("port")
+        return found | ({first} if isinstance(first, int) else set())
+
+    @property
+    def known(self) -> set[int]:
+        """Every port that some configuration names for it, of either side and protocol."""
+        return {*self.published, *self.named, *self.targets}
+
+    @property
+    def opaque(self) -> bool:
+        """Whether its ports are not all told by its own declaration."""
+        unresolved = {str(u).partition(":")[0] for u in self.properties.get("unresolved") or ()}
+        return (
+            not self.container
+            or self.on_host_network
+            or self.shares_network
+            or not _NEEDED.isdisjoint(unresolved)
+        )
+
+    def binds(self) -> list[Fact]:
+        return sorted({f.edge_id: f for facts in self.published.values() for f in facts}.values(), key=_place)
+
+
+class Declared:
+    """What the configuration of a namespace declares. ``nodes``: ``tables.NODES_SCHEMA``."""
+
+    def __init__(
+        self,
+        namespace: str,
+        facts: Sequence[Fact],
+        nodes: pa.Table,
+        documents: Mapping[str, DocumentView],
+    ) -> None:
+        self.facts = facts
+        self.documents = documents
+        self.services: dict[str, Service] = {}
+        services = nodes.filter(pc.equal(nodes.column("label"), "Service"))
+        for key, name, scope, properties in rows_of(services, "key", "name", "scope", "properties"):
+            if scope:
+                self.services[key] = Service(key, name, scope, json.loads(properties))
+        self._nodes = nodes
+        self._containers = {
+            ids.container_id(namespace, s.scope, s.name, 1): s for s in self.services.values()
+        }
+        #: Names that containers have on their networks, in lower case.
+        self.aliases: set[str] = set()
+        #: Addresses that configuration gives to host names.
+        self.addresses: dict[str, list[Fact]] = defaultdict(list)
+        for fact in facts:
+            self._note(fact)
+
+    def _note(self, fact: Fact) -> None:
+        if fact.type == "RUNS_IN":
+            self._joined(fact)
+        elif fact.type == "RESOLVES_TO":
+            self.addresses[fact.start_key].append(fact)
+        elif fact.type == "DEPENDS_ON":
+            if not fact.methods.isdisjoint(_SHARING):
+                for key in (fact.start_key, fact.end_key):
+                    if key in self.services:
+                        self.services[key].shares_network = True
+        elif fact.type in ("ROUTES_TO", "CONNECTS_TO"):
+            service, port = self.services.get(fact.end_key), fact.port()
+            if service is not None and port is not None:
+                service.named[port].append(fact)
+        elif (service := self.services.get(fact.start_key)) is not None:
+            self._stated(service, fact)
+        if (service := self.services.get(fact.start_key)) is not None and self._declares(fact):
+            service.container = True
+            service.documents.add(fact.doc_id)
+
+    def _stated(self, service: Service, fact: Fact) -> None:
+        """What a service's own edge says: BINDS, BUILDS or EXPOSES_ENDPOINT."""
+        if fact.type == "BINDS" and self._declares(fact):
+            port = fact.port()
+            if port is not None:
+                service.published[port].append(fact)
+        elif fact.type == "EXPOSES_ENDPOINT":
+            service.named[int(json.loads(fact.end_key)[2])].append(fact)
+        elif fact.type == "BUILDS" and fact.methods & {"compose_image", "quadlet_image"}:
+            repository, tag = reference_of(fact.end_key)
+            service.images[repository].append((tag, fact))
+
+    def _joined(self, fact: Fact) -> None:
+        service = self._containers.get(fact.start_key)
+        self.aliases |= {str(a).lower() for a in fact.properties.get("aliases") or ()}
+        if service is not None:
+            service.networks.add(fact.end_key)
+            service.on_host_network |= fact.properties.get("networkMode") == "host"
+
+    @staticmethod
+    def _declares(fact: Fact) -> bool:
+        return any(m.startswith(_CONTAINERS) for m in fact.methods) and fact.type in ("BINDS", "BUILDS")
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def by_name(self) -> dict[str, list[Service]]:
+        """Services by each of their names in lower case."""
+        found: dict[str, list[Service]] = defaultdict(list)
+        for service in self.services.values():
+            for name in service.names:
+                found[name].append(service)
+        return found
+
+    @cached_property
+    def machines(self) -> set[str]:
+        """What machines, addresses' names and containers are called, in lower case, with and without domain."""
+        labels = pa.array(["Host", "TailscaleNode", "Container", "Endpoint"])
+        chosen = self._nodes.filter(pc.is_in(self._nodes.column("label"), value_set=labels))
+        found: set[str] = set()
+        for label, key, name in rows_of(chosen, "label", "key", "name"):
+            if label == "Endpoint":
+                # The bare name in an endpoint is what a route says, which is in question.
+                name = str(json.loads(key)[1])
+                if "." not in name:
+                    continue
+            found |= {name.lower(), name.lower().partition(".")[0]}
+        return found
+
+    @cached_property
+    def proxies(self) -> dict[str, Service]:
+        """The declared services that are reverse proxies, by the key of the proxy."""
+        found = {}
+        for fact in self.facts:
+            if fact.type == "ROUTES_TO" and fact.start_key not in found:
+                meant = self.by_name.get(fact.start_name.lower(), [])
+                if len(meant) == 1:
+                    found[fact.start_key] = meant[0]
+        return found
+
+    def folders(self, service: Service) -> set[str]:
+        """Where the files that declare a service lie."""
+        return {d.folder for i in service.documents if (d := self.documents.get(i)) and d.folder}
+
+    @cached_property
+    def _by_folder(self) -> dict[str, dict[str, list[Service]]]:
+        found: dict[str, dict[str, list[Service]]] = defaultdict(lambda: defaultdict(list))
+        for service in self.services.values():
+            for folder in self.folders(service):
+                for name in service.names:
+                    found[folder][name].append(service)
+        return found
+
+    def meant(self, fact: Fact) -> Service | None:
+        """The service that running text speaks of: the one that its name means, or of several the one whose
+        files lie beside the text. None where it is not sure; text beside a project speaks of that project.
+        """
+        document = self.documents.get(fact.doc_id)
+        beside = self._by_folder.get(document.folder) if document is not None and document.folder else None
+        if beside is not None:
+            here = beside.get(fact.start_observed.lower(), [])
+            return here[0] if len(here) == 1 else None
+        return self.services.get(fact.start_key)
+
+
+def reference_of(key: str) -> tuple[str, str]:
+    """Repository (with its registry) and tag of an image's key; the tag of a digest is empty."""
+    reference = key.removeprefix("name:")
+    if not key.startswith("name:") or "@" in reference:
+        return reference.partition("@")[0], ""
+    repository, colon, tag = reference.rpartition(":")
+    return (repository, tag) if colon and "/" not in tag else (reference, "")
+
+
+def _place(fact: Fact) -> tuple[str, int, str]:
+    return fact.place
+
+
+def smallest(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Facts once each, by place."""
+    return tuple(sorted({f.edge_id: f for f in facts}.values(), key=_place))
