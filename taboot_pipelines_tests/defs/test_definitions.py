@@ -45,7 +45,7 @@ EXPECTED = {
     ),
     "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {}),
     "neo4j_subgraph": ("knowledge", {"entity_snapshots"}, {"knowledge"}, {}),
-    "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {}),
+    "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {"no_drift": False}),
 }
 
 

@@ -45,8 +45,9 @@ def ports_of_text(
         for _, fact, port in statements:
             if _contradicts(declared, service, fact, port):
                 sentence = _sentence(fact, text)
-                # A sentence that names the right port too tells the difference itself.
-                if not is_aside(sentence) and not any(names_number(sentence, p) for p in right - {port}):
+                # A sentence that names the right port too, other than as the one behind, tells the difference.
+                others = right - {port, fact.port("targetPort")}
+                if not is_aside(sentence) and not any(names_number(sentence, p) for p in others):
                     wrong[port].append(fact)
         for port, facts in sorted(wrong.items()):
             yield _port_drift(declared, service, doc_id, port, facts, record=record)
@@ -61,13 +62,15 @@ def _port_drift(
         says = f"the configuration names {listed(service.named)} for {service.name}"
         told = [f for named in service.named.values() for f in named]
     name = declared.documents[doc_id].name
+    target = next((t for f in facts if (t := f.port("targetPort"))), None)
+    said = f"{port}:{target}" if target else str(port)
     return Drift(
         DriftKind.PROSE_PORT,
         "Service",
         service.key,
         service.name,
-        f"{name} says {port} for {service.name}, but {says}.",
-        (Side(f"{name} says {port}", smallest(facts)), Side(says, smallest(told))),
+        f"{name} says {said} for {service.name}, but {says}.",
+        (Side(f"{name} says {said}", smallest(facts)), Side(says, smallest(told))),
         record,
     )
 
