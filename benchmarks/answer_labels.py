@@ -56,7 +56,8 @@ _BLOCK = re.compile(r"</?(?:p|h\d|li|ul|ol|td|th|tr|table|div|pre|article|br|dt|
 
 def house(data: Path = DATA) -> list[dict[str, Any]]:
     """The sources of the built-in corpus: the example of this project and four sets of real files beside
-    it. The example's tailnet, network, mail, chat and READMEs came after the questions, and are not part of it.
+    it. The example's tailnet, network, mail, chat and READMEs came after the questions, and are not part of
+    it.
     """
     example = ROOT / "examples" / "homelab"
     own = yaml.safe_load((example / "sources.yaml").read_text(encoding="utf-8"))["sources"]

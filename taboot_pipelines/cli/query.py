@@ -1,4 +1,4 @@
-"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``, ``drift``; and their ``cache``.
+"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``, ``drift``; the ``cache``.
 
 They load no Dagster and open no catalog.
 """
@@ -436,7 +436,9 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
         of_a_day = "  (a text of a day)" if item.record else ""
         out.print(text(f"{item.kind}: {item.statement}{of_a_day}"), style="bold", soft_wrap=True)
         for side in item.sides:
-            out.print(text(f"   {_place(side.url, side.line)}  {side.edge_ids[0]}"), style="dim", soft_wrap=True)
+            out.print(
+                text(f"   {_place(side.url, side.line)}  {side.edge_ids[0]}"), style="dim", soft_wrap=True
+            )
             for line in (side.quote.text if side.quote is not None else side.says).splitlines():
                 out.print(text(f"   │ {line}"), soft_wrap=True)
     if not found.items:

@@ -39,9 +39,7 @@ def no_drift(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResourc
         metadata["edges"] = dg.MetadataValue.table(
             records=[dg.TableRecord(_row(item, names)) for item in found[:_SHOWN]],
         )
-    return dg.AssetCheckResult(
-        passed=not found, severity=dg.AssetCheckSeverity.WARN, metadata=metadata
-    )
+    return dg.AssetCheckResult(passed=not found, severity=dg.AssetCheckSeverity.WARN, metadata=metadata)
 
 
 def _row(item: DriftItem, names: bool) -> dict[str, str]:

@@ -42,10 +42,13 @@ class Drifts:
     def __init__(self, settings: RetrievalSettings, session: Session) -> None:
         self._session = session
         self._ownership = Ownership(settings)
+        self._vendor_tags = frozenset(settings.vendor_tags)
         self._known: WeakKeyDictionary[View, tuple[Drift, ...]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def report(self, kinds: Collection[str] | str | None, limit: int, explanations: Explanations) -> DriftReport:
+    def report(
+        self, kinds: Collection[str] | str | None, limit: int, explanations: Explanations
+    ) -> DriftReport:
         """See ``KnowledgeBase.drift``."""
         check_limit(limit, MAX_ITEMS)
         wanted = _check_kinds(kinds)
@@ -96,25 +99,37 @@ class Drifts:
 
     def _documents(self, view: View) -> dict[str, DocumentView]:
         columns = ("doc_id", "source_id", "source_type", "path", "url", "title", "mime")
-        found = {}
-        for doc_id, source, kind, path, url, title, mime in rows_of(view.graph.documents, *columns):
-            shown = view.shown_url(source, path, url)
-            # The folder on the disk, so that sources over the same files meet in it.
-            folder = posixpath.dirname(shown if shown.startswith("/") else f"{source}:/{path}")
-            standing = self._standing(view, source, kind, path, mime)
-            found[doc_id] = DocumentView(standing, folder, path or title)
-        return found
+        rows = [
+            (doc_id, source, kind, path, title, mime, _folder(view, source, path, url))
+            for doc_id, source, kind, path, url, title, mime in rows_of(view.graph.documents, *columns)
+        ]
+        projects = {folder for _, _, kind, _, _, _, folder in rows if kind == SourceType.COMPOSE}
+        return {
+            doc_id: DocumentView(
+                self._standing(view, source, kind, path, mime, folder in projects), folder, path or title
+            )
+            for doc_id, source, kind, path, title, mime, folder in rows
+        }
 
-    def _standing(self, view: View, source: str, kind: str, path: str, mime: str) -> Standing:
+    def _standing(self, view: View, source: str, kind: str, path: str, mime: str, beside: bool) -> Standing:
+        """``beside``: in the folder of a Compose project, where a text speaks of that project."""
         if is_example_path(path):
             return Standing.OTHER
         if kind in _RECORDS:
             return Standing.RECORD
         if is_code(mime):
             return Standing.CONFIG
-        if not self._ownership.owns(view, source):
+        entry = view.manifest.sources.get(source)
+        of_vendor = entry is not None and not self._vendor_tags.isdisjoint(entry.tags)
+        if not self._ownership.owns(view, source) and (of_vendor or not beside):
             return Standing.OTHER
         return Standing.RECORD if _OF_A_DAY.search(path) else Standing.HOUSE
+
+
+def _folder(view: View, source: str, path: str, url: str) -> str:
+    """The folder on the disk, so that sources over the same files meet in it; else that of the source."""
+    shown = view.shown_url(source, path, url)
+    return posixpath.dirname(shown if shown.startswith("/") else f"{source}:/{path}")
 
 
 def _check_kinds(kinds: Collection[str] | str | None) -> frozenset[str]:

@@ -81,7 +81,14 @@ class KnowledgeBase:
         evidence = Once(lambda: _open_evidence(settings, namespace, blobs))
         self._answers = Once(
             lambda: _open_answers(
-                settings, namespace, self._session, self._search, evidence(), chat, query_vectors, self._drifts()
+                settings,
+                namespace,
+                self._session,
+                self._search,
+                evidence(),
+                chat,
+                query_vectors,
+                self._drifts(),
             )
         )
         self._neighborhoods = Once(lambda: _open_neighborhoods(settings, namespace, self._session))

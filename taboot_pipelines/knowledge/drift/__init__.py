@@ -5,10 +5,10 @@
 - ``config_rules``: configuration against configuration; ``prose_rules``: running text against it;
 - ``finding``: all rules over one snapshot.
 
-Drift is derived from the snapshot alone and stored nowhere: the same snapshot gives the same list, in whatever
-order its documents came (rules ``deterministic-reducer`` and ``incremental-equals-scratch``). A rule reports
-only what is certain, since one false report makes a person pass over the true ones; where a condition cannot
-be known, nothing is reported.
+Drift is derived from the snapshot alone and stored nowhere: the same snapshot gives the same list, whatever
+the order in which its documents came (rules ``deterministic-reducer`` and ``incremental-equals-scratch``).
+A rule reports only what is certain, since one false report makes a person pass over the true ones; where a
+condition cannot be known, nothing is reported.
 """
 
 from taboot_pipelines.knowledge.drift.facts import DocumentView, Drift, DriftKind, Side, Standing

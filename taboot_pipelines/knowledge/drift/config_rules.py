@@ -52,7 +52,11 @@ def _bound_twice(port: str, bound: list[tuple[Service, Fact]]) -> Drift:
     where = fact.end_name if on_host else f"project {service.scope.rpartition('/')[2]}"
     return Drift(
         DriftKind.PORT_TWICE,
-        *((fact.end_label, fact.end_key, fact.end_name) if on_host else ("Service", service.key, service.name)),
+        *(
+            (fact.end_label, fact.end_key, fact.end_name)
+            if on_host
+            else ("Service", service.key, service.name)
+        ),
         f"{', '.join(most)} and {last} publish {port} on {where}, which one service can have.",
         tuple(Side(_published(s, f), (f,)) for s, f in bound),
     )
@@ -71,7 +75,8 @@ def _overlap(one: Fact, other: Fact) -> bool:
     """Whether both may be asked for the same packet. No address is every address; ``0.0.0.0`` is every one of
     IPv4, ``::`` every one of IPv6."""
     a, b = (
-        str(f.properties.get("hostIp") or (f.end_key if f.end_label == "IP" else "") or "") for f in (one, other)
+        str(f.properties.get("hostIp") or (f.end_key if f.end_label == "IP" else "") or "")
+        for f in (one, other)
     )
     if not a or not b or a == b:
         return True
@@ -219,4 +224,6 @@ def _is_missing(declared: Declared, key: str, name: str) -> bool:
 def _is_host_name(declared: Declared, name: str, text: Texts) -> bool:
     """Whether a file that declares services gives one this name in another way: ``hostname``, or a link's."""
     said = re.compile(rf"(?i)(?:host_?name\s*[:=]\s*[\"']?|[\w.-]:){re.escape(name)}[\"']?\s*$", re.MULTILINE)
-    return any(said.search(text(d)) for d in sorted({d for s in declared.services.values() for d in s.documents}))
+    return any(
+        said.search(text(d)) for d in sorted({d for s in declared.services.values() for d in s.documents})
+    )

@@ -168,7 +168,7 @@ class Declared:
 
     @cached_property
     def machines(self) -> set[str]:
-        """What machines, addresses' names and containers are called, in lower case, with and without domain."""
+        """What machines and containers are called, in lower case, with and without domain."""
         labels = pa.array(["Host", "TailscaleNode", "Container", "Endpoint"])
         chosen = self._nodes.filter(pc.is_in(self._nodes.column("label"), value_set=labels))
         found: set[str] = set()

@@ -45,7 +45,7 @@ def ports_of_text(
         for _, fact, port in statements:
             if _contradicts(declared, service, fact, port):
                 sentence = _sentence(fact, text)
-                # A sentence that names the right port too, other than as the one behind, tells the difference.
+                # A sentence that names the right port too, not as the one behind, tells the difference.
                 others = right - {port, fact.port("targetPort")}
                 if not is_aside(sentence) and not any(names_number(sentence, p) for p in others):
                     wrong[port].append(fact)
@@ -92,7 +92,7 @@ def _is_outside(declared: Declared, service: Service, fact: Fact) -> bool:
 
 
 def _contradicts(declared: Declared, service: Service, fact: Fact, port: int) -> bool:
-    outside = {p for p in service.published}
+    outside = set(service.published)
     if fact.type == "BINDS":
         if port not in outside:
             return bool(outside) and fact.end_label in ("IP", "Host")

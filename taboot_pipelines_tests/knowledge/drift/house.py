@@ -6,6 +6,7 @@ import json
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -58,12 +59,9 @@ class House:
         return [(EdgeSource.TIER_A, extractor.interpret(UnitSpec(p, (p,)), view, facts)) for p in paths]
 
     def _texts(self) -> list[tuple[str, Interpretation]]:
-        prose = [tier_b.Prose(p, t) for p, t in self.files.items() if p.endswith(".md")]
-        return [(EdgeSource.TIER_B, read) for read in tier_b.read_all(prose)]
+        return [(EdgeSource.TIER_B, _asserted(p, t)) for p, t in self.files.items() if p.endswith(".md")]
 
-    def _graph(
-        self, read: list[tuple[str, Interpretation]], order: list[str]
-    ) -> tuple[pa.Table, pa.Table]:
+    def _graph(self, read: list[tuple[str, Interpretation]], order: list[str]) -> tuple[pa.Table, pa.Table]:
         nodes: dict[tuple[str, str], dict[str, Any]] = {}
         declared: dict[str, set[NodeRef]] = {}
         for _, one in read:
@@ -100,6 +98,12 @@ class House:
         return pa.Table.from_pylist(rows, schema=OBSERVED_EDGES), pa.Table.from_pylist(
             listed, schema=NODES_SCHEMA
         )
+
+
+@cache
+def _asserted(path: str, text: str) -> Interpretation:
+    (read,) = tier_b.read_all([tier_b.Prose(path, text)])
+    return read
 
 
 def _standing(path: str) -> Standing:

@@ -64,7 +64,11 @@ def test_a_route_to_a_port_that_nothing_names() -> None:
         "swag routes to jellyfin:8097, and the container is declared to listen on 8096."
     )
     route, binds = drift.sides
-    assert (route.says, route.facts[0].doc_id, route.facts[0].line) == ("swag routes to port 8097", "tv.conf", 6)
+    assert (route.says, route.facts[0].doc_id, route.facts[0].line) == (
+        "swag routes to port 8097",
+        "tv.conf",
+        6,
+    )
     assert binds.says == "jellyfin publishes 8096:8096, 7359:7359/udp"
 
 
@@ -91,9 +95,7 @@ def test_the_published_port_counts_where_no_network_is_shared() -> None:
         JELLYFIN.replace("8096:8096", "2222:22"),
         # The port stands elsewhere in the declaration.
         JELLYFIN.replace("networks: [proxy]\n", "networks: [proxy]\n    expose: [8097]\n", 1),
-        JELLYFIN.replace(
-            "networks: [proxy]\n", "networks: [proxy]\n    environment: {HTTP_PORT: 8097}\n", 1
-        ),
+        JELLYFIN.replace("networks: [proxy]\n", "networks: [proxy]\n    environment: {HTTP_PORT: 8097}\n", 1),
         JELLYFIN.replace("networks: [proxy]\n", 'networks: [proxy]\n    command: --http ":8097"\n', 1),
         # What shares its network listens too, and on the host's anything may.
         JELLYFIN + "  other: {driver: bridge}\n",
@@ -104,7 +106,8 @@ def test_the_published_port_counts_where_no_network_is_shared() -> None:
 def test_ports_that_a_declaration_does_not_rule_out(jellyfin: str) -> None:
     if "other:" in jellyfin:
         jellyfin = JELLYFIN.replace(
-            "networks:\n  proxy", "  torrent:\n    image: t\n    network_mode: service:jellyfin\nnetworks:\n  proxy"
+            "networks:\n  proxy",
+            "  torrent:\n    image: t\n    network_mode: service:jellyfin\nnetworks:\n  proxy",
         )
     assert house(jellyfin, "jellyfin:8097").found() == []
 
