@@ -34,7 +34,13 @@ workspace.sync_sources()
 run_source_stage(workspace, stage, workspace.entries("site")[0], confirm_deletes=False)
 """
 #: Helps with it, as a person does who types `taboot crawls join site`.
-JOIN = "import sys; from taboot_pipelines.cli import main; main(sys.argv[1:])"
+JOIN = """
+import sys
+import taboot_pipelines.stages.joining
+from taboot_pipelines.cli import main
+print("ready", file=sys.stderr, flush=True)
+main(sys.argv[1:])
+"""
 PAGES = 600
 #: What a machine that is busy with other tests may take.
 _PATIENCE_SECONDS = 240
@@ -47,7 +53,7 @@ def answer(h: BaseHTTPRequestHandler) -> None:
     i = int(h.path[2:] or 0)
     to = [j for j in (i * 3 + 1, i * 3 + 2, i * 3 + 3, i // 3, (i * 7) % PAGES) if j < PAGES]
     body = f"<h1>Page {i}</h1>" + "".join(f'<a href="/p{j}">{j}</a>' for j in to)
-    time.sleep(0.005)
+    time.sleep(0.02)
     send(h, 200, body.encode(), content_type="text/html")
 
 
@@ -117,6 +123,8 @@ def test_three_processes_read_every_page_of_a_crawl_once(shared: World, site: Si
     shared.workspace.sync_sources()
     processes = Processes(shared)
     helpers = [processes.join() for _ in range(2)]
+    # On a busy machine the leader could read the whole site before the others have started.
+    assert all(helper.stderr and helper.stderr.readline() == "ready\n" for helper in helpers)
     leader = processes.lead()
     out, err = leader.communicate(timeout=_PATIENCE_SECONDS)
     assert leader.returncode == 0, out + err
@@ -125,7 +133,7 @@ def test_three_processes_read_every_page_of_a_crawl_once(shared: World, site: Si
         out, err = helper.communicate(timeout=60)
         assert helper.returncode == 0, out + err
         read.append(json.loads(out))
-    assert all(r["fetched"] == r["new_blobs"] > 0 and r["failed"] == 0 for r in read)
+    assert all(r["fetched"] == r["new_blobs"] > 0 and r["failed"] == 0 for r in read), read
     assert set(hits(site).values()) == {1}
     check(shared, site)
     (job,) = shared.workspace.catalog.jobs.find("default", "site")

@@ -59,11 +59,31 @@ def base_of(h: BaseHTTPRequestHandler) -> str:
     return f"http://127.0.0.1:{cast(ThreadingHTTPServer, h.server).server_port}"
 
 
+class _Counted(BaseHTTPRequestHandler):
+    """A request that its site counts until it is answered."""
+
+    site: Site
+    counted = False
+
+    def enter(self) -> None:
+        self.counted = True
+        self.site.enter(self.path, {k.lower(): v for k, v in self.headers.items()})
+
+    def leave(self) -> None:
+        """Count it no more; once is enough."""
+        if self.counted:
+            self.counted = False
+            self.site.leave()
+
+
 def send(h: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
     """Answer with ``headers`` (``_`` for ``-``) and the body's length."""
     h.send_response(status)
     for name, value in {"content_length": str(len(body)), **headers}.items():
         h.send_header(name.replace("_", "-"), value)
+    # Once it has its answer, a client may ask for the next before this thread is done with the first.
+    if isinstance(h, _Counted):
+        h.leave()
     h.end_headers()
     h.wfile.write(body)
 
@@ -102,20 +122,18 @@ def certificate(folder: Path, name: str) -> ssl.SSLContext:
 
 @contextmanager
 def serve(handle: Handler, tls: ssl.SSLContext | None = None) -> Iterator[Site]:
-    site: Site
-
-    class Request(BaseHTTPRequestHandler):
+    class Request(_Counted):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
-            site.enter(self.path, {k.lower(): v for k, v in self.headers.items()})
+            self.enter()
             try:
                 handle(self)
             except (BrokenPipeError, ConnectionResetError):
                 self.close_connection = True
             finally:
-                site.leave()
+                self.leave()
 
         do_POST = do_GET
 
@@ -133,7 +151,7 @@ def serve(handle: Handler, tls: ssl.SSLContext | None = None) -> Iterator[Site]:
     server = Server(("127.0.0.1", 0), Request)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    site = Site(server)
+    site = Request.site = Site(server)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
