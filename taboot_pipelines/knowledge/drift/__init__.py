@@ -2,7 +2,9 @@
 
 - ``facts``: the edges that are compared, and where each stands;
 - ``declared``: what configuration declares of services: ports, networks, images, names;
-- ``config_rules``: configuration against configuration; ``prose_rules``: running text against it;
+- ``declarations``: what the text of a declaration says of a port beside its edges;
+- ``port_rules``, ``route_rules``: configuration against configuration; ``prose_rules``: running text against
+  it;
 - ``finding``: all rules over one snapshot.
 
 Drift is derived from the snapshot alone and stored nowhere: the same snapshot gives the same list, whatever

@@ -41,7 +41,9 @@ _COLUMNS = (
     "supports",
     "start_observed",
 )
-_DECLARING = frozenset({EdgeSource.CORRECTION, EdgeSource.STRUCTURED, EdgeSource.TIER_A})
+#: What people and programs told the knowledge base, whatever document it was told of.
+_BY_HAND = frozenset({EdgeSource.CORRECTION, EdgeSource.STRUCTURED})
+_DECLARING = _BY_HAND | {EdgeSource.TIER_A}
 _ASSERTING = frozenset({EdgeSource.TIER_B, EdgeSource.TIER_C})
 
 
@@ -151,7 +153,7 @@ def read_facts(
     for source, fact in _facts(chosen):
         document = documents.get(fact.doc_id)
         standing = Standing.OTHER if document is None else document.standing
-        if standing is Standing.CONFIG and source in _DECLARING:
+        if source in _BY_HAND or (standing is Standing.CONFIG and source in _DECLARING):
             declared.append(fact)
         elif standing in asserted and source in _ASSERTING:
             asserted[standing].append(fact)

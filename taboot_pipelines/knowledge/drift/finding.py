@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from taboot_pipelines.knowledge.drift import config_rules, prose_rules
+from taboot_pipelines.knowledge.drift import port_rules, prose_rules, route_rules
 from taboot_pipelines.knowledge.drift.declared import Declared
 from taboot_pipelines.knowledge.drift.facts import DocumentView, Drift, Standing, Texts, read_facts
 
@@ -28,9 +28,11 @@ def find_drift(
     facts, asserted = read_facts(edges, documents)
     declared = Declared(namespace, facts, nodes, documents)
     found = [
-        *config_rules.ports_bound_twice(declared),
-        *config_rules.routes_to_wrong_ports(declared, text),
-        *config_rules.missing_upstreams(declared, text),
+        *port_rules.ports_bound_twice(declared),
+        *route_rules.routes_to_wrong_ports(declared, text),
+        *route_rules.routes_past_services(declared, text),
+        *route_rules.missing_upstreams(declared, text),
+        *route_rules.missing_cluster_services(declared, text),
     ]
     for standing, said in asserted.items():
         record = standing is Standing.RECORD

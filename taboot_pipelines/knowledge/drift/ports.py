@@ -24,6 +24,8 @@ NOT_HTTP = SIDE | frozenset(
         *(19132, 27015, 27017, 30033, 33060, 64738),
     }
 )
+#: Ports of proxies: behind them a name is served that another service answers.
+OF_PROXIES = frozenset({80, 443})
 #: A sentence that names one of these speaks of a port for a purpose of its own, or of another time.
 _ASIDE = re.compile(
     r"(?i)\b(?:metrics?|prometheus|exporters?|admin\w*|debug\w*|profil\w*|health\w*|ssh|sftp|ftp|grpc|gossip"

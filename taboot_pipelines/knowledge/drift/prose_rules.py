@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from taboot_pipelines.knowledge.drift.config_rules import mapped
-from taboot_pipelines.knowledge.drift.declared import Declared, Service, reference_of, smallest
+from taboot_pipelines.knowledge.drift.declarations import names_port
+from taboot_pipelines.knowledge.drift.declared import Declared, Service, endpoint_of, reference_of, smallest
 from taboot_pipelines.knowledge.drift.facts import Drift, DriftKind, Fact, Side, Texts
-from taboot_pipelines.knowledge.drift.ports import NOT_HTTP, SIDE, is_aside, listed, names_number
+from taboot_pipelines.knowledge.drift.ports import NOT_HTTP, OF_PROXIES, SIDE, is_aside, listed, names_number
+from taboot_pipelines.knowledge.drift.route_rules import mapped
 from taboot_pipelines.model.graph import TAILNET
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
-#: Ports of proxies: behind them a name is served that another service answers.
-_OF_PROXIES = frozenset({80, 443, 8080, 8443})
 _VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})(?![\d.]*\d)")
 
 
@@ -28,12 +26,12 @@ def ports_of_text(
     An address on the machine itself, or a published port, is compared with the published ports; a bare port,
     or one at the service's own name, with every port that any configuration names for the service. A port
     beside the one that a program is known by is common and seldom declared: so the text must name none of the
-    right ports as well, and its sentence must not speak of a purpose or another time.
+    right ports as well, its sentence must not speak of a purpose or another time, and the declaration of the
+    service must name the port nowhere.
     """
     said: dict[tuple[str, str], list[tuple[Service, Fact, int]]] = defaultdict(list)
     for fact in asserted:
-        port = fact.port() if fact.type == "BINDS" else _endpoint_port(fact)
-        service = declared.meant(fact) if port is not None else None
+        service, port = _said_of(declared, fact)
         if service is not None and port is not None and not service.opaque and service.known:
             said[fact.doc_id, service.key].append((service, fact, port))
     for (doc_id, _), statements in sorted(said.items()):
@@ -43,7 +41,7 @@ def ports_of_text(
             continue
         wrong: dict[int, list[Fact]] = defaultdict(list)
         for _, fact, port in statements:
-            if _contradicts(declared, service, fact, port):
+            if _contradicts(declared, service, fact, port) and not names_port(service, port, (), text):
                 sentence = _sentence(fact, text)
                 # A sentence that names the right port too, not as the one behind, tells the difference.
                 others = right - {port, fact.port("targetPort")}
@@ -60,7 +58,7 @@ def _port_drift(
         says, told = f"{service.name} publishes {mapped(service)}", service.binds()
     else:
         says = f"the configuration names {listed(service.named)} for {service.name}"
-        told = [f for named in service.named.values() for f in named]
+        told = smallest(f for named in service.named.values() for f in named)
     name = declared.documents[doc_id].name
     target = next((t for f in facts if (t := f.port("targetPort"))), None)
     said = f"{port}:{target}" if target else str(port)
@@ -75,20 +73,23 @@ def _port_drift(
     )
 
 
-def _endpoint_port(fact: Fact) -> int | None:
-    if fact.type != "EXPOSES_ENDPOINT":
-        return None
-    return int(json.loads(fact.end_key)[2])
+def _said_of(declared: Declared, fact: Fact) -> tuple[Service | None, int | None]:
+    """The service that a statement gives a port to, and the port."""
+    if fact.type == "BINDS":
+        return declared.meant(fact, fact.start_observed), fact.port()
+    if fact.end_label != "Endpoint":
+        return None, None
+    end = endpoint_of(fact)
+    if fact.type == "EXPOSES_ENDPOINT":
+        return declared.meant(fact, fact.start_observed), end.port
+    return (declared.meant(fact, end.host), end.port) if fact.type == "ROUTES_TO" else (None, None)
 
 
 def _is_outside(declared: Declared, service: Service, fact: Fact) -> bool:
     """Whether a text says how a service is reached from outside of its container, for certain."""
     if fact.type == "BINDS":
         return True
-    host = str(json.loads(fact.end_key)[1]).lower()
-    return host == service.host.lower() or any(
-        host == a.end_key for a in declared.addresses.get(service.host.lower(), ())
-    )
+    return endpoint_of(fact).host.lower() in declared.names_of(service.host)
 
 
 def _contradicts(declared: Declared, service: Service, fact: Fact, port: int) -> bool:
@@ -99,20 +100,20 @@ def _contradicts(declared: Declared, service: Service, fact: Fact, port: int) ->
         targets = {t for f in service.published[port] if (t := f.port("targetPort"))}
         target = fact.port("targetPort")
         return target is not None and bool(targets) and target not in targets
-    scheme, host, _, _ = json.loads(fact.end_key)
+    end = endpoint_of(fact)
     if _is_outside(declared, service, fact):
         return bool(outside - SIDE) and port not in outside and not _serves(declared, service, port)
-    if host.lower() not in {*service.names, fact.start_observed.lower(), *_LOCAL}:
+    if end.host.lower() not in {*service.names, fact.start_observed.lower(), *_LOCAL}:
         # A public name is a proxy's, whose ports say nothing of the service's.
         return False
     if port in service.known:
         return False
-    return bool(service.known - (NOT_HTTP if scheme in ("http", "https") else SIDE))
+    return bool(service.known - (NOT_HTTP if end.scheme in ("http", "https") else SIDE))
 
 
 def _serves(declared: Declared, service: Service, port: int) -> bool:
     """Whether a proxy on the same machine may answer for the service on this port."""
-    if port in _OF_PROXIES:
+    if port in OF_PROXIES:
         return True
     return any(port in p.published and p.host == service.host for p in declared.proxies.values())
 
@@ -126,7 +127,7 @@ def images_of_text(
     16.9 do not. Tags without a number, and images by their digest, are not compared.
     """
     for fact in asserted:
-        service = declared.meant(fact) if fact.type == "BUILDS" else None
+        service = declared.meant(fact, fact.start_observed) if fact.type == "BUILDS" else None
         if service is None:
             continue
         repository, tag = reference_of(fact.end_key)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from taboot_pipelines.extraction import tier_b
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.knowledge.drift import DocumentView, Drift, Standing, find_drift
 from taboot_pipelines.knowledge.graph import OBSERVED_EDGES
@@ -26,15 +27,16 @@ NAMESPACE = "default"
 
 @dataclass
 class House:
-    """Files by path: ``*.yaml`` are Compose projects of ``host``, ``*.conf`` of the proxy ``swag``, ``*.md``
-    text; what lies in ``records/`` is of a day, what lies in ``vendor/`` speaks of no house."""
+    """Files by path: ``*.md`` is text; what lies in ``etc/`` is configuration of any format of ``host``, its
+    proxy called ``edge``; of the rest ``*.yaml`` are Compose projects of ``host``, ``*.conf`` of the proxy
+    ``swag``. What lies in ``records/`` is of a day, what lies in ``vendor/`` speaks of no house."""
 
     files: Mapping[str, str]
     host: str | None = "hearth.lan"
 
     def drifts(self, order: Sequence[str] = ()) -> tuple[Drift, ...]:
         """``order``: of the paths, in which their edges come."""
-        read = [*self._projects(), *self._confs(), *self._texts()]
+        read = [*self._projects(), *self._confs(), *self._others(), *self._texts()]
         edges, nodes = self._graph(read, list(order) or sorted(self.files))
         documents = {
             path: DocumentView(_standing(path), posixpath.dirname(path), path) for path in self.files
@@ -46,7 +48,7 @@ class House:
 
     def _projects(self) -> list[tuple[str, Interpretation]]:
         extractor, facts = ComposeExtractor(), SourceFacts(NAMESPACE, "stacks", self.host, "traefik")
-        paths = {p: t for p, t in self.files.items() if p.endswith((".yaml", ".yml", "Dockerfile"))}
+        paths = self._chosen(".yaml", ".yml", "Dockerfile")
         view = FileView(frozenset(paths), paths.__getitem__)
         return [
             (EdgeSource.TIER_A, extractor.interpret(unit, view, facts)) for unit in extractor.units(paths)
@@ -54,9 +56,21 @@ class House:
 
     def _confs(self) -> list[tuple[str, Interpretation]]:
         extractor, facts = NginxExtractor(), SourceFacts(NAMESPACE, "proxy", None, "swag")
-        paths = {p: t for p, t in self.files.items() if p.endswith(".conf")}
+        paths = self._chosen(".conf")
         view = FileView(frozenset(paths), paths.__getitem__)
         return [(EdgeSource.TIER_A, extractor.interpret(UnitSpec(p, (p,)), view, facts)) for p in paths]
+
+    def _chosen(self, *ends: str) -> dict[str, str]:
+        return {p: t for p, t in self.files.items() if p.endswith(ends) and not p.startswith("etc/")}
+
+    def _others(self) -> list[tuple[str, Interpretation]]:
+        extractor, facts = ConfigFiles(), SourceFacts(NAMESPACE, "etc", self.host, "edge")
+        paths = {p: t for p, t in self.files.items() if p.startswith("etc/") and not p.endswith(".md")}
+        view = FileView(frozenset(paths), paths.__getitem__)
+        return [
+            (EdgeSource.TIER_A, extractor.interpret(unit, view, facts))
+            for unit in extractor.units(list(paths))
+        ]
 
     def _texts(self) -> list[tuple[str, Interpretation]]:
         return [(EdgeSource.TIER_B, _asserted(p, t)) for p, t in self.files.items() if p.endswith(".md")]

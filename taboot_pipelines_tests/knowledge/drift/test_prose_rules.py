@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines_tests.knowledge.drift.house import House
+from taboot_pipelines_tests.knowledge.drift.test_route_rules import OBJECTS
 
 MEDIA = """\
 services:
@@ -175,6 +176,41 @@ def test_versions_of_images(text: str, found: list[tuple[str, str]]) -> None:
 def test_addresses_of_host_names(address: str, found: list[tuple[str, str]]) -> None:
     compose = MEDIA + '    extra_hosts: ["nas.lan:192.168.20.40"]\n'
     assert said(f"`nas.lan` resolves to {address}.", compose=compose) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Jellyfin is reachable at http://hearth.lan:8080.", JELLYFIN),
+        ("SWAG forwards requests to http://jellyfin:8920.", JELLYFIN),
+        ("SWAG forwards requests to http://jellyfin:8096.", []),
+    ],
+)
+def test_addresses_with_a_port(text: str, found: list[tuple[str, str]]) -> None:
+    assert said(text) == found
+
+
+def test_a_port_that_the_declaration_names_in_another_way() -> None:
+    text = "Jellyfin listens on port 8920."
+    own = MEDIA.replace("10.10.7\n", "10.10.7\n    environment: {HTTPS_PORT: 8920}\n")
+    assert said(text, compose=own) == []
+    # What another service of the file has is that one's.
+    assert said(text, compose=MEDIA + "  emby: {image: e, ports: ['8920:8920']}\n") == JELLYFIN
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Jellyfin listens on port 8920.", JELLYFIN),
+        ("Jellyfin listens on port 80.", []),
+        ("Jellyfin listens on port 8096.", []),
+        ("Jellyfin is reachable at http://jellyfin.example.org:8443.", []),
+    ],
+)
+@pytest.mark.parametrize("server", ["jellyfin", "jellyfin-server"])
+def test_a_service_of_a_cluster(text: str, found: list[tuple[str, str]], server: str) -> None:
+    objects = OBJECTS.replace("jellyfin-server", server)
+    assert House({"etc/k8s/jellyfin.yaml": objects, "docs/house.md": f"# House\n\n{text}\n"}).found() == found
 
 
 @settings(max_examples=25, deadline=None)
