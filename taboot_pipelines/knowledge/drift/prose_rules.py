@@ -106,7 +106,7 @@ def _contradicts(declared: Declared, service: Service, fact: Fact, port: int) ->
     if end.host.lower() not in {*service.names, fact.start_observed.lower(), *_LOCAL}:
         # A public name is a proxy's, whose ports say nothing of the service's.
         return False
-    if port in service.known:
+    if port in service.known or port in OF_PROXIES:
         return False
     return bool(service.known - (NOT_HTTP if end.scheme in ("http", "https") else SIDE))
 

@@ -62,7 +62,8 @@ def routes_to_wrong_ports(declared: Declared, text: Texts) -> Iterator[Drift]:
     *published* port of a mapping is wrong, and so is one to a port that the declaration of the service names
     nowhere, if that service declares a port for HTTP and no other configuration leads to it. Containers may
     listen on ports that they do not declare: a service that declares none for HTTP is not judged. Where the
-    two share no network, the port must be a published one. In a cluster it must be one of the Service's.
+    two share no network, either side of a mapping may be meant: a network can be joined by hand. In a cluster
+    it must be one of the Service's.
     """
     routes = [f for f in declared.facts if f.type == "ROUTES_TO" and f.end_key in declared.services]
     routes.sort(key=lambda f: (f.end_key, f.port() or 0, f.start_key, f.place))
@@ -122,11 +123,9 @@ def _why_wrong(service: Service, proxy: Service | None, port: int, facts: list[F
     tcp = [f for f in service.binds() if f.properties.get("protocol") == "tcp"]
     targets = {p for f in tcp if (p := f.port("targetPort"))}
     outside = {p for f in tcp if (p := f.port())}
-    if proxy is not None and _is_apart(proxy, service):
-        if port in outside or not outside:
-            return ""
-        return f"which shares no network with it and publishes {listed(outside)}"
     if port in service.targets or not targets:
+        return ""
+    if port in outside and proxy is not None and _is_apart(proxy, service):
         return ""
     own = [*facts, *(f for f in service.named.get(port, ()) if f.doc_id in {r.doc_id for r in facts})]
     if any(f not in own for f in service.named.get(port, ())) or names_port(service, port, own, text):

@@ -74,6 +74,7 @@ def test_another_port_than_the_configured_one(text: str, found: list[tuple[str, 
         # A public name is the proxy's.
         "Jellyfin is reachable at https://tv.example.org.",
         "Jellyfin is reachable at http://hearth.lan:443.",
+        "Jellyfin listens on port 443.",
         # Nothing that is declared.
         "Emby listens on port 8920.",
         "Jellyfin is reachable at http://nas.lan:8920.",
