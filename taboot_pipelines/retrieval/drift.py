@@ -32,6 +32,11 @@ _OF_A_DAY = re.compile(
     r"|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
 )
+#: A path that tells of what is not in force.
+_SET_ASIDE = re.compile(
+    r"(?:^|[/._-])(?:old|bak|archived?|disabled|unused|deprecated|inactive|retired|trash|tests?)(?:$|[/._-])",
+    re.IGNORECASE,
+)
 #: Why a statement cannot be quoted now; `explain` says it.
 _NO_QUOTE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_EVIDENCE", "E_EDGE_UNKNOWN"})
 
@@ -118,7 +123,7 @@ class Drifts:
         if kind in _RECORDS:
             return Standing.RECORD
         if is_code(mime):
-            return Standing.CONFIG
+            return Standing.OTHER if _SET_ASIDE.search(path) else Standing.CONFIG
         entry = view.manifest.sources.get(source)
         of_vendor = entry is not None and not self._vendor_tags.isdisjoint(entry.tags)
         if not self._ownership.owns(view, source) and (of_vendor or not beside):

@@ -1,4 +1,4 @@
-"""The check of drift: a warning that blocks nothing, and goes when the text or the configuration is mended."""
+"""The check of drift: a warning that blocks nothing, and goes when either side is mended."""
 
 from __future__ import annotations
 

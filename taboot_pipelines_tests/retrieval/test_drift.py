@@ -101,6 +101,21 @@ def test_it_comes_and_goes_as_from_scratch(house: World) -> None:
     assert last == of(house.kb(home=house.replay()))
 
 
+def test_what_is_set_aside_and_what_a_vendor_says_is_no_drift(world: World) -> None:
+    stacks = world.source("stacks", "compose", host="hearth.lan")
+    for folder in ("media", "media.old", "archive/media", "games"):
+        (stacks / folder).mkdir(parents=True)
+        (stacks / folder / "compose.yaml").write_text(COMPOSE)
+    (stacks / "games" / "compose.yaml").write_text(COMPOSE.replace("jellyfin:\n", "doom:\n"))
+    manual = world.source("manual", tags=["vendor"])
+    (manual / "jellyfin.md").write_text("# Manual\n\nThe `doom` service listens on port 8920.\n")
+    world.ingest()
+    (item,) = world.kb().drift().items
+    assert item.statement == (
+        "games/doom and media/jellyfin publish 8096/tcp on hearth.lan, which one service can have."
+    )
+
+
 def test_the_real_projects_have_the_one_that_a_person_finds(world: World) -> None:
     """Of 19 projects, labelled by hand: one README maps a port that its Compose file does not."""
     folder = DATA / "awesome-compose"

@@ -219,6 +219,15 @@ class Declared:
         return self._nodes.filter(pc.is_in(self._nodes.column("label"), value_set=pa.array(labels)))
 
     @cached_property
+    def engine_names(self) -> set[str]:
+        """Names that engines give to services, in lower case: of stacks, and of the first Compose."""
+        found = set()
+        for service in self.services.values():
+            name = f"{service.scope.rpartition('/')[2]}_{service.name}".lower()
+            found |= {name, f"{name}_1"}
+        return found
+
+    @cached_property
     def proxies(self) -> dict[str, Service]:
         """The declared services that are reverse proxies, by the key of the proxy."""
         found = {}

@@ -85,12 +85,18 @@ def _overlap(one: Fact, other: Fact) -> bool:
 
 
 def _are_alternatives(declared: Declared, one: Service, other: Service, mine: Fact) -> bool:
-    """Whether only one of two services is meant to run: their profiles exclude each other, their projects are
-    files of one folder, or their units are of folders that may be of different machines."""
+    """Whether only one of two services is meant to run: their profiles exclude each other, they are of
+    different files of one folder or project, or their units are of folders that may be of different
+    machines."""
     a, b = (set(s.properties.get("profiles") or ()) for s in (one, other))
     if a and b and a.isdisjoint(b):
         return True
+    if not (one.container and other.container):
+        return False
     meet = not declared.folders(one).isdisjoint(declared.folders(other))
-    if one.scope == other.scope:
-        return not meet and mine.end_label == "IP" and one.container
-    return meet and one.container and other.container
+    if one.scope != other.scope:
+        return meet
+    if any(m.startswith("quadlet_") for m in mine.methods):
+        return not meet and mine.end_label == "IP"
+    # Files of one project name, none of which holds both.
+    return one.documents.isdisjoint(other.documents)

@@ -268,6 +268,7 @@ def _is_missing(declared: Declared, key: str, name: str) -> bool:
         and lower not in declared.by_name
         and lower not in declared.aliases
         and lower not in declared.machines
+        and lower not in declared.engine_names
     )
 
 

@@ -73,6 +73,13 @@ def test_files_of_one_folder_are_variants() -> None:
     assert House(files).found() == []
 
 
+def test_files_of_one_project_name_are_variants() -> None:
+    named = {f"p/{f}.yaml": f"name: shop\n{binding(f'web-{f}', '80:80')}" for f in ("prod", "dev")}
+    assert House(named).found() == []
+    both = binding("a", "80:80") + "  b:\n    image: b\n    ports: ['80:8080']\n"
+    assert House({"p/prod.yaml": f"name: shop\n{both}"}).found() == [("port_twice", "hearth.lan")]
+
+
 def test_replicas_of_one_service_are_the_engines_affair() -> None:
     assert House({"p/compose.yaml": binding("a", "80:80", "    deploy: {replicas: 3}\n")}).found() == []
 

@@ -350,6 +350,12 @@ def test_an_alias_on_a_network_is_a_name() -> None:
     assert House(house(named).files | {"old.conf": conf("emby:8096")}).found() == []
 
 
+@pytest.mark.parametrize("name", ["media_jellyfin", "media_jellyfin_1", "media-jellyfin-1"])
+def test_names_that_the_engine_gives(name: str) -> None:
+    files = house().files | {"old.conf": conf(f"{name}:8096")}
+    assert House(files).found() == []
+
+
 def test_where_most_upstreams_are_unknown_the_projects_are_too() -> None:
     strangers = {f"{name}.conf": conf(f"{name}:80") for name in ("emby", "plex", "kodi")}
     assert House(house().files | strangers).found() == []
