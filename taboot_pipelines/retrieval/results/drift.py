@@ -80,5 +80,6 @@ class DriftReport(TableResult):
             for item in self.items
             for first, side in ((side is item.sides[0], side) for side in item.sides)
         ]
-        title = f"{len(self.items)} drifts" + (" (cut at the limit)" if self.truncated else "")
+        count = "1 drift" if len(self.items) == 1 else f"{len(self.items)} drifts"
+        title = count + (" (cut at the limit)" if self.truncated else "")
         return rendering.table(title, ("kind", "what", "where", "says"), rows, preformatted=3)
