@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from taboot_pipelines_tests.knowledge.drift.house import House
@@ -371,3 +374,33 @@ def test_a_name_of_two_services_is_declared() -> None:
     web = "services:\n  web: {image: nginx}\n"
     files = house().files | {"a/compose.yaml": web, "b/compose.yaml": web, "web.conf": conf("web:80")}
     assert House(files).found() == []
+
+
+# --- real confs and projects --------------------------------------------------------------------------------
+
+_COMPOSE_FENCE = re.compile(r"```ya?ml\n(?:---\n)?(services:\n.*?)```", re.DOTALL)
+_UPSTREAM_PORT = re.compile(r"(?<=set \$upstream_port )\d+")
+
+
+@pytest.mark.parametrize("network", ["", "    networks: [proxy]\n"])
+def test_real_confs_fit_the_projects_that_their_makers_document(data: Path, network: str) -> None:
+    """The Compose projects of LinuxServer's pages beside SWAG's confs, which lead to twenty of them; then
+    every port of a conf is another one."""
+    files = {}
+    for page in sorted((data / "linuxserver-docs-md" / "docs").rglob("*.md")):
+        if fence := _COMPOSE_FENCE.search(page.read_text("utf-8")):
+            project = fence[1].replace("    container_name:", f"{network}    container_name:")
+            shared = "networks:\n  proxy: {external: true}\n" if network else ""
+            files[f"{page.stem}/compose.yaml"] = project + shared
+    confs = {
+        conf.name: conf.read_text("utf-8")
+        for conf in (data / "swag-reverse-proxy-confs").glob("*.conf.sample")
+        if not conf.name.startswith("_template")
+    }
+    kept = {name.removesuffix(".sample"): text for name, text in confs.items()}
+    assert len(files) > 100 and len(kept) > 100
+    assert House(files | kept, None).found() == []
+
+    shifted = {n: _UPSTREAM_PORT.sub(lambda p: str(int(p[0]) + 11), t) for n, t in kept.items()}
+    found = House(files | shifted, None).found()
+    assert {kind for kind, _ in found} == {"route_port"} and len({name for _, name in found}) >= 19
