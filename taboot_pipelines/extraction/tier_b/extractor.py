@@ -14,6 +14,7 @@ from taboot_pipelines.extraction.tier_b.blocks import Block, blocks
 from taboot_pipelines.extraction.tier_b.claims import claim
 from taboot_pipelines.extraction.tier_b.language import MODEL, parsed, sentences
 from taboot_pipelines.extraction.tier_b.names import Names
+from taboot_pipelines.extraction.tier_b.promising import is_promising
 from taboot_pipelines.extraction.tier_b.relations import relations
 from taboot_pipelines.extraction.tier_b.triple import Triple
 from taboot_pipelines.model.records import EdgeClaim, Interpretation
@@ -89,8 +90,9 @@ def assertions(documents: Sequence[Prose]) -> Iterator[Asserted]:
     def every_block() -> Iterator[Block]:
         for number, document in enumerate(documents):
             for block in blocks(document.text):
-                origins.append(number)
-                yield block
+                if is_promising(block):
+                    origins.append(number)
+                    yield block
 
     for at, (block, doc) in enumerate(parsed(every_block())):
         names = Names(block, doc)
