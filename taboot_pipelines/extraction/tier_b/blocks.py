@@ -43,6 +43,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Heading(Span):
+    """A heading; ``code`` is what it has as inline code."""
+
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A paragraph or list item. ``offsets[i]`` is where ``text[i]`` stands in the document; ``code`` are
     ranges of ``text`` that are inline code. ``headings``: those above it, outermost first."""
@@ -50,7 +57,7 @@ class Block:
     text: str
     offsets: tuple[int, ...]
     code: tuple[tuple[int, int], ...]
-    headings: tuple[Span, ...]
+    headings: tuple[Heading, ...]
     #: The paragraph before the list that the block is an item of.
     introduction: str = ""
 
@@ -93,7 +100,7 @@ def blocks(text: str) -> Iterator[Block]:
     source = _SURROGATE.sub("\ufffd", text)
     position = _positions(source)
     current = _Open()
-    headings: list[tuple[int, Span]] = []
+    headings: list[tuple[int, Heading]] = []
     introductions: list[str] = []
     last_paragraph = ""
     silent = level = 0
@@ -119,10 +126,11 @@ def blocks(text: str) -> Iterator[Block]:
                 if name == "CodeBlock":
                     last_paragraph = ""
             elif name == "Heading":
-                said, offsets, _ = current.taken()
+                said, offsets, code = current.taken()
                 headings = [h for h in headings if h[0] < level]
                 if said.strip():
-                    headings.append((level, Span(offsets[0], offsets[-1] + 1, said.strip())))
+                    marked = tuple(said[start:end].strip() for start, end in code)
+                    headings.append((level, Heading(offsets[0], offsets[-1] + 1, said.strip(), marked)))
                 level, last_paragraph = 0, ""
             elif name in _ENDING:
                 for block in _block(current, headings, introductions):
@@ -143,7 +151,7 @@ def blocks(text: str) -> Iterator[Block]:
     yield from _block(current, headings, introductions)
 
 
-def _block(current: _Open, headings: list[tuple[int, Span]], introductions: list[str]) -> Iterator[Block]:
+def _block(current: _Open, headings: list[tuple[int, Heading]], introductions: list[str]) -> Iterator[Block]:
     said, offsets, code = current.taken()
     if said.strip() and len(said) <= _MAX_BLOCK:
         introduction = introductions[-1] if introductions else ""

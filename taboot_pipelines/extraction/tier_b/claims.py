@@ -10,12 +10,14 @@ from typing import Any
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_b.names import Mention, read_address
-from taboot_pipelines.extraction.tier_b.relations import Triple
+from taboot_pipelines.extraction.tier_b.triple import Triple
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 
 #: A sentence says less surely than a declaration; where a heading names the subject, a little less.
 _CONFIDENCE, _WITH_CONTEXT = 0.8, 0.75
+#: Relations of what is keyed by the project that declares it.
+_OF_DECLARED = frozenset(("RUNS", "RUNS_IN", "USES_VPN"))
 _NO_NAME = re.compile(r"[^a-z0-9._-]+")
 #: The machine on which a port is published, where the sentence does not name it.
 _SOME_HOST = re.compile(r"(?i)(?:docker )?(?:host|hosts|node|nodes|machine|host machine)")
@@ -24,7 +26,10 @@ _THIS_HOST = frozenset(("localhost", "127.0.0.1"))
 
 def claim(triple: Triple, document: str, sentence: tuple[int, int], text: str) -> EdgeClaim | None:
     """The claim that a triple of the sentence at ``sentence`` of a document's text makes; None where an end
-    cannot be keyed (a name without a letter, an address without a port)."""
+    cannot be keyed: a name without a letter, an address without a port, and the containers, networks and
+    tunnels of sentences, whose ids only a declaration has."""
+    if triple.type in _OF_DECLARED:
+        return None
     start = _start(triple)
     end = _end(triple, start.name if start is not None else "")
     if start is None or end is None or start == end:
@@ -110,7 +115,8 @@ def _machine(mention: Mention) -> NodeRef | None:
         return NodeRef("IP", ("127.0.0.1",), "127.0.0.1")
     if _SOME_HOST.fullmatch(mention.text):
         return NodeRef("IP", ("0.0.0.0",), "0.0.0.0")
-    return _ip(mention.text) or _host(mention.text)
+    # "binds 10.8.0.1:53" names the address with its port.
+    return _ip(mention.text) or _ip(mention.text.rpartition(":")[0]) or _host(mention.text)
 
 
 def _ip(text: str) -> NodeRef | None:

@@ -14,11 +14,13 @@ from taboot_pipelines.extraction.tier_b.blocks import Block, blocks
 from taboot_pipelines.extraction.tier_b.claims import claim
 from taboot_pipelines.extraction.tier_b.language import MODEL, parsed, sentences
 from taboot_pipelines.extraction.tier_b.names import Names
-from taboot_pipelines.extraction.tier_b.relations import Sentence, Triple
+from taboot_pipelines.extraction.tier_b.promising import is_promising
+from taboot_pipelines.extraction.tier_b.relations import relations
+from taboot_pipelines.extraction.tier_b.triple import Triple
 from taboot_pipelines.model.records import EdgeClaim, Interpretation
 
 #: Raise it when equal text would give other claims.
-VERSION = "1"
+VERSION = "2"
 #: Code points that are worth a process of their own, which takes seconds to start.
 _WORTH_A_PROCESS = 200_000
 #: Code points that a process is given at a time.
@@ -88,14 +90,15 @@ def assertions(documents: Sequence[Prose]) -> Iterator[Asserted]:
     def every_block() -> Iterator[Block]:
         for number, document in enumerate(documents):
             for block in blocks(document.text):
-                origins.append(number)
-                yield block
+                if is_promising(block):
+                    origins.append(number)
+                    yield block
 
     for at, (block, doc) in enumerate(parsed(every_block())):
         names = Names(block, doc)
         for sentence in sentences(doc):
             place = block.place(sentence.start_char, sentence.end_char)
-            for triple in Sentence(names, sentence).triples():
+            for triple in relations(names, sentence):
                 yield Asserted(origins[at], place, triple)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_b.blocks import Block
@@ -27,7 +27,7 @@ _HOST = (
     r"(?:<[A-Za-z][\w .-]{0,40}>|\[[0-9A-Fa-f:.]{2,45}\]|\$?\{[^{}\s]{1,60}\}"
     r"|[A-Za-z0-9_](?:[A-Za-z0-9_.*-]{0,250}[A-Za-z0-9_*])?)"
 )
-_PORT = r"(?:[0-9]{1,5}|<[A-Za-z][\w .-]{0,40}>|\$?\{[^{}\s]{1,60}\})"
+_PORT = r"(?:[0-9]{1,5}|[A-Za-z_]{0,20}(?i:port)[A-Za-z_]{0,20}|<[A-Za-z][\w .-]{0,40}>|\$?\{[^{}\s]{1,60}\})"
 _PATH = r"(?:/(?:[^\s<>\"'`(){}|\\^\[\],;]|<[\w .-]{1,40}>|\{[^{}\s]{1,60}\})*)?"
 #: A URL with a scheme, ``host:port`` with what follows, an IP or CIDR, or an image reference.
 _THING = re.compile(
@@ -70,6 +70,19 @@ _VERBS_READ_AS_NOUNS = {
     "exposes": "expose",
     "serves": "serve",
     "points": "point",
+    "streams": "stream",
+    "notifies": "notify",
+    "uploads": "upload",
+    "downloads": "download",
+    "relays": "relay",
+    "dispatches": "dispatch",
+    "spreads": "spread",
+    "fronts": "front",
+    "hands": "hand",
+    "posts": "post",
+    "asks": "ask",
+    "keeps": "keep",
+    "requires": "require",
     "runs": "run",
     "joins": "join",
     "maps": "map",
@@ -79,6 +92,8 @@ _VERBS_READ_AS_NOUNS = {
 _AFTER_A_NOUN = frozenset(
     ("of", "is", "are", "was", "were", "can", "may", "will", "should", "must", "have", "that")
 )
+#: What ends the name of a file, not of a host.
+_FILES = tuple(f".{ending}" for ending in words("files"))
 _TRAILING = ".,;:!?*_)"
 
 
@@ -94,6 +109,39 @@ def pipeline() -> Language:
             "E_EXTRA", "Reading prose needs spaCy and its model: install the extra `prose`.", extra="prose"
         ) from error
     return nlp
+
+
+@lru_cache(maxsize=1)
+def _common_nouns() -> frozenset[str]:
+    """The nouns of English that the lemmatizer of the model lists."""
+    lookups: Any = getattr(pipeline().get_pipe("lemmatizer"), "lookups")  # noqa: B009
+    return frozenset(lookups.get_table("lemma_index")["noun"])
+
+
+def is_common(word: str) -> bool:
+    """Whether a word in lower case is a noun of English, also in the plural: no name by itself."""
+    nouns = _common_nouns()
+    return word in nouns or (word.endswith("s") and len(word) > 4 and word[:-1] in nouns)
+
+
+@lru_cache(maxsize=1)
+def _words() -> frozenset[str]:
+    lookups: Any = getattr(pipeline().get_pipe("lemmatizer"), "lookups")  # noqa: B009
+    index = lookups.get_table("lemma_index")
+    return frozenset(word for kind in ("noun", "verb", "adj", "adv") for word in index[kind])
+
+
+def is_word(word: str) -> bool:
+    """Whether a word in lower case is one of English, with the commonest endings, or a number."""
+    known = _words()
+    stems = (
+        word,
+        word.removesuffix("s"),
+        word.removesuffix("ed"),
+        word.removesuffix("d"),
+        word.removesuffix("ing"),
+    )
+    return word.isdigit() or len(word) < 3 or any(stem in known for stem in stems)
 
 
 def parsed(blocks: Iterable[Block]) -> Iterator[tuple[Block, Doc]]:
@@ -114,13 +162,18 @@ def _disguised(doc: Doc) -> Doc:
     kinds = doc.user_data["kinds"]
     read: list[str] = []
     for token in doc:
-        if kinds.get(token.idx) or token.lower_ in software():
+        if kinds.get(token.idx) or is_known(token) or token.lower_ in doc.user_data["titles"]:
             read.append(_KNOWN_NAME)
         elif token.lower_ in _VERBS_READ_AS_NOUNS and _is_verb_here(token, kinds):
             read.append(_KNOWN_VERB)
         else:
             read.append(token.text)
     return Doc(doc.vocab, words=read, spaces=[bool(token.whitespace_) for token in doc])
+
+
+def is_known(token: Token) -> bool:
+    """Whether a word is known software; one that is a word of English too must be written as a name."""
+    return token.lower_ in software() and (not token.text.islower() or not is_common(token.lower_))
 
 
 def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
@@ -130,11 +183,16 @@ def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
     before, after = token.nbor(-1), token.nbor(1)
     named = (
         kinds.get(before.idx)
-        or before.lower_ in software()
+        or is_known(before)
+        or before.lower_ in token.doc.user_data["titles"]
         or before.lower_ in words("classes")
         or before.lower_ in ("that", "which", "it", "also", "then", "only", "always")
         or (before.text[:1].isupper() and before.i > 0)
     )
+    if before.lower_ == "and" and after.lower_ == "to":
+        named = True
+    if before.text == "," and token.doc[0].text[:1].isupper() and "," in token.doc[: before.i].text:
+        named = True  # "Envoy, our edge proxy, forwards calls".
     return bool(named) and after.lower_ not in _AFTER_A_NOUN and not after.is_punct
 
 
@@ -161,43 +219,76 @@ def _undisguised(grammar: Doc, doc: Doc) -> Doc:
 
 
 def sentences(doc: Doc) -> Iterator[Span]:
-    """The sentences that have a word."""
+    """The sentences that have a letter; what a colon introduces belongs to its sentence."""
+    start = 0
     for sentence in doc.sents:
-        if any(token.is_alpha for token in sentence):
-            yield sentence
+        if sentence.text.rstrip().endswith(":") and sentence.end < len(doc):
+            continue
+        whole = doc[start : sentence.end]
+        start = sentence.end
+        if any(c.isalpha() for c in whole.text):
+            yield whole
 
 
 def _document(nlp: Language, block: Block) -> Doc:
     """The tokens of a block: what stands together is one."""
-    doc = nlp.make_doc(block.text)
+    from spacy.tokens import Doc
+
+    written: list[str] = []
+    spaces: list[bool] = []
+    kinds: dict[int, str] = {}
+
+    def add(start: int, end: int) -> None:
+        text = block.text[start:end]
+        if text.startswith(" ") and spaces and not spaces[-1]:
+            spaces[-1], text = True, text[1:]
+        for token in nlp.tokenizer(text):
+            written.append(token.text)
+            spaces.append(bool(token.whitespace_))
+
+    at = 0
+    for start, end, kind in _things(block):
+        add(at, start)
+        kinds[start] = kind
+        written.append(block.text[start:end])
+        spaces.append(False)
+        at = end
+    add(at, len(block.text))
+    doc = Doc(nlp.vocab, words=written, spaces=spaces)
+    doc.user_data["kinds"] = kinds
+    doc.user_data["titles"] = _titles(block)
+    return doc
+
+
+def _things(block: Block) -> list[tuple[int, int, str]]:
+    """The stretches of a block that are single words, in order, with what they are."""
     taken = [False] * len(block.text)
     spans: list[tuple[int, int, str]] = []
-    for start, end in block.code:
-        spans.append((start, end, "code"))
-        taken[start:end] = [True] * (end - start)
-    for start, end in _phrases(block.text):
-        if not any(taken[start:end]):
-            spans.append((start, end, "software"))
+
+    def take(start: int, end: int, kind: str) -> None:
+        if end > start and not any(taken[start:end]):
+            spans.append((start, end, kind))
             taken[start:end] = [True] * (end - start)
+
+    for start, end in block.code:
+        if block.text[start:end].strip():
+            take(start, end, "code")
+    for start, end in _phrases(block.text):
+        take(start, end, "software")
     for match in _THING.finditer(block.text):
         start, end = match.span()
         while end > start and block.text[end - 1] in _TRAILING:
             end -= 1
-        if end > start and not any(taken[start:end]):
-            spans.append((start, end, str(match.lastgroup)))
-    kinds: dict[int, str] = {}
-    with doc.retokenize() as retokenizer:
-        for start, end, kind in spans:
-            span = doc.char_span(start, end, alignment_mode="expand")
-            if span is None or not span.text.strip():
-                continue
-            if any(i in kinds for i in range(span.start_char, span.end_char)):
-                continue
-            kinds |= dict.fromkeys(range(span.start_char, span.end_char), kind)
-            if len(span) > 1:
-                retokenizer.merge(span)
-    doc.user_data["kinds"] = kinds
-    return doc
+        if match.lastgroup == "host" and block.text[start:end].lower().endswith(_FILES):
+            continue
+        take(start, end, str(match.lastgroup))
+    return sorted(spans)
+
+
+def _titles(block: Block) -> frozenset[str]:
+    """What headings of one word are, in lower case: ``radarr`` of ``linuxserver/radarr``."""
+    found = (heading.text.strip(" #`*").rpartition("/")[2].lower() for heading in block.headings)
+    return frozenset(word for word in found if word and " " not in word and not is_common(word))
 
 
 @lru_cache(maxsize=1)

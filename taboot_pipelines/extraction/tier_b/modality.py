@@ -23,7 +23,18 @@ _EXAMPLE = re.compile(
     r"(?i)\b(?:e\.\s?g\.|for example|for instance|such as|i\.e\.|example\s*:|as an example|let's say|"
     r"let us say|imagine|suppose|hypothetical)"
 )
-_HISTORY = re.compile(r"^\s*\*{0,2}\d{1,2}\.\d{1,2}\.\d{2,4}\b|^\s*\d{4}-\d{2}-\d{2}\b")
+_HISTORY = re.compile(
+    r"^\s*\*{0,2}(?:\d{1,2}\.\d{1,2}\.\d{2,4}\b|\d{4}-\d{2}-\d{2}\b|v?\d+(?:\.\d+){1,3}\*{0,2}\s*[:\u2013\u2014-]\s)"
+)
+_PAST = re.compile(
+    r"(?i)\b(?:before the|previously|formerly|originally|back then|in the past|until \d{4}|at that time|"
+    r"years? ago|used to|once (?:had|was|were)|earlier versions?|back in \d{4})\b"
+)
+_GOAL = re.compile(
+    r"(?i)\b(?:by the end of|in this (?:tutorial|part|guide|chapter|post)|"
+    r"this (?:tutorial|guide|post|section) (?:shows|explains)|you will have|you'll have|we want|our goal|"
+    r"the goal|i'll show|we'll show|we will (?:put|set|build|add))\b"
+)
 _NO_LONGER = re.compile(
     r"(?i)\b(?:no longer|not any ?more|instead of|rather than|without|never|neither|nor|deprecated|used to)\b"
 )
@@ -36,6 +47,29 @@ def is_question(sentence: Span) -> bool:
 def is_history(text: str) -> bool:
     """Whether it is a line of a change log."""
     return _HISTORY.match(text) is not None
+
+
+def is_past(sentence: Span) -> bool:
+    """Whether it tells how something was, or shall be in the end."""
+    return _PAST.search(sentence.text) is not None or _GOAL.search(sentence.text) is not None
+
+
+def states(verb: Token, *, people: bool = False) -> bool:
+    """Whether the clause of a verb says that something is so now; ``people``: "we run X" is such."""
+    if modals(verb) & {"should", "must"} or _is_unknown(verb):
+        return False
+    if verb.dep_ == "advcl" and any(c.lower_ == "when" for c in verb.children) and is_order(verb.head):
+        return False
+    if verb.tag_ == "VBD" and not any(c.dep_ == "auxpass" for c in verb.children):
+        return False
+    if people and (subject := _subject_of(verb)) is not None and subject.lower_ in ("we", "i"):
+        return not is_negated(verb) and not in_condition(verb) and not modals(verb)
+    return asserts(verb)
+
+
+def _is_unknown(verb: Token) -> bool:
+    """Whether a verb stands in what somebody shows, explains or wonders: "how X talks to Y"."""
+    return any(c.lower_ in ("how", "why", "whether") and c.dep_ in ("advmod", "mark") for c in verb.children)
 
 
 def gives_example(sentence: Span) -> bool:
@@ -52,8 +86,7 @@ def is_negated(verb: Token) -> bool:
         ):
             return True
     return _NO_LONGER.search(verb.sent.text) is not None and any(
-        t.lower_ in ("longer", "instead", "without", "rather", "anymore", "deprecated")
-        and abs(t.i - verb.i) < 12
+        t.lower_ in ("longer", "instead", "rather", "anymore", "deprecated") and abs(t.i - verb.i) < 12
         for t in verb.sent
     )
 
@@ -71,7 +104,7 @@ def in_condition(verb: Token, before: int | None = None) -> bool:
             if (
                 child.i < limit
                 and (token is verb or child.i < verb.i)
-                and any(_is_conditional(g) for g in child.children)
+                and any(_is_conditional(g) and g.lower_ != "otherwise" for g in child.children)
             ):
                 return True
         if token.dep_ == "ROOT":
@@ -80,6 +113,12 @@ def in_condition(verb: Token, before: int | None = None) -> bool:
 
 
 def _is_conditional(token: Token) -> bool:
+    if (
+        token.lower_ == "if"
+        and token.i + 1 < len(token.doc)
+        and token.nbor(1).lower_ in ("everything", "all")
+    ):
+        return False  # "If all went well": of the reader's steps.
     return token.lower_ in _CONDITIONS and token.dep_ in ("mark", "advmod", "prep", "cc", "dep", "preconj")
 
 
@@ -138,12 +177,16 @@ def is_unreal(verb: Token) -> bool:
     token = verb
     while token.dep_ in ("xcomp", "ccomp", "pcomp", "acl") and token.head is not token:
         token = token.head
-        if token.lemma_.lower() in _UNREAL and token.lemma_.lower() not in (
-            "able",
-            "allow",
-            "let",
-            "enable",
-            "want",
+        if (
+            token.lemma_.lower() in _UNREAL
+            and token.lemma_.lower()
+            not in (
+                "able",
+                "allow",
+                "let",
+                "enable",
+            )
+            and not (token.lemma_.lower() == "want" and any(c.lower_ == "you" for c in token.children))
         ):
             return True
     return False

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.extraction.tier_b.blocks import Block
+from taboot_pipelines.extraction.tier_b.blocks import Block, Heading
+from taboot_pipelines.extraction.tier_b.language import is_common, is_known, is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _IP = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\
 _NAME_OF_REPOSITORY = re.compile(r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)")
 #: What is often written as code and names nothing that runs.
 _NO_NAMES = words("no_names")
+#: What follows a name in a title.
+_EDITIONS = frozenset(("ce", "ee", "edition", "community", "docs"))
+_CAMEL_CASE = re.compile(r"[A-Za-z][a-z]+(?:[A-Z][a-z0-9]*)+")
 #: Titles of such words describe, they name nothing.
 _DESCRIBING = re.compile(r"(?i).*(?:ing|ion|ions|ment|ments|ity|ies|ance|ence|ness|ure|ures|ics|als|ers|age)")
 
@@ -45,6 +49,8 @@ class Mention:
     context: bool = False
     #: Whether it is known to be software, or marked as code: no doubt that it is a name.
     sure: bool = False
+    #: Whether it is written as code.
+    marked: bool = False
 
 
 class Names:
@@ -86,13 +92,15 @@ class Names:
             return self._code(token)
         if token.lower_ in CLASSES or _plural(token.lower_) in CLASSES:
             return self._of_class(token)
-        if kind == "software" or token.lower_ in software():
+        if kind == "software" or is_known(token):
             return self._software(token)
         if kind == "name":
-            known = any(part in software() for part in re.split(r"[-_]", text.lower()))
+            parts = re.split(r"[-_]", text.lower())
+            known = any(part in software() for part in parts)
+            named = known or (token.tag_[:2] == "NN" and not all(is_word(part) for part in parts))
             return (
                 self.mention(token, token, sure=known)
-                if known and text.lower() not in no_services()
+                if named and text.lower() not in no_services()
                 else None
             )
         return self._proper(token)
@@ -116,7 +124,7 @@ class Names:
     def title(self) -> Mention | None:
         """The nearest heading that is a thing's name, and no description of what follows."""
         for heading in reversed(self.block.headings):
-            found = _titled(heading.text, is_title=heading is self.block.headings[0])
+            found = _titled(heading, is_title=heading is self.block.headings[0])
             if found is not None:
                 at = heading.text.rfind(found)
                 # Markup in a heading parts what reads as one: then all of it is the mention.
@@ -137,12 +145,18 @@ class Names:
             return self.mention(token, token, "image", sure=True)
         if text.lower() in _NO_NAMES or not _PLAIN.fullmatch(text) or text.isdigit():
             return None
+        if text.lower() not in software() and (
+            _CAMEL_CASE.fullmatch(text)
+            or (text.isupper() and len(text) > 3)
+            or (text[:1].isupper() and is_common(text.lower()))
+        ):
+            return None  # A field of a manifest, a method, a variable, a kind.
         if re.fullmatch(
             r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|-.*|.*\.(?:ya?ml|json|conf|md|txt|sh|env|ini|cfg|toml|crt|key|pem)",
             text,
         ):
             return None
-        return self.mention(token, token, sure=True)
+        return replace(self.mention(token, token, sure=True), marked=True)
 
     def _of_class(self, token: Token) -> Mention | None:
         """The name before a class word ("the Plex media server"), or beside it ("the service `db`")."""
@@ -166,7 +180,7 @@ class Names:
         return None
 
     def _modifier(self, token: Token) -> Mention | None:
-        if self.kind(token) or token.lower_ in software():
+        if self.kind(token) or is_known(token):
             return self.of(token)
         if token.lower_ in CLASSES:
             return self._of_class(token)
@@ -194,6 +208,7 @@ class Names:
         while (
             first.i > token.sent.start
             and _capital(first.nbor(-1))
+            and first.nbor(-1).pos_ not in ("DET", "PRON", "ADP", "SCONJ", "CCONJ", "VERB", "AUX", "ADV")
             and first.nbor(-1).head.i in range(first.i, token.i + 1)
         ):
             first = first.nbor(-1)
@@ -238,20 +253,46 @@ def _plural(word: str) -> str:
     return word[:-1] if word.endswith("s") else word
 
 
-def _titled(text: str, *, is_title: bool) -> str | None:
+def _titled(heading: Heading, *, is_title: bool) -> str | None:
     """The name that a heading is, None if it describes. Only a title may be a name that is not known."""
-    text = text.strip(" #`*")
+    if (
+        len(heading.code) == 1
+        and _PLAIN.fullmatch(heading.code[0])
+        and heading.code[0].lower() not in _NO_NAMES
+    ):
+        return heading.code[0]
+    text = heading.text.strip(" #`*")
     repository = _NAME_OF_REPOSITORY.fullmatch(text)
     if repository is not None:
         return repository["name"]
+    if text.lower() in software():
+        return text
+    if not is_title:
+        return None
+    parts = text.split()
+    while len(parts) > 1 and parts[-1].lower() in CLASSES | _EDITIONS:
+        parts.pop()
+    text = " ".join(parts)
     lower = text.lower()
     if lower in software():
         return text
-    if not is_title or " " in text or {lower, _plural(lower)} & (no_services() | CLASSES):
+    if len(parts) > 1:
+        return text if _is_proper_title(parts) else None
+    if {lower, _plural(lower)} & (no_services() | CLASSES) or not _PLAIN.fullmatch(text) or len(text) < 3:
         return None
-    if not _PLAIN.fullmatch(text) or _DESCRIBING.fullmatch(text) or len(text) < 3:
+    if (_DESCRIBING.fullmatch(text) or is_common(lower)) and not text.islower():
         return None
-    return text
+    return None if _DESCRIBING.fullmatch(text) and not is_common(lower) and is_word(lower) else text
+
+
+def _is_proper_title(parts: list[str]) -> bool:
+    """Whether a title of a few words can only be a name: capitals, and one that is no word of English."""
+    return (
+        len(parts) <= 3
+        and all(part[:1].isupper() and _PLAIN.fullmatch(part) for part in parts)
+        and any(not is_word(part.lower()) and part.lower() not in no_services() for part in parts)
+        and not any(part.lower() in no_services() and part.lower() in software() for part in parts)
+    )
 
 
 @dataclass(frozen=True, slots=True)
