@@ -42,6 +42,8 @@ _TAKEN = {
     "compose": ["*.yaml", "*.yml", "Dockerfile"],
     "swag": ["*.conf"],
 }
+#: Sources of these types that the example got after the questions.
+_LATER = frozenset({"readmes"})
 #: Words of questions that say nothing about a place.
 _ASKING = re.compile(
     r"(?:a|about|all|an|and|any|are|at|be|by|can|containers?|depends?|do|does|for|from|have|host|how|i|if|in|is|it"
@@ -54,11 +56,13 @@ _BLOCK = re.compile(r"</?(?:p|h\d|li|ul|ol|td|th|tr|table|div|pre|article|br|dt|
 
 def house(data: Path = DATA) -> list[dict[str, Any]]:
     """The sources of the built-in corpus: the example of this project and four sets of real files beside
-    it. The example's tailnet, network, mail and chat came after the questions, and are not part of it.
+    it. The example's tailnet, network, mail, chat and READMEs came after the questions, and are not part of
+    it.
     """
     example = ROOT / "examples" / "homelab"
     own = yaml.safe_load((example / "sources.yaml").read_text(encoding="utf-8"))["sources"]
-    entries = [{**entry, "path": str(example / entry["path"])} for entry in own if entry["type"] in _TAKEN]
+    taken = [entry for entry in own if entry["type"] in _TAKEN and entry["id"] not in _LATER]
+    entries = [{**entry, "path": str(example / entry["path"])} for entry in taken]
     return [
         *entries,
         {"id": "awesome", "type": "compose", "path": str(data / "awesome-compose")},

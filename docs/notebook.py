@@ -193,6 +193,21 @@ binds = next(e for e in around.edges if e.type == "BINDS")
 kb.explain(binds)
 """,
     ),
+    (
+        "markdown",
+        """
+## What cannot both be so
+
+A README of the house has a port that Jellyfin gave up. `drift()` compares what text says with what
+configuration declares, and configuration with itself, and quotes both sides.
+""",
+    ),
+    (
+        "code",
+        """
+kb.drift()
+""",
+    ),
     ("markdown", "A secret in a quoted statement is masked, here as everywhere but in the blob:"),
     (
         "code",

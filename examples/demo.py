@@ -22,6 +22,7 @@ COMMANDS = [
     ["search", "restore a database from backup", "--limit", "3"],
     ["neighbors", "grafana"],
     ["ask", "Which port does Grafana listen on?"],
+    ["drift"],
     ["status"],
 ]
 #: On a home of its own, since a home belongs to one sources file.

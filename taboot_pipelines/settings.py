@@ -70,6 +70,14 @@ class LimitSettings(BaseModel, extra="forbid"):
     )
 
 
+class ExtractionSettings(BaseModel, extra="forbid"):
+    """How documents are interpreted."""
+
+    processes: int = Field(
+        2, ge=1, le=64, description="Processes that read running text, where there is much of it."
+    )
+
+
 class TorchSettings(BaseModel, extra="forbid"):
     """A model in this process by PyTorch (extra ``torch``), on a GPU where there is one."""
 
@@ -471,6 +479,7 @@ class Settings(BaseSettings):
     )
     chunking: ChunkingSettings = Field(default_factory=ChunkingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    extraction: ExtractionSettings = Field(default_factory=ExtractionSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     tei: TeiSettings = Field(default_factory=TeiSettings)
     reranker: RerankerSettings = Field(default_factory=RerankerSettings)

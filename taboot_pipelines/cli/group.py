@@ -48,6 +48,7 @@ for command in (
     query.neighbors,
     query.path,
     query.links,
+    query.drift,
     query.cache,
     status.status,
     audit.audit,

@@ -1,4 +1,4 @@
-"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``; and their ``cache``.
+"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``, ``drift``; the ``cache``.
 
 They load no Dagster and open no catalog.
 """
@@ -292,6 +292,8 @@ def ask(
     for citation in answer.citations:
         place = _place(citation.url, citation.line, citation.section)
         plain(f"  [{citation.number}] {place}  {citation.chunk_id}", dim=True)
+    for note in answer.notes:
+        plain(f"  drift: {note}")
     if answer.found:
         plain(f"  from {answer.kind}, confidence {answer.confidence:.2f}", dim=True)
 
@@ -410,6 +412,39 @@ def neighbors(
         ),
         style="dim",
     )
+
+
+@click.command()
+@click.option(
+    "--kind",
+    "kinds",
+    metavar="KIND",
+    multiple=True,
+    help="Only drift of this kind, such as prose_port. May be given several times.",
+)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most drifts.")
+@namespace_option
+@json_option
+def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bool) -> None:
+    """Show statements that cannot both be so: text and configuration, or two configurations."""
+    found = _open(namespace).drift(list(kinds) or None, limit)
+    if as_json:
+        emit_json(found.model_dump(mode="json"))
+        return
+    out = console()
+    for item in found.items:
+        of_a_day = "  (a text of a day)" if item.record else ""
+        out.print(text(f"{item.kind}: {item.statement}{of_a_day}"), style="bold", soft_wrap=True)
+        for side in item.sides:
+            out.print(
+                text(f"   {_place(side.url, side.line)}  {side.edge_ids[0]}"), style="dim", soft_wrap=True
+            )
+            for line in (side.quote.text if side.quote is not None else side.says).splitlines():
+                out.print(text(f"   │ {line}"), soft_wrap=True)
+    if not found.items:
+        out.print("Nothing drifted.")
+    if found.truncated:
+        out.print(text("Cut at the limit."), style="dim")
 
 
 @click.command()

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from taboot_pipelines.defs import documents, freshness, ingest, kb, knowledge, readiness, vectors
+from taboot_pipelines.defs import documents, drift, freshness, ingest, kb, knowledge, readiness, vectors
 from taboot_pipelines.defs.materialize import failures, run_reported, version_tags
 from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.partitions import apply_change, partition_change
@@ -16,7 +16,7 @@ from taboot_pipelines.stages.stage import SourceStage
 from taboot_pipelines.stages.workspace import Workspace
 
 ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS, *kb.ASSETS]
-CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS]
+CHECKS = [*ingest.CHECKS, *documents.CHECKS, *vectors.CHECKS, *knowledge.CHECKS, *drift.CHECKS]
 
 ingest_source = dg.define_asset_job(
     "ingest_source",

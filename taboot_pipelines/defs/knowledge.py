@@ -1,4 +1,4 @@
-"""Group knowledge: the observations of the deterministic tier, and the namespace's current truth."""
+"""Group knowledge: the observations of the tiers of extraction, and the namespace's current truth."""
 
 import dagster as dg
 import pyarrow as pa
@@ -9,10 +9,12 @@ from taboot_pipelines.defs.checking import Looked, checked, looking, namespaces_
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.extraction import tier_b
 from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage
 from taboot_pipelines.stages import tier_a_triples as tier_a_stage
+from taboot_pipelines.stages import tier_b_triples as tier_b_stage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -25,6 +27,15 @@ tier_a_triples = stage_asset(
     pool=KNOWLEDGE,
     kinds={"deltalake", "python"},
     code_version=tier_a_stage.VERSION,
+)
+
+
+tier_b_triples = stage_asset(
+    "tier_b_triples",
+    group=GROUP,
+    pool=KNOWLEDGE,
+    kinds={"deltalake", "python"},
+    code_version=f"{tier_b_stage.VERSION}.{tier_b.VERSION}.{tier_b.grammar_version()}",
 )
 
 
@@ -126,5 +137,5 @@ def _distinct(table: pa.Table, columns: list[str]) -> pa.Table:
     return table.select(columns).group_by(columns).aggregate([])
 
 
-ASSETS = [tier_a_triples, entity_snapshots]
+ASSETS = [tier_a_triples, tier_b_triples, entity_snapshots]
 CHECKS = [no_orphan_node, no_edge_without_support]

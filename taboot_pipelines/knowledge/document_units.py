@@ -18,14 +18,24 @@ from taboot_pipelines.stores.tables import Tables, TableVersion
 KIND = "document"
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """What an extractor reads: a document's text, and its node, named by its path, in which all evidence
+    stands."""
+
+    node: NodeRef
+    text: str
+    mime: str
+
+
 class DocumentExtractor(Protocol):
-    """Says what one document states; pure, and equal for equal input and version."""
+    """Says what documents state; pure, and equal for equal input and version, whatever is read beside it."""
 
     name: str
     version: str
 
-    def interpret(self, document: NodeRef, text: str, mime: str) -> Interpretation:
-        """What ``text`` states. ``document`` is its node, named by its path, in which all evidence stands."""
+    def interpret(self, documents: Sequence[DocumentText]) -> Iterable[Interpretation]:
+        """What each document states, in their order."""
         ...
 
 
@@ -111,14 +121,17 @@ class DocumentUnits:
 
     def interpret(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Reading]]:
         texts = self._documents.texts(unit.anchor for unit in units)
-        for unit in units:
-            yield unit, self._reading(unit, *texts[unit.anchor])
+        given = [self._text(unit, texts[unit.anchor][0]) for unit in units]
+        for unit, said in zip(units, self._extractor.interpret(given), strict=True):
+            yield unit, self._reading(unit, *texts[unit.anchor], said)
 
-    def _reading(self, unit: Unit, text: str, offsets: bytes) -> Reading:
+    def _text(self, unit: Unit, text: str) -> DocumentText:
+        document = self._documents.listed[unit.anchor]
+        return DocumentText(NodeRef("Document", (document.doc_id,), document.path), text, document.mime)
+
+    def _reading(self, unit: Unit, text: str, offsets: bytes, said: Interpretation) -> Reading:
         document = self._documents.listed[unit.anchor]
         fingerprint = self.fingerprint(unit, Reads())
-        node = NodeRef("Document", (document.doc_id,), document.path)
-        said = self._extractor.interpret(node, text, document.mime)
         if not (said.nodes or said.edges):
             return Reading(fingerprint, said)
         try:

@@ -29,6 +29,7 @@ from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.steps import find_steps
 from taboot_pipelines.retrieval.answering.tables import compare_column
 from taboot_pipelines.retrieval.answering.values import Value
+from taboot_pipelines.retrieval.drift import Drifts
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
 from taboot_pipelines.retrieval.hits import make_hit
@@ -96,7 +97,9 @@ class Answers:
         facts: Facts | None = None,
         chat: ChatModel | None = None,
         query_vectors: QueryVectors | None = None,
+        drifts: Drifts | None = None,
     ) -> None:
+        self._drifts = drifts
         self._nearness = Nearness(query_vectors)
         self._settings = settings.retrieval
         self._namespace = namespace
@@ -306,7 +309,17 @@ class Answers:
             )
         )
         citations = tuple(self._placed(c) for c in made.citations)
-        return made.model_copy(update={"citations": citations, "answer_id": answer_id})
+        update = {"citations": citations, "notes": self._disputed(citations), "answer_id": answer_id}
+        return made.model_copy(update=update)
+
+    def _disputed(self, citations: Sequence[Citation]) -> tuple[str, ...]:
+        """What other documents say against what is cited."""
+        drifts = self._drifts
+        if drifts is None or not citations:
+            return ()
+        cited = [(c.doc_id, c.start, c.end) for c in citations]
+        touching = self._session.ask(lambda view: drifts.touching(view, cited))
+        return tuple(dict.fromkeys(d.statement for d in touching))
 
     def _model(self, synthesize: bool | None) -> ChatModel | None:
         wanted = self._settings.synthesis if synthesize is None else synthesize

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.answers import Answers
     from taboot_pipelines.retrieval.caching import CacheKind, CacheStats
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
+    from taboot_pipelines.retrieval.drift import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
+    from taboot_pipelines.retrieval.results.drift import DriftReport
     from taboot_pipelines.retrieval.results.explanations import Explanation
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
@@ -79,11 +81,19 @@ class KnowledgeBase:
         evidence = Once(lambda: _open_evidence(settings, namespace, blobs))
         self._answers = Once(
             lambda: _open_answers(
-                settings, namespace, self._session, self._search, evidence(), chat, query_vectors
+                settings,
+                namespace,
+                self._session,
+                self._search,
+                evidence(),
+                chat,
+                query_vectors,
+                self._drifts(),
             )
         )
         self._neighborhoods = Once(lambda: _open_neighborhoods(settings, namespace, self._session))
         self._explanations = Once(lambda: _open_explanations(self._session, evidence()))
+        self._drifts = Once(lambda: _open_drifts(settings, self._session))
         self._crawls = Once(lambda: _open_crawls(settings, namespace))
 
     @classmethod
@@ -300,6 +310,14 @@ class KnowledgeBase:
         """
         return self._explanations().explain(what)
 
+    def drift(self, kinds: Collection[str] | str | None = None, limit: int = 1000) -> DriftReport:
+        """What two statements say that cannot both be so, each with its evidence: the surest kinds first, and
+        last what texts of a day (mails, chats, reports) say, which nobody corrects.
+
+        ``kinds``: of ``knowledge.drift.DriftKind``; None: all. Raises ``E_QUERY`` naming a wrong argument.
+        """
+        return self._drifts().report(kinds, limit, self._explanations())
+
     def _request(
         self, query: str, limit: int, options: SearchOptions, mode: Mode | None = None
     ) -> SearchRequest:
@@ -380,6 +398,12 @@ def _open_explanations(session: Session, evidence: Evidence) -> Explanations:
     return Explanations(session, evidence)
 
 
+def _open_drifts(settings: Settings, session: Session) -> Drifts:
+    from taboot_pipelines.retrieval.drift import Drifts
+
+    return Drifts(settings.retrieval, session)
+
+
 def _open_crawls(settings: Settings, namespace: str) -> Crawls:
     from taboot_pipelines.retrieval.crawls import Crawls
 
@@ -394,12 +418,13 @@ def _open_answers(
     evidence: Evidence,
     chat: ChatModel | None,
     query_vectors: QueryVectors,
+    drifts: Drifts,
 ) -> Answers:
     """What answers questions; its modules and their tables of words are loaded when first asked for."""
     from taboot_pipelines.retrieval.answering import fact_answer
     from taboot_pipelines.retrieval.answers import Answers
 
-    return Answers(settings, namespace, session, search, evidence, fact_answer, chat, query_vectors)
+    return Answers(settings, namespace, session, search, evidence, fact_answer, chat, query_vectors, drifts)
 
 
 def _truth(name: str, value: bool | None) -> bool | None:

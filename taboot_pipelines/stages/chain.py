@@ -23,6 +23,7 @@ from taboot_pipelines.stages import (
     qdrant_points,
     raw_blobs,
     tier_a_triples,
+    tier_b_triples,
 )
 from taboot_pipelines.stages.stage import (
     NamespaceStage,
@@ -175,6 +176,12 @@ _SOURCE_STAGES = (
         versions=tier_a_triples.versions,
         extractors=tier_a_triples.extractors,
         has_projects=tier_a_triples.has_projects,
+    ),
+    tier_stage(
+        tier_b_triples.TIER,
+        holds="What sentences of running text assert, by their grammar.",
+        versions=tier_b_triples.versions,
+        extractors=tier_b_triples.extractors,
     ),
 )
 

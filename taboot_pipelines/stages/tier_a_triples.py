@@ -8,7 +8,7 @@ configuration file of a source with ``interpret: true``. Holds rules ``unit-of-i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
@@ -18,7 +18,7 @@ from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
 from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
 from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
-from taboot_pipelines.knowledge.document_units import DocumentUnits
+from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
 from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.rooted_projects import RootedProjects
 from taboot_pipelines.knowledge.runs import Tier
@@ -117,9 +117,10 @@ class ProseExtractor:
     name = "prose"
     version = PROSE_VERSION
 
-    def interpret(self, document: NodeRef, text: str, mime: str) -> records.Interpretation:
-        mentions = find_mentions(text, code=is_code(mime))
-        return records.Interpretation((), tuple(_mentions(document, mention) for mention in mentions))
+    def interpret(self, documents: Sequence[DocumentText]) -> Iterator[records.Interpretation]:
+        for document in documents:
+            mentions = find_mentions(document.text, code=is_code(document.mime))
+            yield records.Interpretation((), tuple(_mentions(document.node, mention) for mention in mentions))
 
 
 def _mentions(document: NodeRef, mention: Mention) -> EdgeClaim:

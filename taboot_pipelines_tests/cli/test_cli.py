@@ -129,7 +129,7 @@ def test_ingest_says_what_it_did(shell: Shell) -> None:
             said.pop("qdrant_points") == "skipped: TABOOT_QDRANT__URL"
             and said.pop("neo4j_subgraph") == "skipped: TABOOT_NEO4J__URL"
         )
-        assert set(said.values()) == {"unchanged"} and len(said) == 8
+        assert set(said.values()) == {"unchanged"} and len(said) == 9
     assert shell.err == ""
 
 

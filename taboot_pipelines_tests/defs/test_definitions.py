@@ -36,15 +36,16 @@ EXPECTED = {
     "links": ("documents", {"documents"}, {"ingest"}, {"no_broken_links": False}),
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
     "tier_a_triples": ("knowledge", {"raw_blobs", "documents", "chunks"}, {"knowledge"}, {}),
+    "tier_b_triples": ("knowledge", {"raw_blobs", "documents", "chunks"}, {"knowledge"}, {}),
     "entity_snapshots": (
         "knowledge",
-        {"embeddings", "links", "tier_a_triples"},
+        {"embeddings", "links", "tier_a_triples", "tier_b_triples"},
         {"knowledge"},
         {"no_orphan_node": True, "no_edge_without_support": True},
     ),
     "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {}),
     "neo4j_subgraph": ("knowledge", {"entity_snapshots"}, {"knowledge"}, {}),
-    "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {}),
+    "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {"no_drift": False}),
 }
 
 

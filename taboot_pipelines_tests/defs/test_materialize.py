@@ -38,6 +38,7 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
             "every_chunk_embedded",
             "no_orphan_node",
             "no_edge_without_support",
+            "no_drift",
         ),
         True,
     )

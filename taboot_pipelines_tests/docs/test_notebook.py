@@ -50,6 +50,8 @@ def says_what_it_promises(text: str, where: str) -> None:
     )
     way = [">swag<", ">paperless<", ">hearth.lan<", ">hearth-lan.tail5e1f.ts.net<"]
     assert all(name in text for name in way) and "4 steps" in text, "the picture of the path"
+    sides = ["media/README.md says 8920 for jellyfin", "stacks/media/README.md:6<"]
+    assert all(side in text for side in [*sides, "stacks/media/compose.yaml:124<"]), "the drift"
     assert "E_LANGUAGE" in text and "hearth.lan/household" in text
     assert "change-me" not in text, "a secret"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from taboot_pipelines.knowledge.document_units import DocumentUnits, SourceDocuments
+from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpretation
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.model import records
@@ -262,6 +262,10 @@ def test_an_edit_that_says_the_same_rewrites_no_entity(world: World, notes: Path
 # --- versions of sources ------------------------------------------------------------------------------------
 
 
+#: The tables of a source that a snapshot is made of.
+SOURCE_TABLES = ("documents", "chunks", "links", "observations", "observations.tier_b")
+
+
 def versions_of(world: World, applied: Mapping[str, Any], stages: Sequence[str]) -> dict[str, Any]:
     return source_versions(world.workspace, "default", applied, stages).versions
 
@@ -271,75 +275,75 @@ def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) ->
     pointer = catalog.pointers.get("default", NAMESPACE, STAGE)
     assert pointer is not None
     assert versions_of(world, {}, AGREEING) == dict(pointer.applied)
-    assert set(pointer.applied["notes"]) == {"documents", "chunks", "links", "observations"}
+    assert set(pointer.applied["notes"]) == {*SOURCE_TABLES}
     (notes / "0.md").write_text("Something else.\n")
     for stage in [s.name for s in CHAIN.of_source]:
         world.run(stage, "notes")
         versions = versions_of(world, pointer.applied, AGREEING)
         # Until the chunks are cut anew nothing of the new version is published.
-        assert (versions == pointer.applied) == (stage != "tier_a_triples"), stage
-        if stage in ("chunks", "links", "embeddings"):
+        assert (versions == pointer.applied) == (stage != "tier_b_triples"), stage
+        if stage in ("chunks", "links", "embeddings", "tier_a_triples"):
             assert versions_of(world, {}, AGREEING) == {}, "no version is whole"
     assert versions["notes"] == {
-        name: world.workspace.tables.version("default", "notes", name)
-        for name in ("documents", "chunks", "links", "observations")
+        name: world.workspace.tables.version("default", "notes", name) for name in SOURCE_TABLES
     }
 
 
 def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path) -> None:
-    assert versions_of(world, {}, (*AGREEING, "tier_b_triples")) == {}
+    assert versions_of(world, {}, (*AGREEING, "tier_c_triples")) == {}
     # With the stage that makes the documents it is the same vector.
     assert versions_of(world, {}, ("documents", *AGREEING)) == versions_of(world, {}, AGREEING)
 
 
-# --- a second tier ------------------------------------------------------------------------------------------
+# --- a further tier -----------------------------------------------------------------------------------------
 
 
 class Shouting:
-    """A second tier in miniature: a word in capitals is the name of a service."""
+    """A further tier in miniature: a word in capitals is the name of a service."""
 
     name = "shouting"
     version = "1"
 
-    def interpret(self, document: NodeRef, text: str, mime: str) -> records.Interpretation:
-        edges = [
-            EdgeClaim(
-                "MENTIONS",
-                document,
-                NodeRef("Service", ("", word[0].lower()), word[0].lower()),
-                Evidence(document.name, word.start(), word.end()),
-                method="shouting",
-                start_basis=Basis.DERIVED,
-                end_basis=Basis.NORMALIZED,
-                properties={"span": [word.start(), word.end()]},
-                confidence=0.7,
-            )
-            for word in re.finditer(r"\b[A-Z]{4,}\b", text)
-        ]
-        return records.Interpretation((), tuple(edges))
+    def interpret(self, documents: Sequence[DocumentText]) -> Iterator[records.Interpretation]:
+        for document in documents:
+            edges = [
+                EdgeClaim(
+                    "MENTIONS",
+                    document.node,
+                    NodeRef("Service", ("", word[0].lower()), word[0].lower()),
+                    Evidence(document.node.name, word.start(), word.end()),
+                    method="shouting",
+                    start_basis=Basis.DERIVED,
+                    end_basis=Basis.NORMALIZED,
+                    properties={"span": [word.start(), word.end()]},
+                    confidence=0.7,
+                )
+                for word in re.finditer(r"\b[A-Z]{4,}\b", document.text)
+            ]
+            yield records.Interpretation((), tuple(edges))
 
 
-TIER_B = Tier(EdgeSource.TIER_B, "tier_b_triples", "observations.tier_b", "1", extractor_type="nlp")
-WITH_B: Mapping[str, Sequence[str]] = {
-    "stages": (*AGREEING, TIER_B.stage),
-    "observation_tables": ("observations", TIER_B.table),
+TIER_C = Tier(EdgeSource.TIER_C, "tier_c_triples", "observations.tier_c", "1", extractor_type="llm")
+WITH_C: Mapping[str, Sequence[str]] = {
+    "stages": (*AGREEING, TIER_C.stage),
+    "observation_tables": ("observations", "observations.tier_b", TIER_C.table),
 }
 
 
-def run_tier_b(world: World, source: str) -> Mapping[str, int]:
-    """Do what the stage of a second tier does: the same interpretation, another extractor and table."""
+def run_tier_c(world: World, source: str) -> Mapping[str, int]:
+    """Do what the stage of a further tier does: the same interpretation, another extractor and table."""
     workspace = world.workspace
     cut = workspace.catalog.pointers.get("default", source, "chunks")
-    old = workspace.catalog.pointers.get("default", source, TIER_B.stage)
+    old = workspace.catalog.pointers.get("default", source, TIER_C.stage)
     assert cut is not None
     found = SourceDocuments(workspace.tables, "default", source, cut.applied["documents"])
     units = DocumentUnits(Shouting(), found, workspace.blobs, versions=("1",))
     result = Interpretation(
-        workspace.catalog, workspace.tables, "default", source, TIER_B, [units], found.by_path
+        workspace.catalog, workspace.tables, "default", source, TIER_C, [units], found.by_path
     ).apply(
         "txn",
         batch=2,
-        table_is_empty=old is not None and old.tables[TIER_B.table] is None,
+        table_is_empty=old is not None and old.tables[TIER_C.table] is None,
         progress=lambda done, total: None,
     )
     applied = {"documents": cut.applied["documents"], "chunks": cut.tables["chunks"]}
@@ -347,59 +351,53 @@ def run_tier_b(world: World, source: str) -> Mapping[str, int]:
         "default",
         source,
         Pointer(
-            stage=TIER_B.stage, tables={TIER_B.table: result.version}, inputs="in", txn="txn", applied=applied
+            stage=TIER_C.stage, tables={TIER_C.table: result.version}, inputs="in", txn="txn", applied=applied
         ),
     )
     return result.counts
 
 
 @pytest.fixture
-def with_tier_b(world: World, notes: Path) -> Iterator[Path]:
-    run_tier_b(world, "notes")
-    entity_snapshots.run(world.workspace, "default", "", **WITH_B)
+def with_tier_c(world: World, notes: Path) -> Iterator[Path]:
+    run_tier_c(world, "notes")
+    entity_snapshots.run(world.workspace, "default", "", **WITH_C)
     yield notes
 
 
-def test_a_second_tiers_table_is_read_beside_the_first(world: World, with_tier_b: Path) -> None:
+def test_a_further_tiers_table_is_read_beside_the_others(world: World, with_tier_c: Path) -> None:
     pointer = world.workspace.catalog.pointers.get("default", NAMESPACE, STAGE)
-    assert pointer is not None and set(pointer.applied["notes"]) == {
-        "documents",
-        "chunks",
-        "links",
-        "observations",
-        TIER_B.table,
-    }
+    assert pointer is not None and set(pointer.applied["notes"]) == {*SOURCE_TABLES, TIER_C.table}
     assert mentions(world, "notes", "quasarhub") == {"2.md"}
     (loud,) = [r for r in table(world, "relations") if r["extraction_method"] == "shouting"]
-    assert (loud["source"], loud["confidence"], loud["line"]) == ("tier_b", 0.7, 3)
+    assert (loud["source"], loud["confidence"], loud["line"]) == ("tier_c", 0.7, 3)
     assert [r["name"] for r in table(world, "entities") if r["label"] == "Service"] == ["quasarhub"]
     # What Tier A found in the same document is there too.
     endpoint = [r for r in table(world, "relations") if r["end_label"] == "Endpoint"]
     assert {r["source"] for r in endpoint} == {"tier_a"} and endpoint[0]["doc_id"] == loud["doc_id"]
-    again = entity_snapshots.run(world.workspace, "default", "", **WITH_B)
+    again = entity_snapshots.run(world.workspace, "default", "", **WITH_C)
     assert again.skipped == "unchanged"
 
 
-def test_a_second_tiers_runs_are_its_own(world: World, with_tier_b: Path) -> None:
-    counts = run_tier_b(world, "notes")
+def test_a_further_tiers_runs_are_its_own(world: World, with_tier_c: Path) -> None:
+    counts = run_tier_c(world, "notes")
     assert (counts["units"], counts["interpreted"], counts["reused"]) == (6, 0, 6)
-    (with_tier_b / "0.md").write_text("Now the HYPERDRIVE hums.\n")
+    (with_tier_c / "0.md").write_text("Now the HYPERDRIVE hums.\n")
     prepare(world, "notes")
     # The snapshot waits for both tiers.
-    assert entity_snapshots.run(world.workspace, "default", "", **WITH_B).skipped == "unchanged"
-    counts = run_tier_b(world, "notes")
+    assert entity_snapshots.run(world.workspace, "default", "", **WITH_C).skipped == "unchanged"
+    counts = run_tier_c(world, "notes")
     assert (counts["interpreted"], counts["reused"]) == (1, 5)
-    report = entity_snapshots.run(world.workspace, "default", "", **WITH_B)
+    report = entity_snapshots.run(world.workspace, "default", "", **WITH_C)
     assert report.counts["changed"] == 1 and mentions(world, "notes", "hyperdrive") == {"0.md"}
-    tier_a, tier_b = (
+    tier_a, tier_c = (
         world.workspace.catalog.runs.unit_states("default", "notes", tier)
-        for tier in (EdgeSource.TIER_A, EdgeSource.TIER_B)
+        for tier in (EdgeSource.TIER_A, EdgeSource.TIER_C)
     )
-    assert tier_a.keys() == tier_b.keys()
-    assert not {s["run_id"] for s in tier_a.values()} & {s["run_id"] for s in tier_b.values()}
+    assert tier_a.keys() == tier_c.keys()
+    assert not {s["run_id"] for s in tier_a.values()} & {s["run_id"] for s in tier_c.values()}
     # In which order the tables of the tiers are read decides nothing.
     before = {name: rows_of(read(world, name)) for name in TABLES}
-    swapped = {**WITH_B, "observation_tables": tuple(reversed(WITH_B["observation_tables"]))}
+    swapped = {**WITH_C, "observation_tables": tuple(reversed(WITH_C["observation_tables"]))}
     world.workspace.catalog.pointers.drop("default", NAMESPACE, [STAGE])
     entity_snapshots.run(world.workspace, "default", "", **swapped)
     assert {name: rows_of(read(world, name)) for name in TABLES} == before

@@ -249,7 +249,7 @@ class House:
                 r["source_id"],
                 r["path"],
                 r["mime"],
-                bool(_EXAMPLE.search(r["path"])),
+                is_example_path(r["path"]),
                 r["title"],
                 r["source_type"],
             )
@@ -344,6 +344,11 @@ def _span(supports: str, line: int) -> tuple[int, int]:
     found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2]
     at = next((s for s in found if s.get("line") == line), found[0] if found else None)
     return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
+
+
+def is_example_path(path: str) -> bool:
+    """Whether a path says of itself that what it holds is not in force."""
+    return _EXAMPLE.search(path) is not None
 
 
 def distinct(values: Iterable[str]) -> list[str]:

@@ -34,7 +34,8 @@ class Answer(TableResult):
     ``kind``: whether they come from facts of the graph, from what documents state, from a model that put
     these into words, or there is none;
     ``confidence``: the probability that the answer is right, from 0 to 1 (``answering.confidence``);
-    ``looked_for``: what an answer had to hold; ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    ``looked_for``: what an answer had to hold; ``notes``: drift (``KnowledgeBase.drift``) of what is cited;
+    ``answer_id``: what ``KnowledgeBase.replay`` takes.
     """
 
     question: str
@@ -44,6 +45,7 @@ class Answer(TableResult):
     confidence: float = 0.0
     kind: Literal["facts", "text", "synthesis", "none"] = "none"
     looked_for: str = ""
+    notes: tuple[str, ...] = ()
     answer_id: str = ""
 
     def to_arrow(self) -> pa.Table:
@@ -55,6 +57,7 @@ class Answer(TableResult):
     def _repr_html_(self) -> str:
         rows = [(f"[{c.number}]", c.text, where(c.url, c.line, c.section)) for c in self.citations]
         said = f"{self.text} ({self.kind}, confidence {self.confidence:.2f})" if self.found else self.text
+        rows += [("!", note, "") for note in self.notes]
         return rendering.table(f"{self.question} {said}", ("", "sentence", "where"), rows)
 
 

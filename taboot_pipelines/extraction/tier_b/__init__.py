@@ -1,0 +1,17 @@
+"""Tier B: what sentences of running text assert, by grammar and a lexicon; deterministic.
+
+- ``blocks``: paragraphs and list items of Markdown as plain text that knows where it stands;
+- ``language``: their sentences with grammar (spaCy), names merged into single words;
+- ``names``: what a noun phrase names, and what an address says;
+- ``modality``: whether a sentence says that something is so;
+- ``relations``: the rules from words to triples; ``lexicon``: the words that they know;
+- ``claims``: triples as claims of the graph model;
+- ``extractor``: all of it for documents, in one process or several.
+
+What a sentence denies, supposes, asks, recommends or gives as an example is not asserted. Names are those of
+the text: which declared service is meant is decided by the reducer.
+"""
+
+from taboot_pipelines.extraction.tier_b.extractor import VERSION, Prose, assertions, grammar_version, read_all
+
+__all__ = ["VERSION", "Prose", "assertions", "grammar_version", "read_all"]

@@ -1,0 +1,486 @@
+"""Where something is reached or listens, as a sentence tells it: EXPOSES_ENDPOINT.
+
+An address counts where a word beside it says that one gets to something there ("is available at", "browse
+to"), or where it stands beside a name ("Grafana: http://…"). What is there is the subject of that word, what
+one opens or sees there, or, where the sentence has only "the web UI", what the page is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from taboot_pipelines.extraction.tier_b import modality
+from taboot_pipelines.extraction.tier_b.clauses import Clauses, is_no_service, is_passive
+from taboot_pipelines.extraction.tier_b.lexicon import words
+from taboot_pipelines.extraction.tier_b.names import GENERIC, Mention, read_address
+from taboot_pipelines.extraction.tier_b.triple import Triple
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+_ACCESS = words("access")
+_SET_UP = words("set_up")
+_REACHED = words("reached")
+_LISTENS = words("listens")
+_SHOWN = words("shown")
+#: What stands for the thing itself where it is reached.
+_PLACES = words("places")
+#: What has an address of its own, of those.
+_PAGES = words("pages")
+#: What tells that one gets to the thing itself.
+_SPOKEN = words("spoken")
+_PEOPLE = words("people")
+_NO_ENDPOINT_HOSTS = re.compile(
+    r"(?i)(?:.*\.)?(?:github\.com|gitlab\.com|docker\.com|docker\.io|ghcr\.io|lscr\.io|quay\.io|readthedocs\.io|"
+    r"discord\.(?:gg|com)|reddit\.com|youtube\.com|wikipedia\.org|linuxserver\.io|kubernetes\.io|google\.com|"
+    r"githubusercontent\.com)|docs?\..*|wiki\..*|www\.w3\.org|registry\..*|.*\.readthedocs\..*"
+)
+_CONFIGURES = re.compile(
+    r"(?i)\b(?:environment variables?|env(?:ironment)? vars?|parameter|setting|option|annotation|value of|"
+    r"flag|download(?:s|ed)? (?:from|at|page|link)|more info(?:rmation)?|more details|documentation|docs|"
+    r"website|manual|read (?:more|about)|health ?checks?|defaults? to|proxy_pass|upstream)\b"
+)
+#: A line that explains a setting begins with its name.
+_VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
+_ASSUMES = re.compile(
+    r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b"
+)
+#: What leads to a list of addresses.
+_INTRODUCES = re.compile(
+    r"(?i)\b(?:accessed|available|reachable|accessible|reached|found|running|listening|served) "
+    r"(?:at|on|via|under|here)(?: the following \w+| one of)?:?\s*$"
+)
+#: Paths of pages that one reads, and of queries.
+_TO_READ = re.compile(r"(?i)[?]|/(?:docs?|documentation|wiki|manual|blog|install|guide)(?:/|$)")
+#: An address of the web: beside a name it is where one reads of the thing.
+_PUBLIC = re.compile(
+    r"(?i)https?://(?:[\w-]+\.)+(?!lan\b|local\b|home\b|internal\b|localdomain\b)[a-z]{2,24}(?:/\S*)?"
+)
+_PORTS_LISTED = re.compile(r"(?i)\bports?\b")
+_MAX_LABEL = 6
+#: Tokens between an address and what says that one gets there.
+_MAX_REACH = 25
+_DASHES = ("-", "–", "—", ":")
+_BULLETS = ("·", "|", ";", ".", "•", *_DASHES)
+
+
+class Addresses:
+    """The addresses of one sentence, and what is there."""
+
+    def __init__(self, clauses: Clauses) -> None:
+        self._clauses = clauses
+        self._names = clauses.names
+        self._sentence = clauses.sentence
+        self._text = clauses.sentence.text
+
+    def triples(self) -> Iterator[Triple]:
+        """What the sentence says is reached somewhere."""
+        if modality.gives_example(self._sentence):
+            return
+        told = False
+        for token, mention in self._names.addresses(self._sentence.start, self._sentence.end):
+            said = read_address(mention.text)
+            if said is None or said.port is None or self._configures(token):
+                continue
+            if said.host is not None and _NO_ENDPOINT_HOSTS.fullmatch(said.host):
+                continue
+            if _TO_READ.search(said.path):
+                continue
+            for subject in self._at(token):
+                told = True
+                yield Triple("EXPOSES_ENDPOINT", subject, mention, "address", {"port": said.port})
+        for number in self._ports():
+            if self._configures(number):
+                continue
+            for subject in self._listening(number, told):
+                told = True
+                mention = self._names.mention(number, number, "port")
+                port = int(number.text.strip(":`"))
+                yield Triple("EXPOSES_ENDPOINT", subject, mention, "port", {"port": port})
+
+    def _configures(self, token: Token) -> bool:
+        """Whether what leads to an address speaks of a setting, a download, or a proxy's target."""
+        before = self._names.doc[self._sentence.start : token.i].text
+        if _VARIABLE.match(before) is not None or "unless" in before:
+            return True
+        return _CONFIGURES.search(before) is not None
+
+    # Addresses ----------------------------------------------------------------------------------------------
+
+    def _at(self, token: Token) -> list[Mention]:
+        """What is at an address; nothing if the sentence does not say that something is."""
+        labelled = self._labelled(token)
+        if labelled is not None:
+            return [labelled]
+        if self._introduced():
+            return [self._clauses.title] if self._clauses.title is not None else []
+        trigger = self._trigger(token)
+        if trigger is not None:
+            return self._reached(trigger, token)
+        return self._told_of(token)
+
+    def _introduced(self) -> bool:
+        """Whether it is little more than an address below "The application can be accessed at:"."""
+        said = self._names.block.introduction
+        if _INTRODUCES.search(said) is None or len(self._sentence) > 8:
+            return False
+        title = self._clauses.title
+        words_of = {w.strip("*`").lower() for w in said.split()}
+        return title is not None and (bool(words_of & (GENERIC | _PAGES)) or title.text.lower() in words_of)
+
+    def _told_of(self, token: Token) -> list[Mention]:
+        """What any other verb says is at an address: "the console is waiting for you at URL"."""
+        head = token.head
+        if head.lower_ not in ("at", "under", "via", "on") or _ASSUMES.search(self._text):
+            return []
+        verb = next((a for a in head.ancestors if a.pos_ in ("VERB", "AUX")), None)
+        if verb is None or verb.lemma_.lower() in _SET_UP | _ELSEWHERE or not modality.states(verb):
+            return []
+        return [m for t in self._clauses.subjects(verb)[:1] for m in self._owners(t)]
+
+    def _labelled(self, token: Token) -> Mention | None:
+        """What is before the dash or colon of "Name - address", "UI at: address", "Name (address)"."""
+        doc, at = self._names.doc, token.i - 1
+        if token.i == self._sentence.start or doc[token.i - 1].text in ("*", "-", "("):
+            after = self._named_after(token)
+            if after is not None:
+                return after
+        if at <= self._sentence.start:
+            return None
+        if doc[at].lower_ in ("at", "on", "under") and self._clauses.word(at - 2) in (
+            ",",
+            ";",
+            "and",
+            "while",
+        ):
+            found = self._names.of(doc[at - 1])
+            return found if found is not None and found.kind == "name" and found.sure else None
+        if doc[at].text == "(":
+            found = self._names.of(doc[at - 1])
+            return found if found is not None and found.kind == "name" and found.sure else None
+        if doc[at].text not in _DASHES:
+            return None
+        if _PUBLIC.fullmatch(token.text.strip("`")):
+            return None
+        before: list[Token] = []
+        while at > self._sentence.start and len(before) < _MAX_LABEL:
+            at -= 1
+            word = doc[at]
+            if word.text in _BULLETS:
+                break
+            if word.lower_ not in ("at", "is", "*", "**", "the", "on", "via", "now"):
+                before.insert(0, word)
+        if not before or any(w.pos_ == "VERB" and w.lower_ not in _PLACES for w in before):
+            return None
+        if before[-1].lower_ not in _PLACES | GENERIC:
+            found = self._names.of(before[-1])
+            if (
+                found is None
+                or found.kind != "name"
+                or not (found.sure or len(before) > 1 or at == self._sentence.start)
+            ):
+                return None
+            first = before[0]
+            return self._names.mention(first, before[-1]) if first.text[:1].isupper() else found
+        names = [w for w in before if w.lower_ not in _PLACES | GENERIC and self._names.of(w) is not None]
+        if not names:
+            return self._clauses.title if {w.lower_ for w in before} & (_PAGES | _PLACES) else None
+        return self._names.of(names[-1])
+
+    def _named_after(self, token: Token) -> Mention | None:
+        """What is after the dash of "address - Name"."""
+        at = token.i + 1
+        if at + 1 >= self._sentence.end or self._names.doc[at].text not in _DASHES:
+            return None
+        found = self._names.of(self._names.doc[at + 1])
+        return found if found is not None and found.kind == "name" and found.sure else None
+
+    def _trigger(self, token: Token) -> Token | None:
+        """The word that says that something is reached at an address, before it or (where it comes first)
+        after it; None if there is none, or if it is denied, supposed, or about setting something up."""
+        if _ASSUMES.search(self._text):
+            return None
+        doc = self._names.doc
+        for at in range(token.i - 1, max(self._sentence.start, token.i - _MAX_REACH) - 1, -1):
+            word = doc[at]
+            if self._names.kind(word):
+                continue
+            lemma = word.lemma_.lower()
+            if lemma in _SET_UP and (word.pos_ == "VERB" or word.i == self._sentence.start):
+                return None
+            if self._leads(word, token):
+                return word if self._holds(word, token) else None
+        head = next((a for a in token.ancestors if a.pos_ in ("VERB", "AUX")), None)
+        if head is not None and head.i > token.i and self._leads(head, token) and self._holds(head, token):
+            return head
+        return None
+
+    def _leads(self, word: Token, token: Token) -> bool:
+        lemma = word.lemma_.lower()
+        begins = word.i == self._sentence.start or self._names.doc[word.i - 1].is_punct
+        if word.lower_ not in _REACHED and not (
+            lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX"))
+        ):
+            return False
+        if lemma == "point" and not any(t.lemma_.lower() == "browser" for t in self._sentence):
+            return False
+        return lemma != "be" or self._is_copula(word, token)
+
+    def _is_copula(self, be: Token, token: Token) -> bool:
+        """Whether "is" leads to the address: "the webui is at …", "the URL will be …"."""
+        between = [t.lower_ for t in self._names.doc[be.i + 1 : token.i]]
+        return len(between) <= 4 and all(w in _COPULA for w in between)
+
+    def _holds(self, word: Token, token: Token) -> bool:
+        """Whether the words around a trigger leave it as it is; what follows the address does not matter."""
+        verb = word
+        if word.pos_ not in ("VERB", "AUX"):
+            verb = next((a for a in word.ancestors if a.pos_ in ("VERB", "AUX")), word)
+        limit = max(token.i, word.i)
+        if (
+            modality.is_negated(verb)
+            or modality.in_condition(verb, before=limit)
+            or modality.in_condition(word, before=limit)
+        ):
+            return False
+        if modality.modals(verb) & {"could", "may", "might", "would"}:
+            return False
+        return not modality.is_unreal(verb)
+
+    def _reached(self, trigger: Token, token: Token) -> list[Mention]:
+        """What is at the address: what stands between, before, or after it as what one sees there; else what
+        the page is about, if the sentence tells only its kind."""
+        clauses = self._clauses
+        title = clauses.in_sentence() or clauses.title
+        verb = trigger
+        if trigger.pos_ not in ("VERB", "AUX"):
+            verb = next((a for a in trigger.ancestors if a.pos_ in ("VERB", "AUX")), trigger)
+        elif trigger.lower_ in _REACHED and trigger.dep_ in ("acl", "amod") and trigger.i > trigger.head.i:
+            return self._owners(trigger.head)
+        for group in self._candidates(verb, trigger, token):
+            named = [m for t in group for m in self._owners(t)]
+            if named:
+                return named[:1] if len(set(named)) == 1 else list(dict.fromkeys(named))
+            if group:
+                first = self._sentence[0]
+                begins = clauses.title is not None and first.lower_ == clauses.title.text.lower()
+                return [title] if begins and title is not None else []
+        # An order to open an address that says nothing of what is there says nothing of the page's thing.
+        spoken = any(t.lower_ in GENERIC | _PAGES | _SPOKEN for t in self._sentence)
+        silent = modality.is_order(verb) and not spoken
+        return [title] if title is not None and not silent else []
+
+    def _owners(self, token: Token) -> list[Mention]:
+        """What a noun that is reached stands for."""
+        found = [
+            m
+            for t in self._clauses.listed(token) or [token]
+            for m in self._clauses.owners(t, ("of", "for", "from"))
+            if m.kind == "name" and not is_no_service(m)
+        ]
+        if found:
+            return found
+        title = self._clauses.in_sentence() or self._clauses.title
+        if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
+            return [title]
+        return []
+
+    def _candidates(self, verb: Token, trigger: Token, token: Token) -> Iterator[list[Token]]:
+        """Nouns that may be what is reached, in groups, the likeliest first."""
+        children = [*verb.children]
+        subjects = [c for c in children if c.dep_ in ("nsubj", "nsubjpass") and c.lower_ not in _PEOPLE]
+        shown = trigger.lemma_.lower() in _SHOWN | {"log", "connect", "sign", "get", "point", "find"}
+        objects = [c for c in children if c.dep_ == "dobj" and c.lower_ not in _PEOPLE | {"browser"}]
+        if shown or not subjects or subjects[0].tag_ in ("WDT", "WP"):
+            if verb.dep_ == "relcl" and (shown or any(c.tag_ in ("WDT", "WP") for c in children)):
+                yield [verb.head]
+            between = [
+                n
+                for p in verb.subtree
+                if p.lower_ in ("to", "into", "in") and verb.i < p.i < token.i
+                for n in p.children
+                if n.dep_ == "pobj" and n.i < token.i and n.lower_ not in ("browser", "localhost")
+            ]
+            yield [t for t in objects if not self._is_address(t)]
+            yield [t for t in between if not self._is_address(t)]
+        subjects = [t for t in subjects if t.tag_ not in ("WDT", "WP")]
+        if not subjects:
+            for ancestor in (verb, *verb.ancestors):
+                if ancestor.dep_ not in ("xcomp", "conj", "advcl", "acl", "pcomp", "prep"):
+                    break
+                subjects = [
+                    c
+                    for c in ancestor.head.children
+                    if c.dep_ in ("nsubj", "nsubjpass")
+                    and c.lower_ not in _PEOPLE
+                    and not self._is_address(c)
+                ]
+                if subjects:
+                    break
+        yield subjects[:1]
+        for seen in (
+            *self._names.doc[token.i + 1 : self._sentence.end],
+            *self._names.doc[self._sentence.start : trigger.i],
+        ):
+            if seen.lemma_.lower() in _SHOWN and not self._names.kind(seen):
+                yield [t for t in self._clauses.objects(seen) if not self._is_address(t)]
+
+    def _is_address(self, token: Token) -> bool:
+        return self._names.kind(token) in ("url", "hostport", "ip")
+
+    # Ports --------------------------------------------------------------------------------------------------
+
+    def _ports(self) -> Iterator[Token]:
+        """The numbers of bare ports: "port 6379", "ports 80 and 443", "listens on 3000", "on `:8000`"."""
+        last = -9
+        for token in self._sentence:
+            if not is_port(token) or token.i == self._sentence.start:
+                if token.i == self._sentence.start and is_port(token) and self._is_item(token):
+                    yield token
+                continue
+            before = token.nbor(-1).lower_.strip(":")
+            if before in ("port", "ports") or (
+                before in ("tcp", "udp") and self._clauses.word(token.i - 2) in ("port", "ports")
+            ):
+                last = token.i
+                yield token
+            elif before in ("on", "is", "at"):
+                verb = next((a for a in token.ancestors if a.pos_ in ("VERB", "AUX")), None)
+                gapped = last >= 0 and before in ("on", "at")
+                if gapped or (verb is not None and self._speaks_of_port(verb, token)):
+                    last = token.i
+                    yield token
+            elif before in ("and", ",", "&") and token.i - last <= 4:
+                last = token.i
+                yield token
+
+    def _speaks_of_port(self, verb: Token, number: Token) -> bool:
+        lemma = verb.lemma_.lower()
+        if lemma == "be":
+            return any(c.lower_ == "port" for c in verb.children)
+        return lemma in ("listen", "run", "accept", "answer", "serve") and number.nbor(-1).lower_ == "on"
+
+    def _is_item(self, number: Token) -> bool:
+        """Whether it begins an item of a list of ports: "8989 - Sonarr"."""
+        told = f"{self._names.block.introduction} {' '.join(h.text for h in self._names.block.headings[-1:])}"
+        return (
+            len(self._sentence) >= 3
+            and number.nbor(1).text in _DASHES
+            and _PORTS_LISTED.search(told) is not None
+        )
+
+    def _listening(self, number: Token, told: bool) -> list[Mention]:
+        """What listens on a port."""
+        doc = self._names.doc
+        if number.i == self._sentence.start:
+            found = self._names.of(doc[number.i + 2])
+            if found is not None:
+                return [found] if found.kind == "name" else []
+            generic = any(t.lower_ in _PLACES | _PAGES for t in self._sentence[2:])
+            return [self._clauses.title] if generic and self._clauses.title is not None else []
+        gapped = self._gapped(number) if told else None
+        if gapped is not None:
+            return [gapped]
+        port = next(
+            (
+                doc[i]
+                for i in range(number.i - 1, max(self._sentence.start, number.i - 7), -1)
+                if doc[i].lower_.strip(":") in ("port", "ports")
+            ),
+            number,
+        )
+        if port.i > self._sentence.start + 1 and port.nbor(-1).text == "(":
+            return [m for m in self._clauses.owners(port.nbor(-2)) if m.kind == "name"][:1]
+        verb = next((a for a in port.ancestors if a.pos_ in ("VERB", "AUX")), None)
+        if verb is None or _ASSUMES.search(self._text):
+            return []
+        lemma = verb.lemma_.lower()
+        of = verb.nbor(-1) if verb.i > self._sentence.start else verb
+        if (
+            lemma in _LISTENS
+            and verb.tag_ in ("VBG", "VBN", "VBD")
+            and of.lower_ in GENERIC | _PAGES | _PLACES
+        ):
+            return self._owners(of)  # "your web frontend running on port 80", whatever the tree makes of it.
+        order = modality.is_order(verb)
+        if modality.is_negated(verb) or modality.in_condition(verb) or modality.is_unreal(verb):
+            return []
+        if modality.modals(verb) & {"could", "may", "might", "would", "must"}:
+            return []
+        if port.dep_ in ("nsubj", "nsubjpass") and lemma in ("serve", "be", "use", "expose", "carry"):
+            if lemma == "be":
+                return self._owners_of_port(port)
+            if is_passive(verb):
+                return [m for t in self._clauses.after(verb, ("by", "for")) for m in self._owners(t)]
+            return [m for t in self._clauses.objects(verb) for m in self._owners(t)][:1]
+        if order and lemma not in ("connect", "access"):
+            return []
+        by = {t.lower_ for t in doc[max(port.i - 4, self._sentence.start) : port.i]}
+        if not by & {"on", "at", "over", "in", "via", "to", "using", "under", "through"} and not (
+            lemma in ("use", "expose") and port.dep_ == "dobj"
+        ):
+            return []
+        if lemma not in _LISTENS and not (lemma == "be" and self._is_there(verb)):
+            return []
+        if verb.tag_ in ("VBG", "VBN") and verb.dep_ in ("acl", "amod"):
+            return self._owners(verb.head)
+        if verb.dep_ == "relcl" and any(c.tag_ in ("WDT", "WP") for c in verb.children):
+            return self._owners(verb.head)
+        subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
+        if lemma == "expose" and (
+            exposed := [m for t in self._clauses.objects(verb) for m in self._owners(t)]
+        ):
+            return exposed[:1]
+        if not subjects and self._clauses.is_silent(verb) and self._clauses.title is not None:
+            return [self._clauses.title]
+        if is_passive(verb) and (agents := self._clauses.after(verb, ("by",))):
+            return [m for t in agents for m in self._owners(t)]
+        people = any(c.lower_ in _PEOPLE for c in verb.children if c.dep_ in ("nsubj", "nsubjpass"))
+        if order or people:
+            subjects = [*self._clauses.objects(verb), *self._clauses.after(verb, ("to",))]
+            subjects = [t for t in subjects if not t.lower_.startswith("port") and not is_port(t)]
+        return [m for t in subjects[:1] for m in self._owners(t)]
+
+    def _is_there(self, verb: Token) -> bool:
+        """Whether "is" says where something is: "monitoring is on port 8222", "is available on port 80"."""
+        return any(t.lower_ in _REACHED for t in self._sentence) or any(
+            c.dep_ == "prep" and c.lower_ in ("on", "at") for c in verb.children
+        )
+
+    def _owners_of_port(self, port: Token) -> list[Mention]:
+        found = self._clauses.owners(port, ("of", "for"))
+        return [m for m in found if m.kind == "name"]
+
+    def _gapped(self, number: Token) -> Mention | None:
+        """``B`` of "A runs on port 1, B on 2"."""
+        doc, at = self._names.doc, number.i - 1
+        while at > self._sentence.start and doc[at].lower_ in (
+            "port",
+            "on",
+            "at",
+            "page",
+            "a",
+            "the",
+            "chat",
+        ):
+            at -= 1
+        if doc[at].i == number.i - 1 or doc[at].pos_ in ("VERB", "AUX") or at <= self._sentence.start:
+            return None
+        found = self._names.of(doc[at])
+        before = self._clauses.word(at - 1)
+        if found is None or found.kind != "name":
+            return None
+        return found if before in ("and", ",", ";", "while") or found.sure else None
+
+
+#: Verbs that lead to what is elsewhere.
+_ELSEWHERE = words("elsewhere")
+_COPULA = words("copula")
+
+
+def is_port(token: Token) -> bool:
+    """Whether a token is the number of a port, also as ``:8000``."""
+    text = token.text.strip(":`")
+    return text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536

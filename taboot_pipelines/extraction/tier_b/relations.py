@@ -1,0 +1,42 @@
+"""What sentences say of two named things.
+
+Each kind of statement has its own reader: addresses, published ports, DNS records, and the frames of verbs.
+All of them take the ends from :class:`~taboot_pipelines.extraction.tier_b.clauses.Clauses` and ask
+:mod:`~taboot_pipelines.extraction.tier_b.modality` whether something is asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from taboot_pipelines.extraction.tier_b import modality
+from taboot_pipelines.extraction.tier_b.addresses import Addresses
+from taboot_pipelines.extraction.tier_b.clauses import Clauses
+from taboot_pipelines.extraction.tier_b.frames import Frames
+from taboot_pipelines.extraction.tier_b.names import Names
+from taboot_pipelines.extraction.tier_b.published import Published
+from taboot_pipelines.extraction.tier_b.records import Records
+from taboot_pipelines.extraction.tier_b.triple import Triple
+
+if TYPE_CHECKING:
+    from spacy.tokens import Span
+
+
+def relations(names: Names, sentence: Span) -> Iterator[Triple]:
+    """What a sentence states, each once, in no order; nothing of questions and change logs."""
+    if modality.is_question(sentence) or modality.is_history(names.block.text):
+        return
+    clauses = Clauses(names, sentence)
+    found = list(Published(clauses).triples())
+    if not found:
+        found += Addresses(clauses).triples()
+    found += Records(clauses).triples()
+    found += Frames(clauses).triples()
+    seen: set[tuple[object, ...]] = set()
+    for triple in found:
+        key = (triple.type, triple.start.start, triple.end.start, triple.properties.get("port"))
+        same = (triple.start.start, triple.start.end) == (triple.end.start, triple.end.end)
+        if key not in seen and not same:
+            seen.add(key)
+            yield triple

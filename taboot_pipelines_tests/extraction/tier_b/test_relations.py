@@ -1,0 +1,78 @@
+"""What sentences assert, by relation, and what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from taboot_pipelines.extraction.tier_b import Prose, assertions
+
+#: Sentences of our own, and the (relation, start, end) that each asserts.
+ASSERTED = [
+    ("Paperless, Nextcloud and the Redis exporter depend on Redis.", "DEPENDS_ON", "Paperless", "Redis"),
+    ("Paperless, Nextcloud and Gitea depend on Redis.", "DEPENDS_ON", "Gitea", "Redis"),
+    ("Immich stores its data in Postgres.", "DEPENDS_ON", "Immich", "Postgres"),
+    ("Grafana uses Postgres.", "DEPENDS_ON", "Grafana", "Postgres"),
+    (
+        "This application is dependent on an ElasticSearch instance.",
+        "DEPENDS_ON",
+        "diskover",
+        "ElasticSearch",
+    ),
+    ("An external postgres database is required.", "DEPENDS_ON", "diskover", "postgres"),
+    ("Traefik forwards requests for `git.example.org` to Gitea.", "ROUTES_TO", "Traefik", "Gitea"),
+    ("Nginx proxies `/api` to the backend service.", "ROUTES_TO", "Nginx", "backend"),
+    ("Vaultwarden is only reachable through Caddy.", "ROUTES_TO", "Caddy", "Vaultwarden"),
+    ("Grafana queries Prometheus and Loki.", "CONNECTS_TO", "Grafana", "Loki"),
+    ("Prometheus scrapes node-exporter.", "CONNECTS_TO", "Prometheus", "node-exporter"),
+    ("`nas.lan` resolves to 192.168.1.5.", "RESOLVES_TO", "nas.lan", "192.168.1.5"),
+    ("Bazarr is built on ghcr.io/acme/base:3.19.", "BUILDS", "Bazarr", "ghcr.io/acme/base:3.19"),
+    ("Authelia listens on port 9091.", "EXPOSES_ENDPOINT", "Authelia", "9091"),
+    (
+        "Authelia is at https://auth.hearth.example.",
+        "EXPOSES_ENDPOINT",
+        "Authelia",
+        "https://auth.hearth.example",
+    ),
+    ("Access the webui at `<your-ip>:7878`.", "EXPOSES_ENDPOINT", "diskover", "<your-ip>:7878"),
+    (
+        "Open `http://localhost:81` to see the Heimdall interface.",
+        "EXPOSES_ENDPOINT",
+        "Heimdall",
+        "http://localhost:81",
+    ),
+    ("Compose maps port 80 of the web container to port 8080 of the host.", "BINDS", "web", "host"),
+    ("The Gitea container port 3000 is mapped to port 3001 on nas.lan.", "BINDS", "Gitea", "nas.lan"),
+]
+
+#: Sentences that relate the same things and assert nothing.
+NOT_ASSERTED = [
+    "Immich no longer needs Typesense.",
+    "Grafana does not use Postgres.",
+    "If you run Plex, Tautulli connects to Plex.",
+    "Could Grafana talk to Loki?",
+    "You can use Traefik to route requests to Gitea.",
+    "Gitea may connect to Postgres or to MySQL.",
+    "Install Redis and point Paperless at it.",
+    "Set `DB_HOST` to `postgres:5432`.",
+    "For example, Nextcloud connects to MariaDB.",
+    "We recommend that Nextcloud uses MariaDB.",
+    "For more information see https://docs.example.org:8080/guide.",
+    "Configure the exporter to push to `http://loki:3100`.",
+    "12.03.24: - Grafana uses Postgres.",
+    "Unless Traefik forwards requests to Gitea, nothing works.",
+]
+
+
+def _found(sentence: str) -> set[tuple[str, str, str]]:
+    prose = Prose("a.md", f"# linuxserver/diskover\n\n## Setup\n\n{sentence}\n")
+    return {(a.triple.type, a.triple.start.text, a.triple.end.text) for a in assertions([prose])}
+
+
+@pytest.mark.parametrize(("sentence", "relation", "start", "end"), ASSERTED)
+def test_what_a_sentence_asserts_is_found(sentence: str, relation: str, start: str, end: str) -> None:
+    assert (relation, start, end) in _found(sentence)
+
+
+@pytest.mark.parametrize("sentence", NOT_ASSERTED)
+def test_what_is_denied_supposed_asked_or_advised_is_not(sentence: str) -> None:
+    assert _found(sentence) == set()
