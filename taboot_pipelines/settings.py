@@ -76,6 +76,13 @@ class ExtractionSettings(BaseModel, extra="forbid"):
     processes: int = Field(
         2, ge=1, le=64, description="Processes that read running text, where there is much of it."
     )
+    gold: Path | None = Field(
+        None,
+        description=(
+            "A file of passages labelled by you, as JSON lines; the asset `extraction_quality` measures the"
+            " reading of sentences on them too."
+        ),
+    )
 
 
 class TorchSettings(BaseModel, extra="forbid"):

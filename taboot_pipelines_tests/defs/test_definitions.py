@@ -49,12 +49,16 @@ EXPECTED = {
 }
 
 
+#: Assets of the whole deployment, which are no stages of a source.
+APART = {dg.AssetKey("storage_audit"), dg.AssetKey("extraction_quality")}
+
+
 def test_the_definitions_are_these(tmp_path: Path) -> None:
     defs = build_defs(load_settings(home=tmp_path / "home", sources=tmp_path / "sources.yaml"))
     dg.Definitions.validate_loadable(defs)
     graph = defs.resolve_asset_graph()
     found = {}
-    for key in graph.get_all_asset_keys() - {dg.AssetKey("storage_audit")}:
+    for key in graph.get_all_asset_keys() - APART:
         node = graph.get(key)
         checks = {c.name: graph.get(c).blocking for c in node.check_keys}
         found[key.to_user_string()] = (
@@ -75,7 +79,10 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "ingest_all",
         "join_crawls",
         "audit",
+        "measure_extraction",
     }
+    measured = graph.get(dg.AssetKey("extraction_quality"))
+    assert measured.partitions_def is None and {c.name for c in measured.check_keys} == {"no_drop"}
     assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation"]
     audit = graph.get(dg.AssetKey("storage_audit"))
     assert (

@@ -4,7 +4,10 @@
 - ``language``: their sentences with grammar (spaCy), names merged into single words;
 - ``names``: what a noun phrase names, and what an address says;
 - ``modality``: whether a sentence says that something is so;
-- ``relations``: the rules from words to triples; ``lexicon``: the words that they know;
+- ``clauses``: what stands where in a clause; ``frames``: what verbs say of two things (``frames.txt``);
+- ``addresses``, ``published``, ``records``: where something is reached, published ports, DNS records;
+- ``relations``: all of that for one sentence; ``lexicon``: the words that they know;
+- ``promising``: which paragraphs are worth parsing;
 - ``claims``: triples as claims of the graph model;
 - ``extractor``: all of it for documents, in one process or several.
 
