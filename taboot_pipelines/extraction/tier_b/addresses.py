@@ -62,6 +62,8 @@ _PORTS_LISTED = re.compile(r"(?i)\bports?\b")
 _MAX_LABEL = 6
 #: Tokens between an address and what says that one gets there.
 _MAX_REACH = 25
+#: What people do to get somewhere; of a thing it says something else.
+_GOES = frozenset(("connect", "go", "log", "sign", "point", "look", "get", "head", "navigate", "browse"))
 _DASHES = ("-", "–", "—", ":")
 _BULLETS = ("·", "|", ";", ".", "•", *_DASHES)
 
@@ -224,6 +226,11 @@ class Addresses:
             lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX"))
         ):
             return False
+        if lemma in _GOES and any(
+            c.dep_ == "nsubj" and c.lower_ not in _PEOPLE and c.tag_ not in ("WDT", "WP")
+            for c in word.children
+        ):
+            return False  # "The runner connects to X": nothing is said to be reached by people.
         if lemma == "point" and not any(t.lemma_.lower() == "browser" for t in self._sentence):
             return False
         return lemma != "be" or self._is_copula(word, token)

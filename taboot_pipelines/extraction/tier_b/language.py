@@ -131,6 +131,18 @@ def _words() -> frozenset[str]:
     return frozenset(word for kind in ("noun", "verb", "adj", "adv") for word in index[kind])
 
 
+@lru_cache(maxsize=1)
+def _verbs() -> frozenset[str]:
+    lookups: Any = getattr(pipeline().get_pipe("lemmatizer"), "lookups")  # noqa: B009
+    return frozenset(lookups.get_table("lemma_index")["verb"])
+
+
+def is_verb(word: str) -> bool:
+    """Whether a word in lower case may begin a title such as "Upgrade X", "Installing X"."""
+    stem = word.removesuffix("ing")
+    return bool({word, stem, f"{stem}e"} & _verbs())
+
+
 def is_word(word: str) -> bool:
     """Whether a word in lower case is one of English, with the commonest endings, or a number."""
     known = _words()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b.blocks import Block, Heading
-from taboot_pipelines.extraction.tier_b.language import is_common, is_known, is_word
+from taboot_pipelines.extraction.tier_b.language import is_common, is_known, is_verb, is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 
 if TYPE_CHECKING:
@@ -289,6 +289,7 @@ def _is_proper_title(parts: list[str]) -> bool:
     """Whether a title of a few words can only be a name: capitals, and one that is no word of English."""
     return (
         len(parts) <= 3
+        and not is_verb(parts[0].lower())
         and all(part[:1].isupper() and _PLAIN.fullmatch(part) for part in parts)
         and any(not is_word(part.lower()) and part.lower() not in no_services() for part in parts)
         and not any(part.lower() in no_services() and part.lower() in software() for part in parts)

@@ -66,6 +66,8 @@ class Records:
     def _named(self, token: Token) -> Mention | None:
         if self._names.kind(token) not in ("host", "ip", "code"):
             return None
+        if token.text.strip("`").startswith("*"):
+            return None  # A wildcard is no name of a machine.
         if _is_dns_name(token.text.strip("`")):
             return self._names.mention(token, token, "host", sure=True)
         return self._names.of(token)
@@ -89,6 +91,4 @@ class Records:
 
 
 def _is_dns_name(text: str) -> bool:
-    return (
-        re.fullmatch(r"(?:\*\.)?(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z]{2,24}|[a-z0-9-]+\.test", text) is not None
-    )
+    return re.fullmatch(r"(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z]{2,24}|[a-z0-9-]+\.test", text) is not None

@@ -76,3 +76,32 @@ def test_what_a_sentence_asserts_is_found(sentence: str, relation: str, start: s
 @pytest.mark.parametrize("sentence", NOT_ASSERTED)
 def test_what_is_denied_supposed_asked_or_advised_is_not(sentence: str) -> None:
     assert _found(sentence) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Upgrade Gitea\n\nWait for the line that says the web server listens on port 3000.\n",
+        "# Installing Grist\n\nThe web interface is at http://localhost:8484.\n",
+        "# Runner\n\nIt connects to `http://gitea:3000`.\n",
+        "# Names\n\nThe wildcard `*.int.hearth.lan` already points to 192.168.20.11.\n",
+        "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n",
+    ],
+)
+def test_a_title_that_describes_and_what_only_leads_elsewhere_name_nothing(text: str) -> None:
+    assert list(assertions([Prose("a.md", text)])) == []
+
+
+def test_names_in_a_list_are_read_in_order_where_the_grammar_errs() -> None:
+    text = (
+        "# Data\n\nGrafana queries Prometheus for metrics and Loki for logs."
+        " `web` uses Redis, and `api` does not.\n"
+    )
+    found = {
+        (a.triple.type, a.triple.start.text, a.triple.end.text) for a in assertions([Prose("a.md", text)])
+    }
+    assert found == {
+        ("CONNECTS_TO", "Grafana", "Prometheus"),
+        ("CONNECTS_TO", "Grafana", "Loki"),
+        ("DEPENDS_ON", "web", "Redis"),
+    }
