@@ -1,6 +1,6 @@
 """Group documents: blobs as normalized Markdown, their chunks, and where their hyperlinks lead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
@@ -10,11 +10,12 @@ from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.documents.parse import PARSER_VERSION
-from taboot_pipelines.model.ids import BUCKETS
+from taboot_pipelines.model.ids import BUCKETS, sha256_hex
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
 from taboot_pipelines.stages import links as links_stage
 from taboot_pipelines.stages.broken_links import broken_links, lines_of
+from taboot_pipelines.stages.check_scope import CheckScope
 from taboot_pipelines.stages.workspace import Workspace
 
 GROUP = "documents"
@@ -50,38 +51,72 @@ links = stage_asset(
 )
 
 
-@dg.asset_check(
-    asset=chunks,
-    blocking=True,
-    additional_deps=[documents],
-    description="document[start:end] is the chunk's text, in code points, for every chunk.",
+@dg.multi_asset_check(
+    # One step for both: each step of a run costs its events, and both read the documents' texts.
+    name="text_checks",
+    specs=[
+        dg.AssetCheckSpec(
+            "lead_to_blobs",
+            asset=documents,
+            description="Each document's text is as it was parsed, from a blob that the catalog knows.",
+        ),
+        dg.AssetCheckSpec(
+            "offsets_true",
+            asset=chunks,
+            blocking=True,
+            additional_deps=[documents],
+            description="document[start:end] is the chunk's text, in code points, for every chunk.",
+        ),
+    ],
+    can_subset=False,
 )
-def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
-    looked = Looked()
-    tables = ("documents", "chunks")
-    with checked(workspace, "chunks") as opened:
+def text_checks(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> Iterator[dg.AssetCheckResult]:
+    texts, offsets = Looked(), Looked()
+    with checked(workspace, "documents") as opened:
         for namespace, source_id in sources_of(context, opened):
-            with looking(context, opened, namespace, source_id, "offsets_true", tables, looked) as scope:
-                changed = scope.buckets(*tables)
-                buckets = list(range(BUCKETS)) if changed is None else sorted(changed)
-                for first in range(0, len(buckets), _TOGETHER):
-                    _look(opened, namespace, source_id, buckets[first : first + _TOGETHER], looked)
-    return verdict(looked)
+            tables: tuple[str, ...] = ("documents",)
+            with looking(context, opened, namespace, source_id, "lead_to_blobs", tables, texts) as scope:
+                for at in _parts(scope, *tables):
+                    _look_at_documents(opened, namespace, source_id, at, texts)
+            tables = ("documents", "chunks")
+            with looking(context, opened, namespace, source_id, "offsets_true", tables, offsets) as scope:
+                for at in _parts(scope, *tables):
+                    _look_at_chunks(opened, namespace, source_id, at, offsets)
+    yield verdict(texts)._replace(asset_key=documents.key, check_name="lead_to_blobs")
+    yield verdict(offsets)._replace(asset_key=chunks.key, check_name="offsets_true")
 
 
-def _look(workspace: Workspace, namespace: str, source_id: str, at: Sequence[int], looked: Looked) -> None:
+def _parts(scope: CheckScope, *tables: str) -> Iterator[list[int]]:
+    """Yield the buckets to look at, some at a time."""
+    changed = scope.buckets(*tables)
+    buckets = list(range(BUCKETS)) if changed is None else sorted(changed)
+    for first in range(0, len(buckets), _TOGETHER):
+        yield buckets[first : first + _TOGETHER]
+
+
+def _look_at_documents(
+    workspace: Workspace, namespace: str, source_id: str, at: Sequence[int], looked: Looked
+) -> None:
+    columns = ["doc_id", "text", "text_sha256", "blob_sha256"]
+    found = read_published(workspace, namespace, source_id, "documents", columns=columns, buckets=at)
+    looked.rows += found.num_rows
+    known = workspace.catalog.blobs.hashes(namespace, set(found.column("blob_sha256").to_pylist()))
+    for doc_id, text, text_sha256, blob_sha256 in rows_of(found):
+        if sha256_hex(text) != text_sha256 or blob_sha256 not in known:
+            looked.broken.append(doc_id)
+
+
+def _look_at_chunks(
+    workspace: Workspace, namespace: str, source_id: str, at: Sequence[int], looked: Looked
+) -> None:
     texts = read_published(
         workspace, namespace, source_id, "documents", columns=["doc_id", "text"], buckets=at
     )
     by_id = dict(rows_of(texts))
-    found = read_published(
-        workspace,
-        namespace,
-        source_id,
-        "chunks",
-        columns=["chunk_id", "doc_id", "start", "end", "text"],
-        buckets=at,
-    )
+    columns = ["chunk_id", "doc_id", "start", "end", "text"]
+    found = read_published(workspace, namespace, source_id, "chunks", columns=columns, buckets=at)
     looked.rows += found.num_rows
     for chunk_id, doc_id, start, end, text in rows_of(found):
         if by_id.get(doc_id, "")[start:end] != text or not text:
@@ -121,4 +156,4 @@ def no_broken_links(
 
 
 ASSETS = [documents, chunks, links]
-CHECKS = [offsets_true, no_broken_links]
+CHECKS = [text_checks, no_broken_links]
