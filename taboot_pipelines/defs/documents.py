@@ -5,22 +5,19 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 
 from taboot_pipelines.defs.assets import stage_asset
-from taboot_pipelines.defs.checking import Looked, checked, looking, sources_of, verdict
+from taboot_pipelines.defs.checking import Looked, checked, looking, parts_of, sources_of, verdict
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.documents.parse import PARSER_VERSION
-from taboot_pipelines.model.ids import BUCKETS, sha256_hex
+from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
 from taboot_pipelines.stages import links as links_stage
 from taboot_pipelines.stages.broken_links import broken_links, lines_of
-from taboot_pipelines.stages.check_scope import CheckScope
 from taboot_pipelines.stages.workspace import Workspace
 
 GROUP = "documents"
-#: Buckets read at once; bounds the memory of a check.
-_TOGETHER = 8
 #: Broken links in the table of a check.
 _SHOWN = 20
 
@@ -68,32 +65,22 @@ links = stage_asset(
             description="document[start:end] is the chunk's text, in code points, for every chunk.",
         ),
     ],
-    can_subset=False,
+    can_subset=True,
 )
 def text_checks(
     context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
 ) -> Iterator[dg.AssetCheckResult]:
-    texts, offsets = Looked(), Looked()
-    with checked(workspace, "documents") as opened:
-        for namespace, source_id in sources_of(context, opened):
-            tables: tuple[str, ...] = ("documents",)
-            with looking(context, opened, namespace, source_id, "lead_to_blobs", tables, texts) as scope:
-                for at in _parts(scope, *tables):
-                    _look_at_documents(opened, namespace, source_id, at, texts)
-            tables = ("documents", "chunks")
-            with looking(context, opened, namespace, source_id, "offsets_true", tables, offsets) as scope:
-                for at in _parts(scope, *tables):
-                    _look_at_chunks(opened, namespace, source_id, at, offsets)
-    yield verdict(texts)._replace(asset_key=documents.key, check_name="lead_to_blobs")
-    yield verdict(offsets)._replace(asset_key=chunks.key, check_name="offsets_true")
-
-
-def _parts(scope: CheckScope, *tables: str) -> Iterator[list[int]]:
-    """Yield the buckets to look at, some at a time."""
-    changed = scope.buckets(*tables)
-    buckets = list(range(BUCKETS)) if changed is None else sorted(changed)
-    for first in range(0, len(buckets), _TOGETHER):
-        yield buckets[first : first + _TOGETHER]
+    looks = {"documents": _look_at_documents, "chunks": _look_at_chunks}
+    wanted = sorted(context.selected_asset_check_keys, key=lambda key: key.name)
+    for check in wanted:
+        looked, asset = Looked(), check.asset_key.path[-1]
+        tables = ("documents",) if asset == "documents" else ("documents", "chunks")
+        with checked(workspace, asset) as opened:
+            for namespace, source_id in sources_of(context, opened):
+                with looking(context, opened, namespace, source_id, check.name, tables, looked) as scope:
+                    for at in parts_of(scope, *tables):
+                        looks[asset](opened, namespace, source_id, at, looked)
+        yield verdict(looked)._replace(asset_key=check.asset_key, check_name=check.name)
 
 
 def _look_at_documents(

@@ -55,7 +55,7 @@ def materialize(
     the end. An expected failure becomes a ``Failure`` that carries its code.
     """
     stage, keys = context.asset_key.path[-1], list(context.partition_keys)
-    if stage == CHAIN.first.name:
+    if stage in (CHAIN.first.name, CHAIN.of_namespace[0].name):
         tag_run(context.instance, context.run, workspace.open(), keys)
     done: list[tuple[Sequence[str], list[StageReport]]] = []
     failed: list[tuple[Sequence[str], dg.Failure | dg.RetryRequested]] = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 import pyarrow.compute as pc
 
-from taboot_pipelines.defs.checking import Looked, checked, looking, sources_of, verdict
+from taboot_pipelines.defs.checking import Looked, checked, looking, parts_of, sources_of, verdict
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.model import ids
@@ -16,8 +16,6 @@ from taboot_pipelines.stages.workspace import Workspace
 
 NAME = "quotes_stand"
 TIERS = tuple(stage.name for stage in CHAIN.stages if stage.observes)
-#: Buckets read at once; bounds the memory of a check.
-_TOGETHER = 16
 _COLUMNS = [
     "doc_id",
     "unit_id",
@@ -60,10 +58,7 @@ def tier_checks(
             for namespace, source_id in sources_of(context, opened):
                 assets, check = (tier, "documents"), f"{NAME}.{tier}"
                 with looking(context, opened, namespace, source_id, check, assets, looked) as scope:
-                    changed = scope.buckets(*tables)
-                    buckets = list(range(ids.BUCKETS)) if changed is None else sorted(changed)
-                    for first in range(0, len(buckets), _TOGETHER):
-                        at = buckets[first : first + _TOGETHER]
+                    for at in parts_of(scope, *tables):
                         _look(opened, namespace, source_id, tier, at, looked)
         yield verdict(looked)._replace(asset_key=dg.AssetKey(tier), check_name=NAME)
 
