@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from taboot_pipelines.defs.described import described
 from taboot_pipelines.defs.io import KEY
 from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
@@ -43,6 +44,7 @@ def stage_asset(
         io_manager_key=KEY if stage.tables else None,
         code_version=code_version,
         description=stage.holds,
+        metadata=described(stage),
         op_tags=op_tags,
         backfill_policy=BACKFILL,
     )

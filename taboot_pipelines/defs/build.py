@@ -11,6 +11,7 @@ import dagster as dg
 
 from taboot_pipelines.defs import audit, crawls, freshness, quality, readiness, retries
 from taboot_pipelines.defs.executors import executor
+from taboot_pipelines.defs.ingest_all import PASSED_ON
 from taboot_pipelines.defs.io import KEY, TableIOManager
 from taboot_pipelines.defs.jobs import ASSETS, CHECKS, JOBS
 from taboot_pipelines.defs.operations import SENSORS
@@ -31,6 +32,7 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
     resources = {
         "workspace": workspace,
         KEY: TableIOManager(workspace=workspace),
+        PASSED_ON: dg.mem_io_manager,
         "knowledge_base": KnowledgeBaseResource(home=str(settings.home_dir), namespace=settings.namespace),
         **overrides,
     }

@@ -17,8 +17,12 @@ from taboot_pipelines import logs
 from taboot_pipelines.defs.materialize import failures
 from taboot_pipelines.defs.published import published_versions
 from taboot_pipelines.defs.resources import WorkspaceResource
+from taboot_pipelines.model.ids import BUCKETS
 from taboot_pipelines.stages.check_scope import CheckScope, check_scope, passed
 from taboot_pipelines.stages.workspace import Workspace
+
+#: Buckets read at once; bounds the memory of a check.
+_TOGETHER = 8
 
 
 @contextmanager
@@ -77,6 +81,14 @@ def looking(
     looked.whole &= scope.changed is None
     if len(looked.broken) == before:
         passed(workspace, namespace, scope)
+
+
+def parts_of(scope: CheckScope, *tables: str) -> Iterator[list[int]]:
+    """Yield the buckets in which one of these tables has to be looked at, a few at a time."""
+    changed = scope.buckets(*tables)
+    buckets = list(range(BUCKETS)) if changed is None else sorted(changed)
+    for first in range(0, len(buckets), _TOGETHER):
+        yield buckets[first : first + _TOGETHER]
 
 
 def verdict(

@@ -1,16 +1,16 @@
 """Group documents: blobs as normalized Markdown, their chunks, and where their hyperlinks lead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
 from taboot_pipelines.defs.assets import stage_asset
-from taboot_pipelines.defs.checking import Looked, checked, looking, sources_of, verdict
+from taboot_pipelines.defs.checking import Looked, checked, looking, parts_of, sources_of, verdict
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.documents.parse import PARSER_VERSION
-from taboot_pipelines.model.ids import BUCKETS
+from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
 from taboot_pipelines.stages import links as links_stage
@@ -18,8 +18,6 @@ from taboot_pipelines.stages.broken_links import broken_links, lines_of
 from taboot_pipelines.stages.workspace import Workspace
 
 GROUP = "documents"
-#: Buckets read at once; bounds the memory of a check.
-_TOGETHER = 8
 #: Broken links in the table of a check.
 _SHOWN = 20
 
@@ -50,38 +48,62 @@ links = stage_asset(
 )
 
 
-@dg.asset_check(
-    asset=chunks,
-    blocking=True,
-    additional_deps=[documents],
-    description="document[start:end] is the chunk's text, in code points, for every chunk.",
+@dg.multi_asset_check(
+    # One step for both: each step of a run costs its events, and both read the documents' texts.
+    name="text_checks",
+    specs=[
+        dg.AssetCheckSpec(
+            "lead_to_blobs",
+            asset=documents,
+            description="Each document's text is as it was parsed, from a blob that the catalog knows.",
+        ),
+        dg.AssetCheckSpec(
+            "offsets_true",
+            asset=chunks,
+            blocking=True,
+            additional_deps=[documents],
+            description="document[start:end] is the chunk's text, in code points, for every chunk.",
+        ),
+    ],
+    can_subset=True,
 )
-def offsets_true(context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource) -> dg.AssetCheckResult:
-    looked = Looked()
-    tables = ("documents", "chunks")
-    with checked(workspace, "chunks") as opened:
-        for namespace, source_id in sources_of(context, opened):
-            with looking(context, opened, namespace, source_id, "offsets_true", tables, looked) as scope:
-                changed = scope.buckets(*tables)
-                buckets = list(range(BUCKETS)) if changed is None else sorted(changed)
-                for first in range(0, len(buckets), _TOGETHER):
-                    _look(opened, namespace, source_id, buckets[first : first + _TOGETHER], looked)
-    return verdict(looked)
+def text_checks(
+    context: dg.AssetCheckExecutionContext, workspace: WorkspaceResource
+) -> Iterator[dg.AssetCheckResult]:
+    looks = {"documents": _look_at_documents, "chunks": _look_at_chunks}
+    wanted = sorted(context.selected_asset_check_keys, key=lambda key: key.name)
+    for check in wanted:
+        looked, asset = Looked(), check.asset_key.path[-1]
+        tables = ("documents",) if asset == "documents" else ("documents", "chunks")
+        with checked(workspace, asset) as opened:
+            for namespace, source_id in sources_of(context, opened):
+                with looking(context, opened, namespace, source_id, check.name, tables, looked) as scope:
+                    for at in parts_of(scope, *tables):
+                        looks[asset](opened, namespace, source_id, at, looked)
+        yield verdict(looked)._replace(asset_key=check.asset_key, check_name=check.name)
 
 
-def _look(workspace: Workspace, namespace: str, source_id: str, at: Sequence[int], looked: Looked) -> None:
+def _look_at_documents(
+    workspace: Workspace, namespace: str, source_id: str, at: Sequence[int], looked: Looked
+) -> None:
+    columns = ["doc_id", "text", "text_sha256", "blob_sha256"]
+    found = read_published(workspace, namespace, source_id, "documents", columns=columns, buckets=at)
+    looked.rows += found.num_rows
+    known = workspace.catalog.blobs.hashes(namespace, set(found.column("blob_sha256").to_pylist()))
+    for doc_id, text, text_sha256, blob_sha256 in rows_of(found):
+        if sha256_hex(text) != text_sha256 or blob_sha256 not in known:
+            looked.broken.append(doc_id)
+
+
+def _look_at_chunks(
+    workspace: Workspace, namespace: str, source_id: str, at: Sequence[int], looked: Looked
+) -> None:
     texts = read_published(
         workspace, namespace, source_id, "documents", columns=["doc_id", "text"], buckets=at
     )
     by_id = dict(rows_of(texts))
-    found = read_published(
-        workspace,
-        namespace,
-        source_id,
-        "chunks",
-        columns=["chunk_id", "doc_id", "start", "end", "text"],
-        buckets=at,
-    )
+    columns = ["chunk_id", "doc_id", "start", "end", "text"]
+    found = read_published(workspace, namespace, source_id, "chunks", columns=columns, buckets=at)
     looked.rows += found.num_rows
     for chunk_id, doc_id, start, end, text in rows_of(found):
         if by_id.get(doc_id, "")[start:end] != text or not text:
@@ -121,4 +143,4 @@ def no_broken_links(
 
 
 ASSETS = [documents, chunks, links]
-CHECKS = [offsets_true, no_broken_links]
+CHECKS = [text_checks, no_broken_links]

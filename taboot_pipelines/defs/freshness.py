@@ -11,7 +11,7 @@ import dagster as dg
 
 from taboot_pipelines.defs.ingest import raw_blobs
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages.schedules import Overdue, overdue, schedules
+from taboot_pipelines.stages.schedules import Coming, Overdue, coming, overdue
 
 NAME = "sources_fresh"
 _EVERY_SECONDS = 300
@@ -25,9 +25,10 @@ _SHOWN = 50
 )
 def sources_fresh(workspace: WorkspaceResource) -> dg.AssetCheckResult:
     opened = workspace.open()
-    late = overdue(opened, _now())
+    now = _now()
+    late = overdue(opened, now)
     return dg.AssetCheckResult(
-        passed=not late, severity=dg.AssetCheckSeverity.WARN, metadata=_metadata(late, len(schedules(opened)))
+        passed=not late, severity=dg.AssetCheckSeverity.WARN, metadata=_metadata(late, coming(opened, now))
     )
 
 
@@ -39,24 +40,40 @@ def sources_fresh(workspace: WorkspaceResource) -> dg.AssetCheckResult:
 )
 def freshness_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
     opened = workspace.open()
-    late = overdue(opened, _now())
+    now = _now()
+    late, next_ones = overdue(opened, now), coming(opened, now)
     seen = ",".join(found.source_id for found in late) or "none"
     evaluation = dg.AssetCheckEvaluation(
         asset_key=raw_blobs.key,
         check_name=NAME,
         passed=not late,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata=_metadata(late, len(schedules(opened))),
+        metadata=_metadata(late, next_ones),
     )
+    then = f" Next: {next_ones[0].source_id} at {next_ones[0].at:%Y-%m-%d %H:%M} UTC." if next_ones else ""
     return dg.SensorResult(
         cursor=seen,
         asset_events=[] if context.cursor == seen else [evaluation],
-        skip_reason=dg.SkipReason(f"Overdue: {seen}." if late else "No source is overdue."),
+        skip_reason=dg.SkipReason((f"Overdue: {seen}." if late else "No source is overdue.") + then),
     )
 
 
-def _metadata(late: Sequence[Overdue], scheduled: int) -> dict[str, dg.MetadataValue]:
-    metadata: dict[str, dg.MetadataValue] = {"scheduled": dg.MetadataValue.int(scheduled)}
+def _metadata(late: Sequence[Overdue], next_ones: Sequence[Coming]) -> dict[str, dg.MetadataValue]:
+    metadata: dict[str, dg.MetadataValue] = {"scheduled": dg.MetadataValue.int(len(next_ones))}
+    if next_ones:
+        metadata["due next"] = dg.MetadataValue.table(
+            [
+                dg.TableRecord(
+                    {
+                        "source": found.source_id,
+                        "namespace": found.namespace,
+                        "schedule": found.schedule,
+                        "due": found.at.isoformat(),
+                    }
+                )
+                for found in next_ones[:_SHOWN]
+            ]
+        )
     if late:
         rows = [
             dg.TableRecord(

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import checked, sources_of
+from taboot_pipelines.defs.described import described
 from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
 from taboot_pipelines.defs.pools import INGEST
@@ -34,6 +35,7 @@ class FetchConfig(dg.Config):
     owners=OWNERS,
     code_version="1",
     description=CHAIN.first.holds,
+    metadata=described(CHAIN.first),
     backfill_policy=BACKFILL,
 )
 def raw_blobs(

@@ -19,6 +19,8 @@ from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_it
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
+from taboot_pipelines.defs.run_tags import event_tags, tag_run
+from taboot_pipelines.defs.stored import stored
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.ids import digest
@@ -53,6 +55,8 @@ def materialize(
     the end. An expected failure becomes a ``Failure`` that carries its code.
     """
     stage, keys = context.asset_key.path[-1], list(context.partition_keys)
+    if stage in (CHAIN.first.name, CHAIN.of_namespace[0].name):
+        tag_run(context.instance, context.run, workspace.open(), keys)
     done: list[tuple[Sequence[str], list[StageReport]]] = []
     failed: list[tuple[Sequence[str], dg.Failure | dg.RetryRequested]] = []
     groups: list[Sequence[str]] = [keys]
@@ -68,11 +72,13 @@ def materialize(
         if isinstance(failed_with, dg.RetryRequested) or len(groups) == 1:
             raise failed_with
     metadata = {key: _metadata(workspace, stage, made) for group, made in done for key in group}
+    opened = workspace.open()
     if failed:
         for group, made in done:
             for key in group:
+                tags = event_tags(opened, [key]) | version_tags(made)
                 yield dg.AssetMaterialization(
-                    context.asset_key, partition=key, metadata=metadata[key], tags=version_tags(made)
+                    context.asset_key, partition=key, metadata=metadata[key], tags=tags
                 )
         raise _joined(failed, len(keys))
     if len(keys) > 1:
@@ -80,17 +86,18 @@ def materialize(
             context.add_asset_metadata(metadata[key], partition_key=key)
     of_all = metadata[keys[0]] if len(keys) == 1 else {"partitions": len(keys)}
     reports = [report for _, made in done for report in made]
+    tags = event_tags(opened, keys)
     if CHAIN.stage(stage).tables:
-        yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports), value=reports)
+        yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports), tags=tags, value=reports)
     else:
         # Without a table there is no value for an I/O manager to keep.
-        yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports))
+        yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports), tags=tags)
 
 
-def version_tags(reports: Sequence[StageReport]) -> dict[str, str] | None:
-    """Return the tags that give a materialization its data version; None if a report has none."""
+def version_tags(reports: Sequence[StageReport]) -> dict[str, str]:
+    """Return the tags that give a materialization its data version; none if a report has none."""
     version = _version(reports)
-    return None if version is None else {DATA_VERSION_TAG: version.value}
+    return {} if version is None else {DATA_VERSION_TAG: version.value}
 
 
 def _version(reports: Sequence[StageReport]) -> dg.DataVersion | None:
@@ -149,7 +156,7 @@ def _crawl_watched(
 
 def _metadata(workspace: WorkspaceResource, stage: str, reports: list[StageReport]) -> dict[str, Any]:
     names = workspace.runtime.settings.metadata_text
-    metadata = metadata_of(reports, names=names)
+    metadata = metadata_of(reports, names=names) | stored(workspace.open(), stage, reports)
     if names and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
     return metadata

@@ -29,7 +29,6 @@ from taboot_pipelines.stages.stage import (
     NamespaceStage,
     Serving,
     SourceStage,
-    Stage,
     StageTable,
     Target,
 )
@@ -43,7 +42,7 @@ class Chain:
     A stage needs only stages before it, and the stages of a source come first.
     """
 
-    def __init__(self, *stages: Stage) -> None:
+    def __init__(self, *stages: SourceStage | NamespaceStage) -> None:
         self.stages = stages
         self.of_source = tuple(s for s in stages if isinstance(s, SourceStage))
         self.of_namespace = tuple(s for s in stages if isinstance(s, NamespaceStage))
@@ -87,7 +86,7 @@ class Chain:
         """
         return {s.name: s.serving for s in self.of_namespace if s.serving is not None}
 
-    def stage(self, name: str) -> Stage:
+    def stage(self, name: str) -> SourceStage | NamespaceStage:
         """Return the stage of that name. Raises ``E_NOT_FOUND``."""
         stage = self._by_name.get(name)
         if stage is None:

@@ -15,6 +15,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.shards import (
     DocumentRows,
+    Manifest,
     PublishedVectors,
     ShardInput,
     ShardStore,
@@ -49,13 +50,12 @@ def run(
     with reporting(STAGE, source_id, namespace) as report, workspace.leases.namespace(namespace):
         snapshot = needed_snapshot(workspace, namespace)
         old = catalog.pointers.get(namespace, NAMESPACE, STAGE)
-        if (
-            old is not None
-            and old.inputs == _known_inputs(workspace, namespace, snapshot)
-            and _published(workspace.shards, namespace) == old.applied["manifest"]
-        ):
+        held: Manifest | None = None
+        if old is not None and old.inputs == _known_inputs(workspace, namespace, snapshot):
+            held = _published(workspace.shards, namespace)
+        if old is not None and held is not None and held.version == old.applied["manifest"]:
             report.data_version, report.skipped = old.inputs, "unchanged"
-            report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"]}
+            report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"], **_held(held)}
             return report
         space = _space(workspace, namespace, snapshot, progress)
         report.data_version = inputs = _inputs(workspace, namespace, snapshot, space)
@@ -82,11 +82,11 @@ def run(
             "shards_new": published.shards_new,
             "shards_reused": published.shards_reused,
             "shards_removed": published.shards_removed,
-            "documents": published.documents,
-            "chunks": published.chunks,
-            "entities": published.entities,
             "manifest_version": published.manifest_version,
         }
+        held = load_manifest(workspace.shards, namespace)
+        if held is not None:
+            report.counts |= _held(held)
         report.bytes = published.bytes_written
     return report
 
@@ -244,8 +244,8 @@ def _input(
     )
 
 
-def _published(store: ShardStore, namespace: str) -> int | None:
-    """Return the version of the manifest in force.
+def _published(store: ShardStore, namespace: str) -> Manifest | None:
+    """Return the manifest in force.
 
     None if it cannot be read or a shard of it is damaged; a publish mends both.
     """
@@ -253,7 +253,17 @@ def _published(store: ShardStore, namespace: str) -> int | None:
         manifest = load_manifest(store, namespace)
     except TabootError:
         return None
-    return None if manifest is None or damaged_shards(store, manifest) else manifest.version
+    return None if manifest is None or damaged_shards(store, manifest) else manifest
+
+
+def _held(manifest: Manifest) -> dict[str, int]:
+    """Return how much readers are served from."""
+    return {
+        "documents": manifest.documents,
+        "chunks": manifest.chunks,
+        "entities": manifest.entities,
+        "bytes_stored": sum(file.size for shard in manifest.shards for file in shard.files),
+    }
 
 
 def _root(entry: Any) -> str | None:

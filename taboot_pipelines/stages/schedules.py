@@ -42,6 +42,27 @@ def last_fires(schedule: str, now: datetime) -> tuple[datetime, datetime]:
     return last, before
 
 
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """When a source is due next."""
+
+    namespace: str
+    source_id: str
+    schedule: str
+    at: datetime
+
+
+def coming(workspace: Workspace, now: datetime) -> list[Coming]:
+    """Return when each source with a schedule is due next, the first to come first."""
+    from croniter import croniter
+
+    found = [
+        Coming(namespace, source_id, schedule, croniter(schedule, now).get_next(datetime))
+        for namespace, source_id, schedule, _ in _scheduled(workspace)
+    ]
+    return sorted(found, key=lambda c: (c.at, c.source_id))
+
+
 def overdue(workspace: Workspace, now: datetime) -> list[Overdue]:
     """The sources that break their freshness policy, by id.
 

@@ -42,6 +42,14 @@ _MAX_OPENED = 64
 
 
 @dataclass(frozen=True, slots=True)
+class TableSize:
+    """How much a version of a table holds: its rows, and the bytes of the files that it uses."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stale:
     """Data files of a table that its newest version does not use, their bytes, and the bytes that it uses."""
 
@@ -263,10 +271,20 @@ class Tables:
 
     def count(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> int:
         """Return the number of rows of a version, from the log alone."""
+        return self.size(namespace, owner, name, version).rows
+
+    def size(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> TableSize:
+        """Return the number of rows and bytes of a version, from the log alone."""
         table = None if version is None else self._open(namespace, owner, name, version)
         if table is None:
-            return 0
-        return int(pc.sum(pa.table(table.get_add_actions(flatten=True)).column("num_records")).as_py() or 0)
+            return TableSize(0, 0)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        rows, size = (int(pc.sum(actions.column(c)).as_py() or 0) for c in ("num_records", "size_bytes"))
+        return TableSize(rows, size)
+
+    def uri(self, namespace: str, owner: str, name: str) -> str:
+        """Return where a table lies: a path, or the URL of an object store, without credentials."""
+        return self._place.uri(_path(namespace, owner, name))
 
     def files(self, namespace: str, owner: str, name: str) -> int:
         """Return the number of data files of the newest version."""

@@ -31,21 +31,41 @@ EXPECTED = {
         {"ingest"},
         {"crawl_ledgers_add_up": False, "crawl_completed": False},
     ),
-    "documents": ("documents", {"raw_blobs"}, {"ingest"}, {}),
+    "documents": ("documents", {"raw_blobs"}, {"ingest"}, {"lead_to_blobs": False}),
     "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
     "links": ("documents", {"documents"}, {"ingest"}, {"no_broken_links": False}),
     "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
-    "tier_a_triples": ("knowledge", {"raw_blobs", "documents", "chunks"}, {"knowledge"}, {}),
-    "tier_b_triples": ("knowledge", {"raw_blobs", "documents", "chunks"}, {"knowledge"}, {}),
+    "tier_a_triples": (
+        "knowledge",
+        {"raw_blobs", "documents", "chunks"},
+        {"knowledge"},
+        {"quotes_stand": False},
+    ),
+    "tier_b_triples": (
+        "knowledge",
+        {"raw_blobs", "documents", "chunks"},
+        {"knowledge"},
+        {"quotes_stand": False},
+    ),
     "entity_snapshots": (
         "knowledge",
         {"embeddings", "links", "tier_a_triples", "tier_b_triples"},
         {"knowledge"},
         {"no_orphan_node": True, "no_edge_without_support": True},
     ),
-    "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {}),
-    "neo4j_subgraph": ("knowledge", {"entity_snapshots"}, {"knowledge"}, {}),
-    "kb_shards": ("knowledge_base", {"entity_snapshots"}, {"knowledge"}, {"no_drift": False}),
+    "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {"serves_newest_snapshot": False}),
+    "neo4j_subgraph": (
+        "knowledge",
+        {"entity_snapshots"},
+        {"knowledge"},
+        {"serves_newest_snapshot": False},
+    ),
+    "kb_shards": (
+        "knowledge_base",
+        {"entity_snapshots"},
+        {"knowledge"},
+        {"no_drift": False, "serves_newest_snapshot": False},
+    ),
 }
 
 
@@ -72,6 +92,11 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
             and node.partitions_def.name == "sources"
         )
         assert node.description and node.owners and node.kinds and node.code_version
+        assert checks, f"{key} has no check"
+        assert node.metadata["dagster/code_references"].code_references
+        columns = node.metadata.get("dagster/column_schema")
+        assert bool(columns) == bool(CHAIN.stage(key.path[-1]).tables)
+        assert columns is None or all(c.description for c in columns.columns)
     assert found == EXPECTED
     assert tuple(EXPECTED) == CHAIN.names
     assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {
@@ -101,7 +126,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "parts",
         "freshness",
     }
-    assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base"}
+    assert set(defs.resources or ()) == {"workspace", "tables", "knowledge_base", "passed_on"}
     assert set(defs.resolve_job_def("ingest_source").asset_layer.executable_asset_keys) == {
         dg.AssetKey(a) for a in CHAIN.names
     }

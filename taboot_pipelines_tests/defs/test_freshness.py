@@ -46,6 +46,10 @@ def test_the_check_warns_and_the_sensor_reports_a_change_once(
     assert isinstance(result, dg.AssetCheckResult)
     assert not result.passed and result.severity is dg.AssetCheckSeverity.WARN
     assert result.metadata["overdue"].value.records[0].data["source"] == "stack"  # type: ignore[union-attr]
+    (due,) = result.metadata["due next"].value.records  # type: ignore[union-attr]
+    assert due.data["source"] == "stack" and due.data["schedule"] == "*/10 * * * *"
+    soonest = datetime.fromisoformat(str(due.data["due"])) - datetime.now(UTC)
+    assert timedelta(minutes=50) < soonest <= timedelta(minutes=70)
     first = tick(project, freshness.freshness_sensor)
     assert isinstance(first, dg.SensorResult) and first.cursor == "stack" and len(first.asset_events) == 1
     again = tick(project, freshness.freshness_sensor, first.cursor)

@@ -33,7 +33,10 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
             "no_deletes_held",
             "crawl_ledgers_add_up",
             "crawl_completed",
+            "lead_to_blobs",
             "offsets_true",
+            "quotes_stand",
+            "serves_newest_snapshot",
             "no_broken_links",
             "every_chunk_embedded",
             "no_orphan_node",
@@ -46,7 +49,7 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
     assert (raw["discovered"], raw["fetched"], raw["failed"], raw["source"]) == (1, 1, 0, "default/stack")
     image = base64.b64decode(raw["plot"].split("base64,")[1].rstrip(")"))
     assert image.startswith(b"\x89PNG") and len(image) < 100_000
-    assert project.metadata(first, "documents")["dagster/row_count"] == 1
+    assert project.metadata(first, "documents")["dagster/partition_row_count"] == 1
     assert project.world.kb().neighbors("web", types="DEPENDS_ON").edges[0].end_name == "cache"
 
     second = project.run("stack")
@@ -76,7 +79,7 @@ def test_all_sources_in_one_run_one_of_them_failing(project: Project) -> None:
         instance=project.instance, raise_on_error=False
     )
     assert not result.success
-    failed = result.failure_data_for_node("ingest_every_source").user_failure_data
+    failed = result.failure_data_for_node("tell_failures").user_failure_data
     assert "E_PATH" in failed.metadata["failed"].value["broken"] and set(failed.metadata["failed"].value) == {
         "broken"
     }

@@ -31,11 +31,16 @@ class Blobs:
             ]
 
     @retried
-    def hashes(self, namespace: str) -> set[str]:
+    def hashes(self, namespace: str, among: Collection[str] | None = None) -> set[str]:
+        """The hashes of the namespace's blobs, or those of some that it has."""
+        query = sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace)
+        queries = (
+            [query]
+            if among is None
+            else [query.where(t.blob.c.content_hash.in_(part)) for part in parts(sorted(among))]
+        )
         with self.database.read(namespace) as c:
-            return set(
-                c.execute(sa.select(t.blob.c.content_hash).where(t.blob.c.namespace == namespace)).scalars()
-            )
+            return {sha256 for one in queries for sha256 in c.execute(one).scalars()}
 
     @retried
     def usage(self, namespace: str) -> Row:

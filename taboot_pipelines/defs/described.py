@@ -1,0 +1,81 @@
+"""What the UI shows of an asset before any run: the columns of its tables, and the code that makes it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from inspect import getsourcefile, getsourcelines
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from taboot_pipelines.model.column_notes import note
+from taboot_pipelines.model.tables import TABLES
+from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
+
+# Dagster calls them beta wherever they are used; who runs the project cannot help it.
+warnings.filterwarnings("ignore", message=".*CodeReference.*", category=dg.BetaWarning)
+
+
+def described(stage: SourceStage | NamespaceStage) -> dict[str, Any]:
+    """Return the metadata of a stage's asset: Dagster's own keys where it has some.
+
+    The first table is the one that loading the asset gives; the columns of the others stand under
+    ``columns of {table}``.
+    """
+    schemas = {table.name: _columns(table.schema) for table in stage.tables}
+    found: dict[str, Any] = {"dagster/code_references": _code(stage)}
+    if schemas:
+        first, *others = schemas
+        found |= {
+            "dagster/storage_kind": "deltalake",
+            "dagster/column_schema": schemas[first],
+            **{f"columns of {name}": dg.MetadataValue.table_schema(schemas[name]) for name in others},
+        }
+    return found
+
+
+def _columns(table: str) -> dg.TableSchema:
+    schema, _ = TABLES[table]
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                name=field.name,
+                type=_type(field.type),
+                description=note(table, field.name),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in schema
+        ]
+    )
+
+
+def _type(type_: pa.DataType) -> str:
+    """Return the name of an Arrow type; a structure's own fields would not fit into a cell."""
+    if pa.types.is_list(type_):
+        return f"list<{_type(type_.value_type)}>"
+    return "struct" if pa.types.is_struct(type_) else str(type_)
+
+
+def _code(stage: SourceStage | NamespaceStage) -> dg.CodeReferencesMetadataValue:
+    """Return where the stage's own code begins, for "Open in editor"."""
+    return dg.CodeReferencesMetadataValue(
+        code_references=[
+            dg.LocalFileCodeReference(
+                file_path=getsourcefile(function) or "",
+                line_number=getsourcelines(function)[1],
+                label=f"{function.__module__}.{function.__qualname__}",
+            )
+            for function in _unwrapped(stage.run)
+        ]
+    )
+
+
+def _unwrapped(run: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return the function that a stage runs, and the functions that it was given to run."""
+    if not isinstance(run, partial):
+        return [run]
+    given = [value for value in run.keywords.values() if callable(value) and hasattr(value, "__code__")]
+    return [*_unwrapped(run.func), *(f for f in given if f.__name__ != "<lambda>")]
