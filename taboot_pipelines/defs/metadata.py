@@ -79,6 +79,9 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
         "seconds": round(sum(r.seconds for r in reports), 3),
         "bytes": sum(r.bytes for r in reports),
     }
+    if "total" in counts and not CHAIN.stage(reports[0].stage).tables:
+        # Of tables the stored version says it (``stored.py``), after runs without any change, too.
+        result["dagster/row_count"] = counts["total"]
     if skipped:
         result["skipped"] = ", ".join(skipped)
     tables = {name: version for r in reports for name, version in r.tables.items()}
