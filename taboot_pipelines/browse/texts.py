@@ -21,8 +21,11 @@ _BEFORE = 200
 _MAX_LINE = 4000
 _FRONT = re.compile(r"---\n.*?\n---\n\s*", re.DOTALL)
 _HEADING = re.compile(r"#{1,6} [^\n]*\n\s*")
-#: A line break within running text: what follows is no list, table, heading or quote.
-_WRAP = re.compile(r"(?<=[^\s|#>`])\n(?=[^\W\d_]|[\"'(`*])(?![-*+] |\*\*\* )")
+#: A block of code, whose lines stay; or a line break within running text: what follows is no list, table,
+#: heading or quote.
+_WRAP = re.compile(
+    r"(?P<code>```.*?(?:```|\Z))|(?<=[^\s|#>`])\n(?=[^\W\d_]|[\"'(`*])(?!`{3}|[-*+] )", re.DOTALL
+)
 _CITED = re.compile(r"\[([0-9]{1,3})\]")
 
 
@@ -91,19 +94,22 @@ def _joined(marks: Ranges) -> Iterable[tuple[int, int]]:
 
 def excerpt(text: str, highlights: Ranges, length: int = EXCERPT, prose: bool = False) -> tuple[Piece, ...]:
     """The part of a hit that shows best why it is one: the lines with most of the query's words, each counted
-    once. Front matter and the heading in front are shown only where nothing else has any of them. ``prose``:
-    lines that were broken for their length are joined.
+    once. The heading in front stands above the hit and is left out; front matter is shown only where nothing
+    else has any of the words. ``prose``: lines that were broken for their length are joined.
     """
-    if prose:
-        text = _WRAP.sub(" ", text)
-    body = 0
-    for part in (_FRONT, _HEADING):
-        match = part.match(text, body)
-        if match and match.end() < len(text):
-            body = match.end()
-    marks = [h for h in highlights if h[0] >= body]
-    if not marks:
-        body, marks = (0, list(highlights)) if highlights else (body, [])
+    front = heading = 0
+    if (match := _FRONT.match(text)) and match.end() < len(text):
+        front = heading = match.end()
+    if (match := _HEADING.match(text, front)) and match.end() < len(text):
+        heading = match.end()
+    marks = [h for h in highlights if h[0] >= heading]
+    only_in_front = bool(highlights) and all(h[0] < front for h in highlights)
+    body = 0 if only_in_front else heading
+    if only_in_front:
+        marks = list(highlights)
+    elif prose:
+        # As long as before, so that the marks stand where they stood.
+        text = text[:body] + _WRAP.sub(lambda m: m["code"] or " ", text[body:])
     if len(text) - body <= length + _TOLERATED and text.count("\n", body) < _MAX_EXCERPT_LINES:
         return pieces(text[body:].rstrip(), marks, body)
     start = max(
