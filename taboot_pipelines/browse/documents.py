@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Of what was read from a document, of the things it names and of its links: what a page shows.
 _MAX_FACTS, _MAX_NAMES, _MAX_LINKS = 60, 40, 30
+#: What people look for comes first: containers are called like their services.
+_ORDER = {
+    label: n for n, label in enumerate(("Service", "Host", "ReverseProxy", "Network", "TailscaleNode", "IP"))
+}
 
 
 @dataclass(frozen=True)
@@ -131,10 +135,11 @@ def _facts(edges: pa.Table) -> list[Fact]:
 
 
 def _names(edges: pa.Table) -> list[Named]:
-    """The things that the document names, by label and name."""
+    """The things that the document names."""
     rows = edges.filter(pc.equal(edges.column("type"), "MENTIONS")).to_pylist()
     found = {Named(r["end_label"], r["end_key"], r["end_name"], None) for r in rows}
-    return sorted(n for n in found if n.label != "Document")[:_MAX_NAMES]
+    things = (n for n in found if n.label != "Document")
+    return sorted(things, key=lambda n: (_ORDER.get(n.label, len(_ORDER)), n))[:_MAX_NAMES]
 
 
 def _metadata(text: str) -> dict[str, Any]:

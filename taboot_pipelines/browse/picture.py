@@ -19,8 +19,9 @@ _STRAIGHT = 168
 _CENTRE_WIDTH = 196
 #: Rows of each side; the list below has the others.
 MAX_ROWS = 14
-#: Mean widths of a character in the two sizes of text, a little more than what fonts have.
-_NAME_UNIT, _WORD_UNIT = 7.4, 6.4
+#: Widths of a character in the sizes of text: wide fonts have these for names, every one of fixed width for
+#: the words of a relation.
+_NAME_UNIT, _KIND_UNIT, _WORD_UNIT, _TYPE_UNIT = 8.6, 7.0, 6.7, 6.4
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def draw(label: str, name: str, scope: str | None, relations: Sequence[Relation]
         x=(WIDTH - _CENTRE_WIDTH) / 2,
         y=middle,
         name=_cut(name, _CENTRE_WIDTH - 20, _NAME_UNIT * 1.1),
-        kind=_cut(f"{label} · {scope}" if scope else label, _CENTRE_WIDTH - 20, _WORD_UNIT),
+        kind=_cut(f"{label} · {scope}" if scope else label, _CENTRE_WIDTH - 20, _KIND_UNIT),
         rows=tuple(rows),
         left_out=len(relations) - len(rows),
     )
@@ -130,8 +131,8 @@ def _row(relation: Relation, y: float, middle: float, outgoing: bool) -> Row:
         path=path,
         words_x=outer - sign * _STRAIGHT / 2,
         name=_cut(relation.name, _BOX_WIDTH - 22, _NAME_UNIT),
-        kind=_cut(kind, _BOX_WIDTH - 22, _WORD_UNIT),
-        type=_cut(relation.type, _STRAIGHT - 14, _WORD_UNIT * 1.15),
+        kind=_cut(kind, _BOX_WIDTH - 22, _KIND_UNIT),
+        type=_cut(relation.type, _STRAIGHT - 14, _TYPE_UNIT),
         says=_cut(relation.says, _STRAIGHT - 14, _WORD_UNIT),
     )
 
