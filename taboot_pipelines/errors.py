@@ -150,6 +150,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_RERANKER": (503, "Check that the reranker answers at TABOOT_RERANKER__URL."),
     "E_LLM": (503, "Check that the model's server answers at TABOOT_LLM__URL."),
     # Using the knowledge base
+    "E_PORT": (409, "Choose another port with `--port`, or end the process that listens on it."),
     "E_QUERY": (400, "Correct the query's argument named in the message."),
     "E_CURSOR": (410, "Ask again without the cursor, and page on from that first page."),
     "E_NO_GRAPH": (404, "Search in the mode hybrid, or adaptive, which takes the graph where there is one."),

@@ -5,7 +5,7 @@ A thin door: the work is done by the modules that it opens. The package's page s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
+    from taboot_pipelines.retrieval.originals import Originals
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
     from taboot_pipelines.retrieval.results.drift import DriftReport
     from taboot_pipelines.retrieval.results.explanations import Explanation
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
+    from taboot_pipelines.retrieval.results.originals import Original
+    from taboot_pipelines.retrieval.results.states import SourceStates
     from taboot_pipelines.retrieval.writing import Writing
     from taboot_pipelines.shards import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
@@ -93,6 +96,7 @@ class KnowledgeBase:
         )
         self._neighborhoods = Once(lambda: _open_neighborhoods(settings, namespace, self._session))
         self._explanations = Once(lambda: _open_explanations(self._session, evidence()))
+        self._originals = Once(lambda: _open_originals(self._session, evidence()))
         self._drifts = Once(lambda: _open_drifts(settings, self._session))
         self._crawls = Once(lambda: _open_crawls(settings, namespace))
 
@@ -310,6 +314,20 @@ class KnowledgeBase:
         """
         return self._explanations().explain(what)
 
+    def original(
+        self,
+        doc_id: str,
+        spans: Sequence[tuple[int, int]] = (),
+        byte_spans: Sequence[tuple[int, int]] = (),
+    ) -> Original:
+        """A document beside the bytes that it was read from, secrets masked.
+
+        Places are marked in it: ``spans`` in code points of the document, such as those of a hit or a
+        citation, ``byte_spans`` in bytes of its blob, such as those of a quote. Raises ``E_NOT_FOUND`` if
+        there is no such document, ``E_QUERY`` naming a wrong argument.
+        """
+        return self._originals().original(doc_id, spans, byte_spans)
+
     def drift(self, kinds: Collection[str] | str | None = None, limit: int = 1000) -> DriftReport:
         """What two statements say that cannot both be so, each with its evidence: the surest kinds first, and
         last what texts of a day (mails, chats, reports) say, which nobody corrects.
@@ -344,6 +362,14 @@ class KnowledgeBase:
         from taboot_pipelines.retrieval import tables
 
         return self._session.ask(tables.documents)
+
+    def sources(self) -> SourceStates:
+        """The sources: what is published of each, its last job, and the dead letters, as the catalog has them
+        now. Where it cannot be asked, ``note`` says so.
+        """
+        from taboot_pipelines.retrieval.states import source_states
+
+        return source_states(self._settings, self.namespace, self._session)
 
     def crawls(self, source: str | None = None) -> CrawlList:
         """The crawls of the namespace, or of one source, newest first: the ROOT of each, with the sums of its
@@ -396,6 +422,12 @@ def _open_explanations(session: Session, evidence: Evidence) -> Explanations:
     from taboot_pipelines.retrieval.explanations import Explanations
 
     return Explanations(session, evidence)
+
+
+def _open_originals(session: Session, evidence: Evidence) -> Originals:
+    from taboot_pipelines.retrieval.originals import Originals
+
+    return Originals(session, evidence)
 
 
 def _open_drifts(settings: Settings, session: Session) -> Drifts:

@@ -1,0 +1,150 @@
+"""The page of a document: the file as it is, the cited lines marked, and what was read from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from starlette.responses import HTMLResponse, Response
+
+from taboot_pipelines.browse.digest import Named
+from taboot_pipelines.browse.places import short_url, with_line
+from taboot_pipelines.browse.rendering import render, to
+from taboot_pipelines.browse.requests import kb_of, spans, whole
+from taboot_pipelines.browse.saying import says
+from taboot_pipelines.browse.texts import window
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from taboot_pipelines.retrieval.results.originals import Original
+
+#: Of what was read from a document, of the things it names and of its links: what a page shows.
+_MAX_FACTS, _MAX_NAMES, _MAX_LINKS = 60, 40, 30
+#: What people look for comes first: containers are called like their services.
+_ORDER = {
+    label: n for n, label in enumerate(("Service", "Host", "ReverseProxy", "Network", "TailscaleNode", "IP"))
+}
+
+
+@dataclass(frozen=True)
+class Cited:
+    """A marked place: its text as the file has it, its bytes and its lines."""
+
+    text: str
+    bytes: str
+    lines: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What one edge states that was read from the document."""
+
+    start: str
+    type: str
+    end: str
+    says: str
+    line: int
+    url: str
+
+
+def document(request: Request) -> Response:
+    """``/document/ID``: ``at`` and ``bytes`` mark places (code points of the document, bytes of its blob),
+    ``line`` says where a long one is to begin.
+    """
+    kb = kb_of(request)
+    doc_id = request.path_params["doc_id"]
+    given = request.query_params
+    at, by_bytes = spans(given, "at"), spans(given, "bytes")
+    first = whole(given, "line")
+    original = kb.original(doc_id, at, by_bytes)
+    marks = [(m.start, m.end) for m in original.marks]
+    edges = kb.edges()
+    own = edges.filter(pc.equal(edges.column("doc_id"), doc_id))
+    manifest = kb.manifest
+    links = kb.links(doc_id, _MAX_LINKS)
+    page = {"at": [f"{a}-{b}" for a, b in at], "bytes": [f"{a}-{b}" for a, b in by_bytes]}
+    return HTMLResponse(
+        render(
+            "document.html",
+            kb=kb,
+            q="",
+            document=original,
+            place=short_url(original.url, manifest.sources, original.source),
+            cited=_cited(original),
+            window=window(original.text, marks, first),
+            read=window(original.read, [(a, b) for a, b in at if b <= len(original.read)])
+            if original.read
+            else None,
+            facts=_facts(own),
+            names=_names(own),
+            more_facts=max(0, _relations(own).num_rows - _MAX_FACTS),
+            links=links,
+            metadata=_metadata(original.metadata),
+            page=page,
+            max_links=_MAX_LINKS,
+            with_line=with_line,
+        )
+    )
+
+
+def _cited(original: Original) -> list[Cited]:
+    found = []
+    for mark in original.marks:
+        first = original.text.count("\n", 0, mark.start) + 1
+        last = first + original.text.count("\n", mark.start, max(mark.start, mark.end - 1))
+        lines = f"line {first}" if first == last else f"lines {first}–{last}"
+        known = not original.rendered and not original.unread
+        found.append(
+            Cited(
+                text=original.text[mark.start : mark.end][:600],
+                bytes=f"bytes {mark.byte_start}–{mark.byte_end}",
+                lines=lines if known else "",
+            )
+        )
+    return found
+
+
+def _relations(edges: pa.Table) -> pa.Table:
+    return edges.filter(pc.not_equal(edges.column("type"), "MENTIONS"))
+
+
+def _facts(edges: pa.Table) -> list[Fact]:
+    """What the document states, in the order of its lines."""
+    rows: Iterable[dict[str, Any]] = (
+        _relations(edges)
+        .sort_by([("line", "ascending"), ("type", "ascending"), ("edge_id", "ascending")])
+        .slice(0, _MAX_FACTS)
+        .to_pylist()
+    )
+    return [
+        Fact(
+            start=row["start_name"],
+            type=row["type"],
+            end=row["end_name"],
+            says=says(row["type"], json.loads(row["properties"])),
+            line=row["line"],
+            url=to(f"/edge/{row['edge_id']}"),
+        )
+        for row in rows
+    ]
+
+
+def _names(edges: pa.Table) -> list[Named]:
+    """The things that the document names."""
+    rows = edges.filter(pc.equal(edges.column("type"), "MENTIONS")).to_pylist()
+    found = {Named(r["end_label"], r["end_key"], r["end_name"], None) for r in rows}
+    things = (n for n in found if n.label != "Document")
+    return sorted(things, key=lambda n: (_ORDER.get(n.label, len(_ORDER)), n))[:_MAX_NAMES]
+
+
+def _metadata(text: str) -> dict[str, Any]:
+    try:
+        known = json.loads(text)
+    except json.JSONDecodeError:
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -1,0 +1,62 @@
+"""``browse``: the knowledge base in a browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from taboot_pipelines.cli.output import namespace_option
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="The port of 127.0.0.1; default: a free one.",
+)
+@click.option(
+    "--open/--no-open",
+    "open_",
+    default=None,
+    help="Open it in the default browser; by default if this is a terminal with a screen.",
+)
+@namespace_option
+def browse(port: int, open_: bool | None, namespace: str | None) -> None:
+    """Look around in a browser: search, ask, read what is cited, walk the graph.
+
+    Nothing can be changed there. It listens on 127.0.0.1 alone and opens to whoever has the address that it
+    prints, until Ctrl-C ends it.
+    """
+    from taboot_pipelines.browse.server import serve, take_port
+    from taboot_pipelines.settings import load_settings
+
+    settings = load_settings()
+    # A port that another process has is told before anything is loaded.
+    taken = take_port(port)
+    # One query multiplies no matrices, and numpy's threads spin for a while when they are made.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from taboot_pipelines.retrieval import KnowledgeBase
+
+    # One that nothing was published for yet is served too: its page says so, until something is.
+    kb = KnowledgeBase(settings, settings.namespace if namespace is None else namespace)
+
+    def ready(address: str) -> None:
+        click.echo(address)
+        click.echo("Ctrl-C ends it.", err=True)
+        if _has_screen() if open_ is None else open_:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(kb, taken, ready)
+
+
+def _has_screen() -> bool:
+    """Whether a person at this terminal would see a browser that is opened here."""
+    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,118 @@
+"""How the sources are: what is published of each, its last job and its dead letters.
+
+The catalog is read at each call, so that an ingest that goes on is to be seen; nothing is written to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from taboot_pipelines import logs
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.results.states import DeadLetter, Job, SourceState, SourceStates
+from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.session import Session, View
+    from taboot_pipelines.stores.catalog import Catalog
+
+_COUNTS = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed", "held")
+
+
+def source_states(settings: Settings, namespace: str, session: Session) -> SourceStates:
+    """See ``KnowledgeBase.sources``."""
+    from taboot_pipelines.stages.health import catalog_exists
+
+    published = session.ask(_published)
+    if not catalog_exists(settings):
+        return SourceStates(
+            sources=tuple(published.values()),
+            note=f"There is no catalog under {settings.home_dir}: jobs and dead letters are not known here.",
+        )
+    from taboot_pipelines.stages.workspace import Workspace
+
+    try:
+        workspace = Workspace(settings)
+        try:
+            return _with_catalog(workspace.catalog, namespace, published)
+        finally:
+            workspace.close()
+    except TabootError as error:
+        # What is published can be read without the catalog, whatever is the matter with it.
+        return SourceStates(sources=tuple(published.values()), note=str(logs.redacted(error, settings)))
+
+
+def _published(view: View) -> dict[str, SourceState]:
+    documents = Counter(view.graph.documents.column("source_id").to_pylist())
+    return {
+        id_: SourceState(id=id_, type=s.type, tags=s.tags, root=s.root, documents=documents[id_])
+        for id_, s in sorted(view.manifest.sources.items())
+    }
+
+
+def _with_catalog(catalog: Catalog, namespace: str, published: Mapping[str, SourceState]) -> SourceStates:
+    letters = [_letter(row) for row in catalog.dead_letters.find(namespace)]
+    dead = Counter((letter.source, letter.kind) for letter in letters)
+    rows = {r["source_id"]: r for r in catalog.sources.find(namespace, ("active", "retiring", "retired"))}
+    found = []
+    for id_ in sorted({*rows, *published}):
+        row = rows.get(id_)
+        # A source that has retired, and of which nothing is left, is history.
+        if row is not None and row["state"] == "retired" and id_ not in published:
+            continue
+        known = published.get(id_) or SourceState(
+            id=id_, type=row["type"] if row else "", tags=(), root=None, documents=0
+        )
+        job = next(iter(catalog.jobs.find(namespace, id_, limit=1)), None)
+        found.append(
+            known.model_copy(
+                update={
+                    "state": row["state"] if row else "",
+                    "last_job": None if job is None else _job(job),
+                    "failed": dead[id_, "failed"],
+                    "skipped": dead[id_, "skipped"],
+                }
+            )
+        )
+    return SourceStates(sources=tuple(found), dead_letters=tuple(letters))
+
+
+def _letter(row: Mapping[str, Any]) -> DeadLetter:
+    return DeadLetter(
+        source=row["source_id"],
+        **{n: row[n] for n in ("stage", "item", "code", "message", "kind", "attempts")},
+        first_at=_moment(row["first_at"]),
+        last_at=_moment(row["last_at"]),
+    )
+
+
+def _job(row: Mapping[str, Any]) -> Job:
+    error = _error(row["error"])
+    return Job(
+        state=row["state"],
+        started_at=_moment(row["started_at"]),
+        ended_at=None if row["ended_at"] is None else _moment(row["ended_at"]),
+        complete=row["complete"],
+        **{n: row[n] for n in _COUNTS},
+        code=str(error.get("code", "")),
+        message=str(error.get("message", "")),
+    )
+
+
+def _error(stored: str | None) -> dict[str, Any]:
+    """The error response that a job ended with; empty if it has none."""
+    try:
+        told = orjson.loads(stored) if stored else {}
+    except orjson.JSONDecodeError:
+        return {}
+    error = told.get("error", told) if isinstance(told, dict) else {}
+    return error if isinstance(error, dict) else {}
+
+
+def _moment(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1e6, UTC)

@@ -1,0 +1,101 @@
+"""The demo's house in a home of its own, and ``taboot browse`` over it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from starlette.testclient import TestClient
+
+from taboot_pipelines.browse.app import make_app
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.stages.running import run_chain
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines_tests.browse.house import EXAMPLE, House, Served
+
+BROWSER = os.environ.get("TABOOT_TEST_BROWSER", "/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """The demo's sources, copied, with one file that cannot be read; ingested once."""
+    root = tmp_path_factory.mktemp("house")
+    shutil.copytree(EXAMPLE, root / "sources")
+    (root / "sources" / "stacks" / "broken").mkdir()
+    (root / "sources" / "stacks" / "broken" / "compose.yaml").write_text("services:\n  web: [nginx\n")
+    settings: Settings = load_settings(home=root / "home", sources=root / "sources" / "sources.yaml")
+    workspace = Workspace(settings)
+    workspace.sync_sources()
+    for row in workspace.catalog.sources.find():
+        run_chain(workspace, row["source_id"])
+    yield House(root, settings, workspace)
+    workspace.close()
+
+
+@pytest.fixture(scope="session")
+def kb(house: House) -> KnowledgeBase:
+    return KnowledgeBase.open(settings=house.settings)
+
+
+@pytest.fixture(scope="session")
+def client(kb: KnowledgeBase) -> TestClient:
+    """Asks the pages in this process, with the cookie."""
+    made = TestClient(make_app(kb, "token", 80), base_url="http://localhost", follow_redirects=False)
+    assert made.get("/?token=token").status_code == 303
+    return made
+
+
+@pytest.fixture(scope="session")
+def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """``taboot browse`` as a person starts it."""
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
+        "TABOOT_HOME": str(house.settings.home_dir),
+    }
+    log = tmp_path_factory.mktemp("browse") / "errors.txt"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "browse", "--no-open"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    assert address.startswith("http://127.0.0.1:"), log.read_text()
+    yield Served(address)
+    process.terminate()
+    process.wait(30)
+    assert "Traceback" not in log.read_text(), log.read_text()[-2000:]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    made = chromium.new_context(viewport={"width": 1280, "height": 900})
+    made.set_default_timeout(60_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    folder = Path(os.environ.get("TABOOT_TEST_SCREENSHOTS") or tmp_path / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

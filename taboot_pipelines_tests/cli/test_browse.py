@@ -1,0 +1,134 @@
+"""``taboot browse`` in a terminal: its address, a port that is taken, a browser that is opened, Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell
+from taboot_pipelines_tests.held_port import held_port
+from taboot_pipelines_tests.world import World
+
+
+@pytest.fixture
+def shell(world: World) -> Shell:
+    (world.source("guides") / "guide.md").write_text("# Lanterns\n\nThe lantern hangs in the hall.\n")
+    world.ingest()
+    return Shell(world)
+
+
+@contextmanager
+def started(shell: Shell, *arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and the address that it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "browse", *arguments],
+        env={**shell.environment, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address, process.stderr.read()
+        yield process, address
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def status(address: str) -> int:
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    try:
+        with opener.open(address, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_it_answers_where_it_says_and_ends_quietly(shell: Shell) -> None:
+    with held_port() as port, started(shell, "--no-open", "--port", str(port)) as (process, address):
+        assert address.startswith(f"http://127.0.0.1:{port}/?token=")
+        assert len(address.partition("=")[2]) >= 43
+        assert status(address) == 200
+        assert status(f"http://127.0.0.1:{port}/") == 403
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert out == "" and err == "Ctrl-C ends it.\n"
+
+
+def test_two_of_them_are_apart(shell: Shell) -> None:
+    with started(shell, "--no-open") as (_, one), started(shell, "--no-open") as (_, other):
+        assert one.partition("?")[0] != other.partition("?")[0]
+        assert one.partition("=")[2] != other.partition("=")[2]
+        assert status(one) == status(other) == 200
+        assert status(one.partition("=")[0] + "=" + other.partition("=")[2]) == 403
+
+
+def test_a_port_that_is_taken_is_told_first(shell: Shell) -> None:
+    with started(shell, "--no-open") as (_, address):
+        port = address.partition("127.0.0.1:")[2].partition("/")[0]
+        out = shell.process("browse", "--port", port, code=1)
+        assert out == "" and "E_PORT" in shell.err and port in shell.err and "--port" in shell.err
+
+
+def test_a_namespace_of_its_own(shell: Shell) -> None:
+    with started(shell, "--no-open", "--namespace", "lab") as (_, address):
+        # Nothing is published there: the page says so, rather than show another's.
+        assert status(address) == 404
+    shell("browse", "--namespace", "Not One", code=1)
+    assert "E_CONFIG" in shell.err or "E_QUERY" in shell.err or "namespace" in shell.err.lower()
+
+
+def test_before_the_first_ingest(tmp_path: Path, world: World) -> None:
+    shell = Shell(world)
+    shell.environment["TABOOT_HOME"] = str(tmp_path / "none")
+    with started(shell, "--no-open") as (_, address):
+        assert status(address) == 404
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_browser_is_opened_where_asked(shell: Shell, tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    with started(shell, "--open", BROWSER=f"{browser} %s") as (_, address):
+        assert status(address) == 200
+        assert opened.read_text().strip() == address
+    opened.unlink()
+    # Not without being asked where nobody would see it: this is no terminal.
+    with started(shell, BROWSER=f"{browser} %s", DISPLAY=":0") as (_, address):
+        assert status(address) == 200 and not opened.exists()
+
+
+def test_the_help_loads_nothing(shell: Shell) -> None:
+    program = (
+        "import sys\nfrom taboot_pipelines.cli import main\n"
+        "try: main(['browse', '--help'])\n"
+        "finally: print(sorted({m.split('.')[0] for m in sys.modules}"
+        " & {'starlette', 'uvicorn', 'jinja2', 'dagster', 'duckdb', 'pyarrow'}))\n"
+    )
+    out = shell.process(program=program)
+    assert "127.0.0.1" in out and "--no-open" in out and out.rstrip().endswith("[]")
+
+
+def test_pages_load_no_dagster(shell: Shell) -> None:
+    program = (
+        "import sys\nfrom taboot_pipelines.retrieval import KnowledgeBase\n"
+        "from taboot_pipelines.browse.app import make_app\nfrom starlette.testclient import TestClient\n"
+        "client = TestClient(make_app(KnowledgeBase.open(), 't', 80), base_url='http://localhost')\n"
+        "assert client.get('/?token=t').status_code == 200\n"
+        "assert client.get('/search?q=lantern').status_code == 200\n"
+        "print('dagster' in sys.modules)\n"
+    )
+    assert shell.process(program=program).strip() == "False"
