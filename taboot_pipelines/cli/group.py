@@ -15,7 +15,19 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, capture, crawls, discover, domains, ingest, plan, query, status
+from taboot_pipelines.cli import (
+    admin,
+    audit,
+    capture,
+    crawls,
+    discover,
+    domains,
+    held,
+    ingest,
+    plan,
+    query,
+    status,
+)
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -41,6 +53,7 @@ def cli(context: click.Context) -> None:
 for command in (
     ingest.ingest,
     plan.plan,
+    held.held,
     crawls.crawls,
     query.search,
     query.ask,

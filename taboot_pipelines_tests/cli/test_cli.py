@@ -403,7 +403,7 @@ def test_failures_deletions_and_retirement(world: World) -> None:
     shell("ingest", "stack", code=1)
     assert "E_PARSE" in shell("status")
 
-    # Everything a source had is only deleted when a person says so.
+    # Everything a source had is only deleted when a person says so; one that had nothing may go.
     world.remove_source("gone")
     (world.directory / "stack" / "compose.yaml").write_text(COMPOSE)
     for path in guides.iterdir():
