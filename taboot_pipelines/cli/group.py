@@ -6,7 +6,6 @@ Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import os
 import sys
@@ -43,11 +42,13 @@ _OBJECTS = 50_000
 def cli(context: click.Context) -> None:
     """Infrastructure knowledge in one place, each fact traced to the bytes it came from."""
     from taboot_pipelines import logs
-    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.settings import load_leniently, unknown_variables
 
     # A wrong setting is reported by the command that needs the settings; `schema` needs none.
-    with contextlib.suppress(TabootError):
-        context.with_resource(logs.writing(load_settings(), quiet=True))
+    settings, _ = load_leniently()
+    context.with_resource(logs.writing(settings, quiet=True))
+    for unknown in unknown_variables(settings.sources_file):
+        click.echo(f"{click.style('warning', fg='yellow')}: {unknown.message}.", err=True)
 
 
 for command in (

@@ -561,6 +561,9 @@ def test_incremental_equals_from_scratch(
         for kind, where, n in operations:
             apply(world, clock, kind, where, n)
         world.ingest(confirm_deletes=confirmed)
+        if world.workspace.catalog.sources.find(states=("retired",)):
+            # A snapshot lists what has retired until the next run.
+            world.ingest()
         scratch = world.replay()
         other = world.open(scratch)
         try:
