@@ -668,7 +668,7 @@ class Unknown(NamedTuple):
 
     @property
     def message(self) -> str:
-        near = f"; did you mean {self.nearest}?" if self.nearest else ""
+        near = f"; did you mean {self.nearest}?" if self.nearest else "."
         return f"{self.variable} is no setting and changes nothing{near}"
 
 

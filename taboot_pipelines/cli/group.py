@@ -18,22 +18,27 @@ from taboot_pipelines.cli import (
     admin,
     audit,
     capture,
+    config,
     crawls,
     discover,
+    documents,
     domains,
     held,
     ingest,
     plan,
     query,
+    sources,
     status,
 )
-from taboot_pipelines.cli.output import show_error, wants_json
+from taboot_pipelines.cli.output import show_error, wants_json, warn
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
 
 #: New objects after which Python looks for garbage. Importing makes very many and hardly any garbage: at the
 #: default of 700 the looking takes a tenth of a search.
 _OBJECTS = 50_000
+#: Commands that say themselves which variables are no settings.
+_TELL_THEMSELVES = ("status", "config")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -47,8 +52,9 @@ def cli(context: click.Context) -> None:
     # A wrong setting is reported by the command that needs the settings; `schema` needs none.
     settings, _ = load_leniently()
     context.with_resource(logs.writing(settings, quiet=True))
-    for unknown in unknown_variables(settings.sources_file):
-        click.echo(f"{click.style('warning', fg='yellow')}: {unknown.message}.", err=True)
+    if context.invoked_subcommand not in _TELL_THEMSELVES:
+        for unknown in unknown_variables(settings.sources_file):
+            warn(unknown.message)
 
 
 for command in (
@@ -65,6 +71,10 @@ for command in (
     query.drift,
     query.cache,
     status.status,
+    config.config,
+    sources.init,
+    sources.sources,
+    documents.documents,
     audit.audit,
     capture.capture,
     domains.domains,

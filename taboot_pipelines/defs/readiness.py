@@ -97,7 +97,7 @@ def _metadata(found: list[Health], unknown: list[Unknown]) -> dict[str, dg.Metad
     return {
         "parts": dg.MetadataValue.table(rows),
         **{h.part: dg.MetadataValue.text(h.message) for h in found if not h.ok},
-        **{u.variable: dg.MetadataValue.text(f"{u.message}.") for u in unknown},
+        **{u.variable: dg.MetadataValue.text(u.message) for u in unknown},
     }
 
 
